@@ -1,0 +1,56 @@
+# Each target does all its own set-up: it finds a Python and makes .venv on the first call.
+# To choose the Python yourself: make test PYTHON=/path/to/python3.12
+
+PY := .venv/bin/python
+SOAK ?= 12
+COVERAGE ?=
+
+.PHONY: help demo test lint bench soak coverage lock clean
+
+help:
+	@echo "make demo      real flights through five questions, on Spark, live in this terminal"
+	@echo "make test      every test"
+	@echo "make lint      ruff, mypy --strict, the import contract"
+	@echo "make bench     the figures that the docs quote, as ratios of one run"
+	@echo "make soak      kill -9 and restart of the Spark pipeline, by the dozen (SOAK=$(SOAK))"
+	@echo "make coverage  the tests again, with the lines of src/ that they did not reach"
+	@echo "make lock      compile the requirements files anew (needs uv)"
+
+demo:
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh run java
+	@$(PY) -m skyband.cli demo
+
+test:
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
+	@$(PY) -m pytest
+
+lint:
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports --no-cache
+
+bench:
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
+	@$(PY) -m skyband.bench
+
+soak:
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev java
+	@SKYBAND_SOAK=$(SOAK) $(PY) -m pytest tests/spark -m soak --timeout=0
+
+coverage:
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest -q
+	@$(PY) -m coverage combine -q
+	@$(PY) -m coverage report
+
+COMPILE := uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11
+lock:
+	$(COMPILE) requirements-build.in -o requirements-build.txt
+	$(COMPILE) --extra spark pyproject.toml -o requirements.txt
+	$(COMPILE) requirements-dev.in -o requirements-dev.txt
+
+clean:
+	rm -rf .venv
