@@ -70,10 +70,23 @@ install() {
         fail "pip could not install what skyband needs (its own words are above): check the network and the disk, then run the same command again."
 }
 
-wanted="$kind $(cat pyproject.toml requirements-build.txt requirements.txt requirements-dev.txt | cksum) $(pwd)"
-if [ -n "${PYTHON:-}" ]; then wanted="$wanted $PYTHON"; fi
-stamp="$venv/skyband-$kind.stamp"
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && "$venv/bin/python" -c '' 2>/dev/null; then
+# Does the venv run the Python that the user named? Any will do if none was named.
+same_python() {
+    [ -z "${PYTHON:-}" ] && return 0
+    [ "$("$PYTHON" -c "$ask_version" 2>/dev/null)" = "$("$venv/bin/python" -c "$ask_version" 2>/dev/null)" ]
+}
+
+# What `dev` installed is enough for `run` as well.
+stamped() {
+    for stamp in "$venv/skyband-$kind.stamp" "$venv/skyband-dev.stamp"; do
+        [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && return 0
+    done
+    return 1
+}
+
+ask_version='import sys; print("%d.%d" % sys.version_info[:2])'
+wanted="$(cat pyproject.toml requirements-build.txt requirements.txt requirements-dev.txt | cksum) $(pwd)"
+if stamped && "$venv/bin/python" -c '' 2>/dev/null && same_python; then
     check_java "$venv/bin/python"
     echo "skyband: .venv is ready."
     exit 0
@@ -83,7 +96,7 @@ find_python
 check_java "$path"
 echo "skyband: setting up .venv with Python $version ($path); the first time takes a few minutes (Spark is 450 MB)."
 # A venv of another Python is thrown away; one of the same Python is only brought up to date.
-if [ "$("$venv/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" != "$version" ]; then
+if [ "$("$venv/bin/python" -c "$ask_version" 2>/dev/null)" != "$version" ] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     rm -rf "$venv"
     "$path" -m venv "$venv" || fail "$path could not make a venv in $(pwd)/$venv (its own words are above): see that the folder can be written to."
 fi
@@ -94,5 +107,5 @@ install --require-hashes -r requirements-build.txt
 install --no-build-isolation --require-hashes -r requirements.txt
 if [ "$kind" = dev ]; then install --require-hashes -r requirements-dev.txt; fi
 install --no-build-isolation --no-deps --editable .
-echo "$wanted" >"$stamp"
+echo "$wanted" >"$venv/skyband-$kind.stamp"
 echo "skyband: .venv is ready."
