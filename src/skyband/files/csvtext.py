@@ -1,0 +1,188 @@
+"""CSV: a header line, then one record a row, fields parted by commas (or tabs, semicolons, bars).
+
+Arrow reads a block of records at full speed as long as all of them fit the types that the first block
+suggested. A block with a misfit is read a second time, as bytes, and looked at value by value: slow, and
+only then. Either way the same rows are good, so the answer doesn't depend on where a block was cut.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from skyband.errors import InputError
+from skyband.files.rows import BadRow, Chunk, cast_each, set_aside
+
+DELIMITERS = ",\t;|"
+_NULLS = pa.array(pacsv.ConvertOptions().null_values or [], pa.string())
+
+
+def header_of(line: bytes, name: str) -> tuple[list[str], str]:
+    """The column names and the delimiter, from the first line of a file."""
+    try:
+        text = line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{name} isn't UTF-8 (its header can't be read): convert it, for instance with iconv -t UTF-8."
+        ) from None
+    delimiter = max(DELIMITERS, key=text.count)
+    names = next(csv.reader([text], delimiter=delimiter), [])
+    if not names or all(_is_value(field) for field in names):
+        raise InputError(
+            f"{name} seems to have no header: its first line is {_short(text)!r}; "
+            "add a first line with the names of the columns."
+        )
+    twice = sorted({field for field in names if names.count(field) > 1})
+    if twice:
+        raise InputError(f"{name} has more than one column named {twice[0]!r}; give each its own name.")
+    if "" in names:
+        names[names.index("")] = "column_1" if names[0] == "" else f"column_{names.index('') + 1}"
+    return names, delimiter
+
+
+def _is_value(field: str) -> bool:
+    """Whether a field can hardly be a column's name: empty, or a number."""
+    try:
+        float(field or "0")
+        return True
+    except ValueError:
+        return False
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def infer_csv(data: bytes, names: Sequence[str], delimiter: str = ",") -> pa.Schema:
+    """The types of the columns, from a first block of records (without the header)."""
+    if not data.strip():
+        return pa.schema([pa.field(name, pa.null()) for name in names])
+    table = _read(data, names, delimiter, {}, list(names), [], threads=True)
+    return pa.schema([pa.field(name, _settled(table.schema.field(name).type)) for name in names])
+
+
+def _settled(kind: pa.DataType) -> pa.DataType:
+    # Arrow takes text that isn't UTF-8 for binary; a column without any value may turn out to be anything.
+    if pa.types.is_binary(kind) or pa.types.is_null(kind) or pa.types.is_time(kind):
+        return pa.string()
+    return kind
+
+
+def parse_csv(
+    data: bytes, schema: pa.Schema, delimiter: str = ",", columns: Sequence[str] | None = None
+) -> Chunk:
+    """Whole records (no header) into rows. `schema` has every column of the file, in the file's order."""
+    wanted = list(schema.names if columns is None else columns)
+    types = {name: schema.field(name).type for name in schema.names}
+    ragged: list[Any] = []
+    try:
+        table = _read(data, schema.names, delimiter, types, wanted, ragged, threads=True)
+    except pa.ArrowInvalid:
+        return _parse_slowly(data, schema, delimiter, wanted)
+    return _parse_slowly(data, schema, delimiter, wanted) if ragged else Chunk(table)
+
+
+def _read(
+    data: bytes,
+    names: Sequence[str],
+    delimiter: str,
+    types: Mapping[str, pa.DataType],
+    wanted: list[str],
+    ragged: list[Any],
+    threads: bool,
+) -> pa.Table:
+    def keep(row: Any) -> Literal["skip"]:
+        ragged.append(row)
+        return "skip"
+
+    if not data.strip():
+        return pa.schema([pa.field(name, types.get(name, pa.null())) for name in wanted]).empty_table()
+    return pacsv.read_csv(
+        io.BytesIO(data),
+        read_options=pacsv.ReadOptions(
+            column_names=list(names), use_threads=threads, block_size=max(len(data) + 1, 1024)
+        ),
+        parse_options=pacsv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
+        ),
+        convert_options=pacsv.ConvertOptions(column_types=dict(types), include_columns=wanted),
+    )
+
+
+def _parse_slowly(data: bytes, schema: pa.Schema, delimiter: str, wanted: list[str]) -> Chunk:
+    ragged: list[Any] = []
+    # Arrow numbers the rows only where one thread reads them.
+    asbytes = {name: pa.binary() for name in schema.names}
+    raw = _read(data, schema.names, delimiter, asbytes, wanted, ragged, threads=False)
+    bad = {
+        row.number - 1: BadRow(
+            row.number - 1, f"{row.actual_columns} fields, expected {row.expected_columns}", row.text
+        )
+        for row in ragged
+    }
+    places = [place for place in range(raw.num_rows + len(bad)) if place not in bad]
+    records = split_records(data)
+    whole = len(records) == raw.num_rows + len(bad)
+    columns = []
+    for name in wanted:
+        column, misfits = _column(raw[name].combine_chunks(), schema.field(name).type)
+        columns.append(column)
+        for row, detail in misfits:
+            text = (
+                records[places[row]]
+                if whole
+                else delimiter.encode().join(raw[other][row].as_py() for other in wanted)
+            )
+            bad.setdefault(
+                places[row],
+                BadRow(places[row], f"column {name}: {detail}", text.decode("utf-8", "replace")),
+            )
+    table = pa.table(columns, schema=pa.schema([schema.field(name) for name in wanted]))
+    return set_aside(table, bad, places)
+
+
+def _column(raw: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[tuple[int, str]]]:
+    """Bytes into the column's type, with the rows that don't fit and why, as Arrow's own reader would."""
+    text, foreign = cast_each(raw, pa.string())
+    misfits = [(row, "not UTF-8") for row in foreign]
+    if pa.types.is_string(to):
+        return text, misfits
+    text = pc.utf8_trim_whitespace(text)
+    text = pc.if_else(pc.is_in(text, _NULLS), pa.scalar(None, pa.string()), text)
+    values, wrong = cast_each(text, to)
+    misfits += [(row, f"{_short(text[row].as_py())!r} is not {to}") for row in wrong]
+    return values, misfits
+
+
+def split_records(data: bytes) -> list[bytes]:
+    """The records as they stand in the file, blank lines left out, quoted line ends kept inside."""
+    records: list[bytes] = []
+    part = b""
+    for line in data.split(b"\n"):
+        part = part + b"\n" + line if part else line
+        if part.count(b'"') % 2 == 0:
+            if part.strip(b"\r"):
+                records.append(part.rstrip(b"\r"))
+            part = b""
+    if part.strip():
+        records.append(part)
+    return records
+
+
+def last_record_end(data: bytes) -> int:
+    """How many of these bytes are whole records: up to a line end that isn't inside quotes."""
+    end = data.rfind(b"\n") + 1
+    if b'"' not in data:
+        return end
+    while end > 0:
+        if data.count(b'"', 0, end) % 2 == 0:
+            return end
+        # Inside quotes: the opening quote lies further left, so step back to the line that has it.
+        end = data.rfind(b"\n", 0, data.rfind(b'"', 0, end)) + 1
+    return data.rfind(b"\n") + 1

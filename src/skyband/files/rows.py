@@ -1,0 +1,139 @@
+"""Rows as they come out of a file: a table of what could be read, and a list of what could not.
+
+A line of text that doesn't fit (a field too many, "abc" where numbers stand, bytes that aren't UTF-8)
+is no reason to stop, and no reason to forget it either. It keeps its place among the rows, so that the
+rows after it keep their seq, and it keeps its text, so that a person can look at what it was.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class BadRow(NamedTuple):
+    """A row that couldn't be read."""
+
+    position: int  # its place among the rows of its chunk, bad ones counted
+    detail: str
+    raw: str
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive rows of a file. `bad` is sorted by position; `table` holds the others, in order."""
+
+    table: pa.Table
+    bad: list[BadRow] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return int(self.table.num_rows) + len(self.bad)
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The rows at positions start to stop (stop excluded), bad ones counted."""
+        if not self.bad:
+            return Chunk(self.table.slice(start, stop - start))
+        first = bisect_left(self.bad, (start,))
+        last = bisect_left(self.bad, (stop,))
+        bad = [row._replace(position=row.position - start) for row in self.bad[first:last]]
+        return Chunk(self.table.slice(start - first, stop - start - len(bad)), bad)
+
+
+def cut(chunks: Iterator[Chunk], size: int, every: int | None = None) -> Iterator[Chunk]:
+    """The same rows in pieces of at most `size`, with a cut after every `every` rows, exactly."""
+    seen = 0
+    for chunk in chunks:
+        start = 0
+        while start < chunk.count:
+            room = size if every is None else min(size, every - seen % every)
+            stop = min(chunk.count, start + room)
+            yield chunk.slice(start, stop)
+            seen += stop - start
+            start = stop
+
+
+def cast_each(values: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[int]]:
+    """Cast what can be cast; the places of the rest, which come out null.
+
+    Arrow casts a whole array or nothing. Bad values are few, so halving finds them with few casts.
+    """
+    try:
+        return values.cast(to), []
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return pa.array([None], to), [0]
+    middle = len(values) // 2
+    left, left_bad = cast_each(values.slice(0, middle), to)
+    right, right_bad = cast_each(values.slice(middle), to)
+    return pa.concat_arrays([left, right]), left_bad + [middle + place for place in right_bad]
+
+
+def set_aside(table: pa.Table, bad: dict[int, BadRow], places: list[int]) -> Chunk:
+    """A chunk of the table's rows but for the bad ones. `places` says where each of its rows stood."""
+    if not bad:
+        return Chunk(table)
+    keep = pa.array([place not in bad for place in places], pa.bool_())
+    return Chunk(table.filter(keep), [bad[place] for place in sorted(bad)])
+
+
+_TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
+_NUMBERS = (pa.int64(), pa.float64())
+
+
+def times_of(values: pa.Array[Any]) -> pa.DataType | None:
+    """The timestamp type that these texts have in common, if all of them are times in ISO 8601."""
+    sample = values.drop_null()
+    for to in _TIMES if len(sample) else ():
+        try:
+            sample.slice(0, 100).cast(to)
+            sample.cast(to)
+            return to
+        except pa.ArrowInvalid:
+            continue
+    return None
+
+
+def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
+    """What a column of text is meant to be that a query uses as a "time" or a "number".
+
+    One broken value among the first rows makes a column text to a reader that only looks; here the user
+    has said what it is, so the type that most of the values fit is taken and the others are misfits.
+    """
+    sample = values.slice(0, 1000).drop_null()
+    sample = sample.filter(pc.not_equal(sample, pa.scalar("")))
+    best, fewest = None, len(sample) / 2
+    for to in _TIMES if kind == "time" else _NUMBERS:
+        misfits = len(cast_each(sample, to)[1]) if len(sample) else 0
+        if misfits < fewest:
+            best, fewest = to, misfits
+    return best
+
+
+def texts_among(kinds: Mapping[str, str], schema: pa.Schema) -> dict[str, str]:
+    """Those of the columns with a known kind that the file has as text."""
+    return {
+        name: kind
+        for name, kind in kinds.items()
+        if name in schema.names and _is_text(schema.field(name).type)
+    }
+
+
+def settle(schema: pa.Schema, sample: pa.Table, texts: Mapping[str, str]) -> pa.Schema:
+    """The schema with columns of text turned into what they are meant to be."""
+    for name, kind in texts.items():
+        to = meant(sample[name].combine_chunks().cast(pa.string()), kind)
+        if to is not None:
+            schema = schema.set(schema.get_field_index(name), pa.field(name, to))
+    return schema
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
