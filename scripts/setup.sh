@@ -44,7 +44,7 @@ find_python() {
     if [ -n "${PYTHON:-}" ]; then
         try "$PYTHON" && return
         [ -n "$bare" ] && no_venv
-        [ -n "$wrong" ] && fail "PYTHON=$PYTHON is Python $wrong, and skyband needs Python 3.$oldest to 3.$newest: name another one."
+        [ -n "$wrong" ] && fail "PYTHON=$PYTHON is Python ${wrong%% *}, and skyband needs Python 3.$oldest to 3.$newest: name another one."
         fail "PYTHON=$PYTHON is not a Python that starts: name the path of a Python 3.$oldest to 3.$newest."
     fi
     for candidate in python3 python3.13 python3.12 python3.14 python3.11 python3.15 python \

@@ -1,0 +1,31 @@
+"""In CI a test that was skipped is a test that failed.
+
+On a laptop without Java the Spark tests skip themselves, and that is right. In CI (`CI=true`) the same skip would
+hide a missing service behind a green run, so there the run fails and names what was skipped.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def _skipped(config: pytest.Config) -> list[pytest.TestReport | pytest.CollectReport]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return [] if reporter is None else reporter.stats.get("skipped", [])
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _in_ci() and session.exitstatus == pytest.ExitCode.OK and _skipped(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if _in_ci() and (count := len(_skipped(config))):
+        terminalreporter.write_line(f"CI: {count} skipped, and a skip counts as a failure here.", red=True)
