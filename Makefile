@@ -3,14 +3,14 @@
 
 PY := .venv/bin/python
 SOAK ?= 12
-COVERAGE ?=
 
-.PHONY: help demo test lint bench soak coverage lock clean
+.PHONY: help demo test lint format bench soak coverage lock clean
 
 help:
 	@echo "make demo      real flights through five questions, on Spark, live in this terminal"
 	@echo "make test      every test"
 	@echo "make lint      ruff, mypy --strict, the import contract"
+	@echo "make format    let ruff lay out the code"
 	@echo "make bench     the figures that the docs quote, as ratios of one run"
 	@echo "make soak      kill -9 and restart of the Spark pipeline, by the dozen (SOAK=$(SOAK))"
 	@echo "make coverage  the tests again, with the lines of src/ that they did not reach"
@@ -30,6 +30,11 @@ lint:
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports --no-cache
+
+format:
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
+	@$(PY) -m ruff check -q --fix . || true
+	@$(PY) -m ruff format .
 
 bench:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev

@@ -82,7 +82,9 @@ def shape(flights: pa.Table, airlines: pa.Table) -> pa.Table:
         }
     )
     check(table, flights["dep_time"])
-    return table.sort_by([(name, "ascending") for name in ("scheduled", "carrier", "flight", "origin", "dest")])
+    return table.sort_by(
+        [(name, "ascending") for name in ("scheduled", "carrier", "flight", "origin", "dest")]
+    )
 
 
 def as_minutes(count: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -48,7 +48,9 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def needs_spark(page: Path) -> bool:
-    return any(ON_SPARK.search(block.text) for block in blocks(page) if block.language in ("python", "console"))
+    return any(
+        ON_SPARK.search(block.text) for block in blocks(page) if block.language in ("python", "console")
+    )
 
 
 def compare(page: Path, block: Block, expected: str, printed: str) -> None:

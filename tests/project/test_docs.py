@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.project.blocks import needs_spark
 
 from skyband.errors import InputError
 from skyband.java import find_java
-from tests.project.blocks import needs_spark
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

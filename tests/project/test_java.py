@@ -62,11 +62,18 @@ def test_an_old_java_on_the_path_is_passed_over(
 ) -> None:
     old = jdk(tmp_path / "8", "1.8.0_292")
     monkeypatch.setenv("PATH", str(old / "bin"))
-    machine += [old, jdk(tmp_path / "26", "26"), jdk(tmp_path / "21", "21.0.1"), jdk(tmp_path / "17", "17.0.1")]
+    machine += [
+        old,
+        jdk(tmp_path / "26", "26"),
+        jdk(tmp_path / "21", "21.0.1"),
+        jdk(tmp_path / "17", "17.0.1"),
+    ]
     assert java.find_java() == tmp_path / "17"
 
 
-def test_a_link_on_the_path_leads_home(machine: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_on_the_path_leads_home(
+    machine: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = jdk(tmp_path / "17", "17.0.1")
     links = tmp_path / "usr"
     links.mkdir()
@@ -86,7 +93,9 @@ def test_no_java(machine: list[Path]) -> None:
 
 def test_only_an_old_java(machine: list[Path], tmp_path: Path) -> None:
     machine.append(jdk(tmp_path / "11", "11.0.2"))
-    with pytest.raises(InputError, match=r"^Spark needs Java 17 or newer, and here is only Java 11 in .*/11: install "):
+    with pytest.raises(
+        InputError, match=r"^Spark needs Java 17 or newer, and here is only Java 11 in .*/11: install "
+    ):
         java.find_java()
 
 

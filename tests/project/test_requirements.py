@@ -48,4 +48,9 @@ def test_the_files_agree() -> None:
 
 
 def test_running_needs_no_development_tools() -> None:
-    assert not {block.split("==")[0] for block in blocks("requirements.txt")} & {"pytest", "mypy", "ruff", "duckdb"}
+    assert not {block.split("==")[0] for block in blocks("requirements.txt")} & {
+        "pytest",
+        "mypy",
+        "ruff",
+        "duckdb",
+    }
