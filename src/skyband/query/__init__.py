@@ -1,0 +1,1 @@
+"""What is asked: queries as frozen values, the SQL that makes them, and the expressions inside them."""

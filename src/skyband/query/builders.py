@@ -1,0 +1,283 @@
+"""Queries without SQL: the same objects, from Python.
+
+    topk("0.3 * x + 0.7 * y", 10, rows(100_000), where="y > 0")
+    nearest({"x": 0.3, "y": 0.4}, 5, last("5 minutes"))
+    above("delay / distance", 0.5, last("1 hour"))
+
+A score or a condition is a string with the grammar of the SQL, or an expression. A window is rows(n), last(…)
+or its text. Options are those of WITH (…): algorithm="sa".
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from skyband.errors import QueryError
+from skyband.query import nodes
+from skyband.query.expression import parse_expression
+from skyband.query.model import Grouped, Joined, Options, Output, Pairs, Select, Threshold, TopK, Window, window
+from skyband.query.nodes import Call, Column, Expression
+from skyband.query.options import check_option
+from skyband.query.text import expression_text
+from skyband.query.threshold import BEYOND
+
+WindowLike = str | Window | datetime.timedelta
+SelectLike = str | Sequence[str] | Mapping[str, str | Expression] | None
+
+
+def topk(
+    score: str | Expression,
+    k: int,
+    window: WindowLike,
+    where: str | Expression | None = None,
+    *,
+    order: str = "desc",
+    select: SelectLike = None,
+    stream: str | None = None,
+    **options: Any,
+) -> TopK:
+    """The k rows of the window with the highest score, or with order="asc" the lowest."""
+    return TopK(
+        stream,
+        _select(select),
+        _score(score),
+        _descending(order),
+        _count(k),
+        _window(window),
+        _where(where),
+        _options(options, "topk"),
+    )
+
+
+def nearest(
+    point: Mapping[str, float],
+    k: int,
+    window: WindowLike,
+    where: str | Expression | None = None,
+    *,
+    select: SelectLike = None,
+    stream: str | None = None,
+    **options: Any,
+) -> TopK:
+    """The k rows of the window nearest to a point, given as column: coordinate."""
+    if not isinstance(point, Mapping) or not point:
+        raise QueryError('nearest() takes a point such as {"x": 0.3, "y": 0.4}.')
+    columns = tuple(Column(str(name)) for name in point)
+    coordinates = tuple(_number(value, f"the coordinate {name}") for name, value in point.items())
+    score = Call("dist", (*columns, *coordinates))
+    return TopK(
+        stream,
+        _select(select),
+        score,
+        False,
+        _count(k),
+        _window(window),
+        _where(where),
+        _options(options, "nearest"),
+    )
+
+
+def above(
+    score: str | Expression,
+    c: float,
+    window: WindowLike,
+    where: str | Expression | None = None,
+    *,
+    op: str = ">",
+    select: SelectLike = None,
+    stream: str | None = None,
+    **options: Any,
+) -> Threshold:
+    """Every row of the window whose score is above c; op may also be >=, < or <=."""
+    if op not in BEYOND:
+        raise QueryError(f"above() takes op as one of {', '.join(BEYOND)}, not {op!r}.")
+    value, limit = _score(score), _number(c, "the bound")
+    condition = nodes.all_of([nodes.Compare(op, value, limit), *nodes.conjuncts(_where(where))])
+    assert condition is not None
+    bound = nodes.literal(limit)
+    assert isinstance(bound, int | float)
+    chosen = _options(options, "above")
+    return Threshold(stream, _select(select), value, op[0] == ">", bound, op, _window(window), condition, chosen)
+
+
+def pairs(
+    score: str | Expression,
+    k: int,
+    window: WindowLike,
+    where: str | Expression | None = None,
+    *,
+    order: str = "asc",
+    select: SelectLike = None,
+    stream: str | None = None,
+    **options: Any,
+) -> Pairs:
+    """The k pairs of rows a, b with the lowest score, or with order="desc" the highest."""
+    value, condition = _score(score), _where(where)
+    for part in (value, condition):
+        for column in nodes.walk(part) if part is not None else ():
+            if isinstance(column, Column) and column.side not in ("a", "b"):
+                raise QueryError(f"Say whose {column.name} is meant: a.{column.name} or b.{column.name}.")
+    return Pairs(
+        stream,
+        _select(select),
+        value,
+        _descending(order),
+        _count(k),
+        _window(window),
+        condition,
+        _options(options, "pairs"),
+    )
+
+
+def joined(
+    streams: Sequence[str],
+    key: str,
+    score: str | Expression,
+    k: int,
+    window: WindowLike,
+    where: str | Expression | None = None,
+    *,
+    order: str = "desc",
+    select: SelectLike = None,
+    **options: Any,
+) -> Joined:
+    """The k objects with the highest score that several streams tell of, joined over one key."""
+    names = tuple(streams)
+    if isinstance(streams, str) or len(names) < 2 or len(set(names)) != len(names):
+        raise QueryError('joined() takes two streams or more, each once, such as ["r1", "r2"].')
+    value, condition = _score(score), _where(where)
+    for part in (value, condition):
+        for column in nodes.walk(part) if part is not None else ():
+            if isinstance(column, Column) and column.side is not None and column.side not in names:
+                raise QueryError(f"There is no stream {column.side} among {', '.join(names)}; write one of these.")
+    return Joined(
+        names,
+        key,
+        _select(select),
+        value,
+        _descending(order),
+        _count(k),
+        _window(window),
+        condition,
+        _options(options, "joined"),
+    )
+
+
+def grouped(
+    key: str | Sequence[str],
+    score: str | Expression,
+    k: int,
+    window: WindowLike,
+    where: str | Expression | None = None,
+    *,
+    having: str | Expression | None = None,
+    order: str = "desc",
+    select: SelectLike = None,
+    stream: str | None = None,
+    **options: Any,
+) -> Grouped:
+    """The k objects with the highest score over their rows, such as grouped("id", "SUM(x)", 10, …)."""
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    value = _score(score, aggregates=True)
+    if not any(isinstance(node, Call) and node.name in nodes.AGGREGATES for node in nodes.walk(value)):
+        raise QueryError(f"The score of grouped() needs SUM, COUNT or MAX, such as SUM(x), not {expression_text(value)}.")
+    outputs = _select(select, aggregates=True)
+    if outputs is None:
+        outputs = (*(Output(name, Column(name)) for name in keys), Output(expression_text(value), value))
+    return Grouped(
+        stream,
+        keys,
+        outputs,
+        value,
+        _descending(order),
+        _count(k),
+        _window(window),
+        _where(where),
+        _where(having, aggregates=True),
+        None,
+        None,
+        _options(options, "grouped"),
+    )
+
+
+# -- the arguments
+
+
+def _score(score: str | Expression, aggregates: bool = False) -> Expression:
+    e = parse_expression(score, aggregates) if isinstance(score, str) else score
+    if not isinstance(e, Expression):
+        raise QueryError(f"A score is a string such as \"0.3 * x + 0.7 * y\", not {score!r}.")
+    if not nodes.columns_of(e) and not any(isinstance(node, Call) for node in nodes.walk(e)):
+        raise QueryError(f"A score needs a column, but {expression_text(e)} is a constant.")
+    return e
+
+
+def _where(where: str | Expression | None, aggregates: bool = False) -> Expression | None:
+    if where is None:
+        return None
+    e = parse_expression(where, aggregates) if isinstance(where, str) else where
+    if not isinstance(e, Expression):
+        raise QueryError(f'A condition is a string such as "x > 0", not {where!r}.')
+    return e
+
+
+def _descending(order: str) -> bool:
+    if not isinstance(order, str) or order.lower() not in ("asc", "desc"):
+        raise QueryError(f'order is "desc" (highest first) or "asc" (lowest first), not {order!r}.')
+    return order.lower() == "desc"
+
+
+def _count(k: Any) -> int:
+    try:
+        return int(k.__index__())  # numpy's integers too; the model checks the range
+    except AttributeError:
+        raise QueryError(f"k must be a whole number of at least 1, not {k!r}.") from None
+
+
+def _window(w: WindowLike) -> Window:
+    return window(w)
+
+
+def _number(value: Any, what: str) -> Expression:
+    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+        raise QueryError(f"{what[0].upper()}{what[1:]} must be a number, not {value!r}.")
+    if hasattr(value, "__index__"):
+        return nodes.Number(int(value.__index__()))
+    plain = float(value)
+    if math.isnan(plain):
+        raise QueryError(f"{what[0].upper()}{what[1:]} must be a number, not NaN.")
+    exact = isinstance(value, Decimal) and Decimal(repr(plain)) != value
+    return nodes.Number(value if exact else plain)
+
+
+def _select(select: SelectLike, aggregates: bool = False) -> Select:
+    if select is None or select == "*":
+        return None
+    if isinstance(select, Mapping):
+        named = [(name, value if not isinstance(value, str) else None, value) for name, value in select.items()]
+        return tuple(
+            Output(name, tree if tree is not None else parse_expression(str(text), aggregates))
+            for name, tree, text in named
+        )
+    texts = [select] if isinstance(select, str) else list(select)
+    outputs = []
+    for text in texts:
+        e = parse_expression(text, aggregates)
+        outputs.append(Output(e.key if isinstance(e, Column) else expression_text(e), e))
+    if len({output.name for output in outputs}) != len(outputs):
+        raise QueryError("A column is selected twice; leave one away or name it, as in {\"name\": \"x + 1\"}.")
+    return tuple(outputs)
+
+
+def _options(options: Mapping[str, Any], builder: str) -> Options:
+    for name, value in options.items():
+        wrong = check_option(name, value)
+        if wrong is not None:
+            raise QueryError(f"{wrong}.")
+    if "repeat" in options and builder != "joined":
+        raise QueryError("The option repeat is for joined(); leave it away.")
+    return tuple(sorted((name, v.lower() if isinstance(v, str) else v) for name, v in options.items()))

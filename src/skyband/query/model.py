@@ -1,0 +1,173 @@
+"""The queries that can be asked, as frozen values.
+
+A query is what SQL and the builders make and what the planner reads. Equal queries are equal values and have
+equal hashes. `select` None means all columns. `options` are the WITH options, sorted by name. A threshold's
+`where` is the whole WHERE, its comparison included; `score`, `op` and `bound` repeat that comparison with the
+constant on the right. In pairs the columns have the side "a" or "b"; in joined queries the stream's name,
+or none where the name alone says it; in grouped queries the score is over the calls sum, count and max.
+
+Plain data comes and goes through to_dict and from_dict (JSON, exact), readable text through to_sql in
+skyband.query.text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skyband.errors import QueryError
+from skyband.query.nodes import Column, Compare, Expression, conjuncts
+from skyband.query.window import Last, Rows, Window, last, rows, window
+
+__all__ = [
+    "Grouped", "Joined", "Last", "Options", "Output", "Pairs", "Query", "Rows", "Threshold", "TopK", "Window",
+    "from_dict", "last", "rows", "to_dict", "window",
+]  # fmt: skip
+
+Options = tuple[tuple[str, str | int | float], ...]
+MOST_RANKS = 2**31 - 1  # ranks are int32
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A selected column: its name in the answer and what it is. Plain columns keep their own type."""
+
+    name: str
+    value: Expression
+
+
+Select = tuple[Output, ...] | None
+
+
+def _positive(k: int) -> None:
+    if isinstance(k, bool) or not isinstance(k, int) or not 0 < k <= MOST_RANKS:
+        raise QueryError(f"k must be a whole number of at least 1 and less than 2^31, not {k!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """The k best rows of the window."""
+
+    stream: str | None
+    select: Select
+    score: Expression
+    descending: bool
+    k: int
+    window: Window
+    where: Expression | None = None
+    options: Options = ()
+
+    def __post_init__(self) -> None:
+        _positive(self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """Every row of the window whose score is beyond a bound; `op` is one of < <= > >=."""
+
+    stream: str | None
+    select: Select
+    score: Expression
+    descending: bool
+    bound: int | float
+    op: str
+    window: Window
+    where: Expression
+    options: Options = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The k best pairs of two different rows of the window."""
+
+    stream: str | None
+    select: Select
+    score: Expression
+    descending: bool
+    k: int
+    window: Window
+    where: Expression | None = None
+    options: Options = ()
+
+    def __post_init__(self) -> None:
+        _positive(self.k)
+
+    @property
+    def same(self) -> tuple[str, ...]:
+        """The columns that both rows must have in common (a.c = b.c)."""
+        return self._colours("=")
+
+    @property
+    def different(self) -> tuple[str, ...]:
+        """The columns in which the two rows must differ (a.c <> b.c)."""
+        return self._colours("<>")
+
+    def _colours(self, op: str) -> tuple[str, ...]:
+        found = []
+        for term in conjuncts(self.where):
+            match term:
+                case Compare(this, Column(left, one), Column(right, other)) if this == op and left == right:
+                    if {one, other} == {"a", "b"}:
+                        found.append(left)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The k best objects that several streams tell of; what a stream does not tell counts as 0."""
+
+    streams: tuple[str, ...]
+    key: str
+    select: Select
+    score: Expression
+    descending: bool
+    k: int
+    window: Window
+    where: Expression | None = None
+    options: Options = ()
+
+    def __post_init__(self) -> None:
+        _positive(self.k)
+
+    @property
+    def repeat(self) -> str:
+        """What several rows of one object in one stream do: sum, max or last."""
+        return str(dict(self.options).get("repeat", "sum"))
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The k best objects with several rows each; with `op` and `bound` (and no k) all of them beyond a bound."""
+
+    stream: str | None
+    key: tuple[str, ...]
+    select: Select
+    score: Expression
+    descending: bool
+    k: int | None
+    window: Window
+    where: Expression | None = None
+    having: Expression | None = None
+    bound: int | float | None = None
+    op: str | None = None
+    options: Options = ()
+
+    def __post_init__(self) -> None:
+        if self.k is not None:
+            _positive(self.k)
+
+
+Query = TopK | Threshold | Pairs | Joined | Grouped
+
+
+def to_dict(query: Query) -> dict[str, object]:
+    """The query as plain data that JSON can hold; from_dict gives back an equal query."""
+    from skyband.query.plain import query_to_dict
+
+    return query_to_dict(query)
+
+
+def from_dict(data: dict[str, object]) -> Query:
+    """The query that to_dict wrote down."""
+    from skyband.query.plain import query_from_dict
+
+    return query_from_dict(data)

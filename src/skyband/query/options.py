@@ -1,0 +1,32 @@
+"""The options that WITH (…) and the builders take."""
+
+from __future__ import annotations
+
+import math
+
+from skyband.query.words import nearest
+
+NUMBERS = ("additional", "buffer", "cells", "gamma", "limit")
+"""Options that belong to one algorithm or another; which of them fit is the algorithm's business."""
+KNOWN = ("algorithm", "error", "repeat", *NUMBERS)
+REPEATS = ("sum", "max", "last")
+
+
+def check_option(name: str, value: object) -> str | None:
+    """What is wrong with an option, without a full stop; None if nothing is."""
+    if name not in KNOWN:
+        near = nearest(name, KNOWN)
+        return f"There is no option {name}; " + (f"did you mean {near}" if near else f"there are {', '.join(KNOWN)}")
+    if name == "algorithm":
+        if not isinstance(value, str) or not value:
+            return "The option algorithm takes a name, such as algorithm = 'sa'"
+    elif name == "repeat":
+        if not isinstance(value, str) or value.lower() not in REPEATS:
+            return "The option repeat takes 'sum', 'max' or 'last'"
+    elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return f"The option {name} takes a number, such as {name} = {'0.001' if name == 'error' else '2'}"
+    elif name == "error" and not 0 <= value < 1:
+        return "The option error takes a number from 0 to less than 1, such as error = 0.001"
+    elif value < 0:
+        return f"The option {name} takes a number that is not negative"
+    return None
