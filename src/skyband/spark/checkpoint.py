@@ -1,0 +1,228 @@
+"""What a pipeline knows of its past.
+
+Spark keeps its own offsets and commits in the checkpoint folder. Beside them, in `skyband/`, we keep:
+
+    streams.json      the streams and their schemas, fixed by the first start
+    queries.json      which queries hold from which batch on
+    files.jsonl       the arrival order of files (see `filelog`)
+    batches.jsonl     up to which file each batch reads
+    steps/N.step      what batch N brought to the engine, as the tasks sent it
+    snapshots/N.snap  the engine after batch N
+
+A step is written before the engine takes it and before anything is put out. So a batch that Spark asks for
+again is either not there, then nothing of it was ever shown, or it is there, then the same bytes meet the same
+state and the same output comes out again. The engine of batch N is the newest snapshot before N and the steps
+since; a snapshot or step with a wrong checksum counts as absent. Two snapshots are kept, and the steps since
+the older one.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import InputError
+from .config import Pipeline, QuerySpec, StreamSpec
+from .files import append_line, frame, read_frame, read_lines, write_atomic
+
+Queries = tuple[QuerySpec, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One micro-batch as it came from the tasks: (stream, sifted rows) in arrival order."""
+
+    batch: int
+    parts: tuple[tuple[str, bytes], ...]
+    read: int  # rows in the files
+    crossed: int  # rows that came to the driver
+    tasks: tuple[tuple[str, int], ...] = ()  # host and process of every task
+
+
+class Checkpoint:
+    """The folder of one pipeline's checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.own = folder / "skyband"
+        self.files = self.own / "files.jsonl"
+        self._batches = self.own / "batches.jsonl"
+        self._steps = self.own / "steps"
+        self._snapshots = self.own / "snapshots"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process at a time may run a pipeline on a checkpoint."""
+        self.own.mkdir(parents=True, exist_ok=True)
+        with open(self.own / "lock", "w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    f"Another process runs a pipeline on the checkpoint {self.folder}: stop it first."
+                ) from None
+            yield
+
+    # -- streams
+
+    def schemas(self, streams: tuple[StreamSpec, ...]) -> dict[str, pa.Schema] | None:
+        """The schemas fixed by the first start, or None before it; an error if the streams are others now."""
+        stored = self._read_json("streams.json")
+        if stored is None:
+            return None
+        if [s["name"] for s in stored] != [s.name for s in streams]:
+            raise self._changed("The streams are not those")
+        for old, new in zip(stored, streams, strict=True):
+            for key, value in _identity(new).items():
+                if old[key] != value:
+                    raise self._changed(f"'{key}' of stream '{new.name}' is not that")
+        return {s["name"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(s["arrow"]))) for s in stored}
+
+    def fix_schemas(self, streams: tuple[StreamSpec, ...], schemas: dict[str, pa.Schema]) -> None:
+        """Write the streams down, for ever."""
+        records = []
+        for spec in streams:
+            arrow = base64.b64encode(schemas[spec.name].serialize().to_pybytes()).decode()
+            records.append({"name": spec.name, **_identity(spec), "arrow": arrow})
+        self._write_json("streams.json", records)
+
+    # -- queries
+
+    def first_new(self) -> int:
+        """The first batch that was never attempted."""
+        attempted = [-1]
+        for folder in (self.folder / "offsets", self._steps):
+            if folder.is_dir():
+                attempted += [int(p.stem) for p in folder.iterdir() if p.stem.isdigit()]
+        attempted += [record["batch"] for record in read_lines(self._batches)]
+        return max(attempted) + 1
+
+    def queries(self, batch: int) -> Queries:
+        """The queries in force at a batch."""
+        current: Queries = ()
+        for record in self._read_json("queries.json") or []:
+            if record["from"] <= batch:
+                current = tuple(QuerySpec(name, sql) for name, sql in record["queries"])
+        return current
+
+    def set_queries(self, first: int, queries: Queries) -> None:
+        """Let `queries` hold from batch `first` on."""
+        history = [r for r in self._read_json("queries.json") or [] if r["from"] < first]
+        if self.queries(first - 1) != queries or not history:
+            history.append({"from": first, "queries": [[q.name, q.sql] for q in queries]})
+        self._write_json("queries.json", history)
+
+    # -- batches and steps
+
+    def write_step(self, step: Step, offset: dict[str, Any]) -> None:
+        """Write a step down, before anything is done with it."""
+        append_line(self._batches, {"batch": step.batch, "end": offset, "rows": step.read})
+        header = {
+            "batch": step.batch,
+            "streams": [stream for stream, _ in step.parts],
+            "read": step.read,
+            "crossed": step.crossed,
+            "end": offset,
+            "tasks": step.tasks,
+        }
+        write_atomic(self._steps / f"{step.batch}.step", frame(header, *(blob for _, blob in step.parts)))
+
+    def step(self, batch: int, offset: dict[str, Any] | None = None) -> Step | None:
+        """The step of a batch, if it was written whole (and, with `offset`, of the same files)."""
+        found = read_frame(self._steps / f"{batch}.step")
+        if found is None:
+            return None
+        header, blobs = found
+        if header["batch"] != batch or (offset is not None and header["end"] != offset):
+            return None
+        parts = tuple(zip(header["streams"], blobs, strict=True))
+        tasks = tuple((host, pid) for host, pid in header["tasks"])
+        return Step(batch, parts, header["read"], header["crossed"], tasks)
+
+    def offset(self, batch: int) -> dict[str, Any]:
+        """The files that Spark has put into a batch: its own log, written before the batch runs."""
+        path = self.folder / "offsets" / str(batch)
+        try:
+            lines = path.read_text().splitlines()
+            return dict(json.loads(lines[2]))
+        except (OSError, IndexError, ValueError):
+            raise InputError(
+                f"Spark's offset log {path} cannot be read: the checkpoint is damaged."
+            ) from None
+
+    def batches(self) -> dict[int, dict[str, int]]:
+        """Up to which file each batch reads, for all batches ever."""
+        return {record["batch"]: record["end"] for record in read_lines(self._batches)}
+
+    def repair(self) -> None:
+        """Cut off torn ends of logs; only the one running pipeline calls it."""
+        read_lines(self._batches, repair=True)
+
+    # -- snapshots
+
+    def write_snapshot(self, batch: int, queries: Queries, state: bytes) -> None:
+        """Keep the engine after a batch; older snapshots and steps that nothing needs any more go."""
+        header = {"batch": batch, "queries": [[q.name, q.sql] for q in queries]}
+        write_atomic(self._snapshots / f"{batch}.snap", frame(header, state))
+        keep = sorted(self._numbers(self._snapshots, ".snap"))[-2:]
+        # With one snapshot only, all steps before it may still be needed should it turn out torn.
+        oldest = keep[0] if len(keep) == 2 else -1
+        for folder, suffix in ((self._snapshots, ".snap"), (self._steps, ".step")):
+            for number in self._numbers(folder, suffix):
+                gone = number < oldest if suffix == ".snap" else number <= oldest
+                if gone:
+                    (folder / f"{number}{suffix}").unlink(missing_ok=True)
+
+    def snapshots_before(self, batch: int) -> Iterator[tuple[int, Queries, bytes | None]]:
+        """(batch, queries, state) of usable snapshots, newest first; last of all the empty one before batch 0."""
+        for number in sorted(self._numbers(self._snapshots, ".snap"), reverse=True):
+            found = read_frame(self._snapshots / f"{number}.snap") if number < batch else None
+            if found is not None:
+                header, blobs = found
+                yield number, tuple(QuerySpec(n, s) for n, s in header["queries"]), blobs[0]
+        yield -1, (), None
+
+    def _numbers(self, folder: Path, suffix: str) -> list[int]:
+        if not folder.is_dir():
+            return []
+        return [int(p.stem) for p in folder.iterdir() if p.suffix == suffix and p.stem.isdigit()]
+
+    def _read_json(self, name: str) -> Any:
+        path = self.own / name
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def _write_json(self, name: str, value: Any) -> None:
+        write_atomic(self.own / name, json.dumps(value, indent=1).encode())
+
+    def _changed(self, what: str) -> InputError:
+        return InputError(
+            f"{what} which the checkpoint {self.folder} began with: undo the change, or start again with another "
+            f"checkpoint and output folder."
+        )
+
+
+def _identity(spec: StreamSpec) -> dict[str, Any]:
+    """What of a stream may not change under a checkpoint."""
+    schema = None if spec.schema is None else [list(pair) for pair in spec.schema]
+    return {"format": spec.format, "path": spec.text, "time": spec.time, "schema": schema}
+
+
+def open_checkpoint(pipeline: Pipeline) -> Checkpoint:
+    """The checkpoint of a pipeline; an error if its folder cannot be written."""
+    folder = pipeline.spark.checkpoint
+    try:
+        (folder / "skyband").mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"The checkpoint folder {folder} cannot be made: {problem.strerror}.") from None
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"The checkpoint folder {folder} is not writable: choose another in [spark].")
+    return Checkpoint(folder.resolve())

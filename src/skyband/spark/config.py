@@ -1,0 +1,316 @@
+"""pipeline.toml: what to read, what to ask, where the answers go.
+
+The file is read once, into frozen dataclasses, and every mistake in it is told in one sentence that names the
+table, the key and, for a misspelt one, the nearest that exists. Paths in it are relative to the file itself,
+so that a pipeline can be started from anywhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, QueryError
+
+FORMATS = ("parquet", "csv", "json")
+SINKS = ("parquet", "json", "console")
+# Words of the public contract that have no engine yet: told apart from a misspelling.
+_LATER_FORMATS = ("kafka", "rate")
+_LATER_SINKS = ("kafka", "postgres", "sqlite")
+_TYPES = (
+    "double, float, int, long, short, byte, bool, string, date, timestamp, timestamp_utc or decimal(p, s)"
+)
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """One [stream.NAME] table."""
+
+    name: str
+    format: str
+    path: Path
+    text: str  # the path as the file has it: what the checkpoint remembers
+    time: str | None = None
+    max_files: int | None = None
+    schema: tuple[tuple[str, str], ...] | None = None
+
+
+@dataclass(frozen=True)
+class QuerySpec:
+    """One [[query]]."""
+
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """The [sink] table."""
+
+    format: str = "console"
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class SparkSpec:
+    """The [spark] table: our own keys, and everything else for Spark's configuration."""
+
+    checkpoint: Path
+    master: str = "local[*]"
+    trigger: str | None = None
+    placement: str = "auto"
+    prune_rows: int | None = None
+    conf: tuple[tuple[str, str], ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A whole pipeline file."""
+
+    file: Path
+    streams: tuple[StreamSpec, ...]
+    queries: tuple[QuerySpec, ...]
+    sink: SinkSpec
+    spark: SparkSpec
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """Read a pipeline file, or say in one sentence what is wrong with it."""
+    file = Path(path)
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no pipeline file {file}; give the path of one.") from None
+    except IsADirectoryError:
+        raise InputError(f"{file} is a folder; give the path of a pipeline file in it.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise InputError(f"{file} is not valid TOML: {problem}.") from None
+    return parse_pipeline(document, file)
+
+
+def parse_pipeline(document: Mapping[str, Any], file: Path) -> Pipeline:
+    """A parsed TOML document as a pipeline; `file` says what its paths are relative to."""
+    reader = _Reader(file)
+    reader.known("the file", document, ("stream", "query", "sink", "spark"))
+    streams = reader.streams(document.get("stream"))
+    return Pipeline(
+        file=file,
+        streams=streams,
+        queries=reader.queries(document.get("query"), [s.name for s in streams]),
+        sink=reader.sink(document.get("sink", {})),
+        spark=reader.spark(document.get("spark", {})),
+    )
+
+
+class _Reader:
+    """Turns tables into dataclasses; holds the file's name for the sentences."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.base = file.parent
+
+    def fail(self, text: str) -> InputError:
+        return InputError(f"{self.file.name}: {text}")
+
+    def known(self, where: str, table: Mapping[str, Any], keys: Iterable[str]) -> None:
+        """Refuse a key that means nothing here."""
+        keys = list(keys)
+        for key in table:
+            if key not in keys:
+                near = difflib.get_close_matches(key, keys, 1)
+                hint = f"did you mean '{near[0]}'?" if near else f"it may have {_list(keys)}."
+                raise self.fail(f"{where} has an unknown key '{key}'; {hint}")
+
+    def table(self, where: str, value: Any) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            raise self.fail(f"{where} must be a table.")
+        return value
+
+    def text(self, where: str, table: Mapping[str, Any], key: str, default: str | None = None) -> str:
+        value = table.get(key, default)
+        if value is None:
+            raise self.fail(f"{where} needs a key '{key}'.")
+        if not isinstance(value, str) or not value.strip():
+            raise self.fail(f"'{key}' of {where} must be a text, not {value!r}.")
+        return value
+
+    def count(self, where: str, table: Mapping[str, Any], key: str, least: int) -> int | None:
+        value = table.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self.fail(f"'{key}' of {where} must be a whole number of at least {least}, not {value!r}.")
+        return value
+
+    def choice(
+        self, where: str, key: str, value: str, there: Iterable[str], later: Iterable[str] = ()
+    ) -> str:
+        there = list(there)
+        if value in later:
+            raise self.fail(f"{key} '{value}' of {where} is not there yet; there is {_list(there)}.")
+        if value not in there:
+            near = difflib.get_close_matches(value, there, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there is {_list(there)}."
+            raise self.fail(f"{key} '{value}' of {where} is unknown; {hint}")
+        return value
+
+    def streams(self, value: Any) -> tuple[StreamSpec, ...]:
+        if not value:
+            raise self.fail("there is no stream; add a table [stream.NAME] with format and path.")
+        return tuple(self.stream(name, table) for name, table in self.table("[stream]", value).items())
+
+    def stream(self, name: str, value: Any) -> StreamSpec:
+        where = f"[stream.{name}]"
+        table = self.table(where, value)
+        form = self.text(where, table, "format", "parquet")
+        self.choice(where, "format", form, FORMATS, _LATER_FORMATS)
+        self.known(where, table, ("format", "path", "time", "max_files", "schema"))
+        text = self.text(where, table, "path")
+        return StreamSpec(
+            name=name,
+            format=form,
+            path=self.base / text,
+            text=text,
+            time=self.text(where, table, "time") if "time" in table else None,
+            max_files=self.count(where, table, "max_files", 1),
+            schema=self.schema(where, table.get("schema")),
+        )
+
+    def schema(self, where: str, value: Any) -> tuple[tuple[str, str], ...] | None:
+        if value is None:
+            return None
+        found = []
+        for column, kind in self.table(f"'schema' of {where}", value).items():
+            if not isinstance(kind, str) or arrow_type(kind) is None:
+                raise self.fail(
+                    f"column '{column}' in 'schema' of {where} has the unknown type {kind!r}; there is {_TYPES}."
+                )
+            found.append((column, kind))
+        return tuple(found)
+
+    def queries(self, value: Any, streams: list[str]) -> tuple[QuerySpec, ...]:
+        if not value:
+            raise self.fail("there is no query; add a table [[query]] with name and sql.")
+        if not isinstance(value, list):
+            raise self.fail("queries are a list: write [[query]] in double brackets.")
+        found: list[QuerySpec] = []
+        for number, table in enumerate(value, 1):
+            query = self.query(f"[[query]] number {number}", self.table(f"[[query]] number {number}", table))
+            if query.name in [q.name for q in found]:
+                raise self.fail(f"two queries are named '{query.name}'; give each its own name.")
+            self.check_sql(query, streams)
+            found.append(query)
+        return tuple(found)
+
+    def query(self, where: str, table: Mapping[str, Any]) -> QuerySpec:
+        self.known(where, table, ("name", "sql"))
+        return QuerySpec(self.text(where, table, "name"), self.text(where, table, "sql"))
+
+    def check_sql(self, query: QuerySpec, streams: list[str]) -> None:
+        from ..query.sql import parse
+
+        try:
+            model = parse(query.sql)
+        except QueryError as problem:
+            raise QueryError(f"{self.file.name}: query '{query.name}': {problem}") from None
+        stream = getattr(model, "stream", None)
+        if len(streams) > 1 and stream is not None and stream not in streams:
+            near = difflib.get_close_matches(stream, streams, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there is {_list(streams)}."
+            raise QueryError(
+                f"{self.file.name}: query '{query.name}' reads the stream '{stream}', which does not exist; {hint}"
+            )
+
+    def sink(self, value: Any) -> SinkSpec:
+        where = "[sink]"
+        table = self.table(where, value)
+        form = self.text(where, table, "format", "parquet" if "path" in table else "console")
+        self.choice(where, "format", form, SINKS, _LATER_SINKS)
+        if form == "console":
+            self.known(where, table, ("format",))
+            return SinkSpec("console")
+        self.known(where, table, ("format", "path"))
+        return SinkSpec(form, self.base / self.text(where, table, "path"))
+
+    def spark(self, value: Any) -> SparkSpec:
+        where = "[spark]"
+        table = self.table(where, value)
+        own = ("master", "checkpoint", "trigger", "placement", "prune_rows")
+        conf: dict[str, str] = {}
+        for key, setting in _flat({k: v for k, v in table.items() if k not in own}):
+            if "." not in key:
+                self.known(where, {key: setting}, own)
+            name = key if key.startswith("spark.") else f"spark.{key}"
+            conf[name] = str(setting).lower() if isinstance(setting, bool) else str(setting)
+        placement = self.text(where, table, "placement", "auto")
+        self.choice(where, "placement", placement, ("auto", "driver"), ("executors",))
+        return SparkSpec(
+            checkpoint=self.base / self.text(where, table, "checkpoint", "checkpoint"),
+            master=self.text(where, table, "master", "local[*]"),
+            trigger=self.trigger(where, table),
+            placement=placement,
+            prune_rows=self.count(where, table, "prune_rows", 0),
+            conf=tuple(conf.items()),
+        )
+
+    def trigger(self, where: str, table: Mapping[str, Any]) -> str | None:
+        if "trigger" not in table:
+            return None
+        value = self.text(where, table, "trigger").strip().lower()
+        if value == "available-now":
+            return value
+        if re.fullmatch(r"\d+(\.\d+)?\s*(milliseconds?|seconds?|minutes?|hours?|days?)", value) is None:
+            raise self.fail(
+                f"'trigger' of {where} must be a time such as '2 seconds' or 'available-now', not '{value}'."
+            )
+        return value
+
+
+def arrow_type(text: str) -> Any | None:
+    """The Arrow type of a type's name in pipeline.toml; None if there is no such name."""
+    import pyarrow as pa
+
+    name = text.strip().lower()
+    number = re.fullmatch(r"decimal\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)", name)
+    if number is not None:
+        digits, scale = int(number[1]), int(number[2])
+        return pa.decimal128(digits, scale) if 1 <= digits <= 38 and scale <= digits else None
+    return {
+        "double": pa.float64(),
+        "float64": pa.float64(),
+        "float": pa.float32(),
+        "long": pa.int64(),
+        "bigint": pa.int64(),
+        "int64": pa.int64(),
+        "int": pa.int32(),
+        "integer": pa.int32(),
+        "int32": pa.int32(),
+        "short": pa.int16(),
+        "byte": pa.int8(),
+        "bool": pa.bool_(),
+        "boolean": pa.bool_(),
+        "string": pa.string(),
+        "text": pa.string(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us"),
+        "timestamp_utc": pa.timestamp("us", tz="UTC"),
+    }.get(name)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """TOML reads `sql.shuffle.partitions = 4` as nested tables; Spark wants the dotted name back."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _list(words: Iterable[str]) -> str:
+    words = list(words)
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -1,0 +1,174 @@
+"""The resident engine: a Monitor that knows which batch it has reached.
+
+The monitor lives in the driver between micro-batches. Everything that reaches it is in the checkpoint first, so
+the engine after batch N can be had again in any process: newest snapshot, then the steps since, each with the
+queries that were in force at its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..errors import InputError
+from .checkpoint import Checkpoint, Queries, Step
+from .config import Pipeline
+from .sinks import TOP_SCHEMA, batch_column, top_rows
+
+if TYPE_CHECKING:
+    from ..monitor import Monitor
+
+# A snapshot is due after so many batches, or when replaying the steps since the last would read so many bytes.
+_SNAPSHOT_BATCHES = 16
+_SNAPSHOT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one batch gives."""
+
+    changes: pa.Table
+    rejects: pa.Table
+    tops: pa.Table
+
+
+class Engine:
+    """The monitor of a pipeline and the batch it has reached."""
+
+    def __init__(self, pipeline: Pipeline, schemas: Mapping[str, pa.Schema], checkpoint: Checkpoint) -> None:
+        self._pipeline = pipeline
+        self._schemas = dict(schemas)
+        self._checkpoint = checkpoint
+        self._reached: int | None = None
+        self._monitor: Monitor | None = None
+        self._queries: Queries = ()
+        self._shown: dict[str, pa.Table] = {}  # the `top` output of each query; redone when it changes
+        self._since: tuple[int, int] = (0, 0)  # batches and bytes since the last snapshot
+
+    @property
+    def monitor(self) -> Monitor:
+        assert self._monitor is not None
+        return self._monitor
+
+    def reach(self, batch: int) -> None:
+        """Be the engine just before `batch`."""
+        if self._reached == batch - 1:
+            return
+        for number, queries, state in self._checkpoint.snapshots_before(batch):
+            steps = self._steps(number + 1, batch)
+            if steps is None:
+                continue
+            self._start(number, queries, state)
+            for step in steps:
+                self._replay(step)
+            return
+        raise InputError(
+            f"The checkpoint {self._checkpoint.folder} has no usable state before batch {batch}: it is damaged; "
+            f"start again with an empty checkpoint and output folder."
+        )
+
+    def prepare(self, batch: int) -> pa.Table | None:
+        """Let the queries of `batch` hold; what the dropped ones leave behind, as changes."""
+        wanted = self._checkpoint.queries(batch)
+        if wanted == self._queries:
+            return None
+        _, added, dropped = compare_queries(self._queries, wanted)
+        leaves = [self._drop(name) for name in dropped]
+        sql = {query.name: query.sql for query in wanted}
+        for name in added:
+            self.monitor.watch(sql[name], name=name)
+        self._queries = wanted
+        return pa.concat_tables(leaves) if leaves else None
+
+    def sifters(self) -> dict[str, Any]:
+        """What the tasks of the next batch need, by stream."""
+        return {stream.name: self.monitor.sifter(stream.name) for stream in self._pipeline.streams}
+
+    def take(self, step: Step, leaves: pa.Table | None) -> Output:
+        """Give a step to the monitor; what comes out."""
+        changes = self._push(step)
+        if leaves is not None:
+            changes = pa.concat_tables([_plain(leaves), _plain(changes)])
+        rejects = batch_column(self.monitor.step_rejects, step.batch)
+        return Output(batch_column(changes, step.batch), rejects, self._tops(changes))
+
+    def save_if_due(self) -> None:
+        """Write a snapshot once in a while."""
+        batches, size = self._since
+        assert self._reached is not None
+        if batches >= _SNAPSHOT_BATCHES or size >= _SNAPSHOT_BYTES:
+            self._checkpoint.write_snapshot(self._reached, self._queries, self.monitor.to_bytes())
+            self._since = (0, 0)
+
+    def _push(self, step: Step) -> pa.Table:
+        from ..monitor import Sifted
+
+        parts: list[tuple[str, list[Any]]] = []
+        for stream, blob in step.parts:
+            if not parts or parts[-1][0] != stream:
+                parts.append((stream, []))
+            parts[-1][1].append(Sifted.from_bytes(blob))
+        changes = self.monitor.push_sifted(parts)
+        self._reached = step.batch
+        batches, size = self._since
+        self._since = (batches + 1, size + sum(len(blob) for _, blob in step.parts))
+        return changes
+
+    def _replay(self, step: Step) -> None:
+        self.prepare(step.batch)
+        self._push(step)
+
+    def _start(self, batch: int, queries: Queries, state: bytes | None) -> None:
+        from ..monitor import Monitor
+
+        if state is None:
+            times = {s.name: s.time for s in self._pipeline.streams if s.time is not None}
+            self._monitor = Monitor(time=times or None, schema=self._schemas)
+        else:
+            self._monitor = Monitor.from_bytes(state)
+        self._reached, self._queries, self._shown, self._since = batch, queries, {}, (0, 0)
+
+    def _steps(self, first: int, end: int) -> list[Step] | None:
+        """The steps of batches first, ..., end - 1; None if one is missing or torn."""
+        steps = []
+        for batch in range(first, end):
+            step = self._checkpoint.step(batch)
+            if step is None:
+                return None
+            steps.append(step)
+        return steps
+
+    def _drop(self, name: str) -> pa.Table:
+        """Drop a watch. Its answer leaves, so that folding the changes still gives the tops."""
+        self._shown.pop(name, None)
+        return self.monitor.drop(name)
+
+    def _tops(self, changes: pa.Table) -> pa.Table:
+        touched = set(changes.column("query").unique().to_pylist())
+        for query in self._queries:
+            if query.name in touched or query.name not in self._shown:
+                self._shown[query.name] = top_rows(query.name, self.monitor.watches[query.name].top())
+        return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)])
+
+
+def compare_queries(old: Queries, new: Queries) -> tuple[list[str], list[str], list[str]]:
+    """Names of the queries that are kept, added and dropped; a changed one is dropped and added."""
+    from ..query.sql import parse
+
+    before = {query.name: parse(query.sql) for query in old}
+    after = {query.name: parse(query.sql) for query in new}
+    kept = [name for name in after if before.get(name) == after[name]]
+    added = [name for name in after if name not in kept]
+    dropped = [name for name in before if name not in kept]
+    return kept, added, dropped
+
+
+def _plain(changes: pa.Table) -> pa.Table:
+    """Without dictionaries, which need not be the same in two tables."""
+    for number, field in enumerate(changes.schema):
+        if pa.types.is_dictionary(field.type):
+            changes = changes.set_column(number, field.name, changes.column(number).cast(pa.string()))
+    return changes

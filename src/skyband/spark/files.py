@@ -1,0 +1,108 @@
+"""Files that are either whole or not there.
+
+Everything the pipeline must find again after a crash is written the same way: to a temporary name, flushed to
+the disk, renamed, and the folder flushed too. A file under its real name is therefore complete as far as the
+file system keeps its promises; a frame with a checksum says when it did not, so that a torn file is recognised
+and never trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+_MAGIC = b"SKYBAND1"
+_DIGEST = 32
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries, so that a rename in it survives a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_atomic(path: Path, data: bytes, temporary: Path | None = None) -> None:
+    """Write `data` to `path` so that a reader sees the old content or the new, never a part.
+
+    `temporary` is a folder on the same file system for the unfinished file; by default a hidden name beside
+    the real one is used.
+    """
+    folder = temporary if temporary is not None else path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f".{path.name}.{os.getpid()}.tmp"
+    with open(unfinished, "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(unfinished, path)
+    sync_folder(path.parent)
+
+
+def append_line(path: Path, *records: dict[str, Any]) -> None:
+    """Add JSON lines to a log and flush them. A torn last line is cut off first (see `read_lines`)."""
+    new = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
+    with open(path, "ab") as out:
+        out.write(text.encode())
+        out.flush()
+        os.fsync(out.fileno())
+    if new:
+        sync_folder(path.parent)
+
+
+def read_lines(path: Path, repair: bool = False) -> list[dict[str, Any]]:
+    """The records of a log of JSON lines.
+
+    A last line without its line feed was being written when the power went: nobody has been told of it, so it
+    is passed over, and cut off if `repair` is set (only the log's one writer may do that).
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole = data.rfind(b"\n") + 1
+    if repair and whole < len(data):
+        with open(path, "r+b") as out:
+            out.truncate(whole)
+            out.flush()
+            os.fsync(out.fileno())
+    return [json.loads(line) for line in data[:whole].splitlines()]
+
+
+def frame(header: dict[str, Any], *blobs: bytes) -> bytes:
+    """A checksummed block: a JSON header (which gets the blobs' lengths) and the blobs."""
+    head = json.dumps({**header, "lengths": [len(blob) for blob in blobs]}).encode()
+    body = b"".join([len(head).to_bytes(8, "little"), head, *blobs])
+    return b"".join([_MAGIC, hashlib.blake2b(body, digest_size=_DIGEST).digest(), body])
+
+
+def unframe(data: bytes) -> tuple[dict[str, Any], list[bytes]] | None:
+    """The header and the blobs of a frame, or None if it is torn."""
+    start = len(_MAGIC) + _DIGEST
+    body = memoryview(data)[start:]
+    digest = hashlib.blake2b(body, digest_size=_DIGEST).digest()
+    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : start] != digest:
+        return None
+    size = int.from_bytes(body[:8], "little")
+    header = json.loads(bytes(body[8 : 8 + size]))
+    blobs, at = [], 8 + size
+    for length in header.pop("lengths"):
+        blobs.append(bytes(body[at : at + length]))
+        at += length
+    return header, blobs
+
+
+def read_frame(path: Path) -> tuple[dict[str, Any], list[bytes]] | None:
+    """Like `unframe`; None also if there is no such file."""
+    try:
+        return unframe(path.read_bytes())
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,377 @@
+"""`skyband run`: a pipeline file as a Structured Streaming query.
+
+    folder -> splits (Spark's source) -> read and sift (tasks) -> engine (driver) -> sinks
+
+Spark starts micro-batches, logs what belongs to each before it runs, runs the tasks, and commits. Ours is one
+function that Spark calls for each batch and may call again for the same one. In it, in this order: the step is
+written down, the monitor takes it, the output is put out under the batch's id; only then does it return and
+Spark commits. Wherever it is killed, the next start finds either nothing of the batch or its step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..errors import InputError, SkybandError
+from .checkpoint import Checkpoint, Step, open_checkpoint
+from .config import Pipeline, StreamSpec, load_pipeline
+from .engine import Engine, compare_queries
+from .filelog import FileLog, StreamFiles, list_files
+from .progress import BatchInfo, OnBatch, Summary, print_batch
+from .reading import first_file, infer_schema
+from .sifting import SiftJob, collect_sifted
+from .sinks import Sink, make_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_TEXT_ROW_BYTES = 64  # a guess at the size of a row where only reading would tell
+_STOP_SECONDS = 20.0  # how long a batch under way may take to finish after Ctrl-C
+
+
+def run_pipeline(
+    path: str | Path,
+    available_now: bool = False,
+    on_batch: OnBatch | None = None,
+    spark: SparkSession | None = None,
+) -> Summary:
+    """Run a pipeline until there is nothing more to read (`available_now`) or a signal stops it."""
+    pipeline = load_pipeline(path)
+    available_now = available_now or pipeline.spark.trigger == "available-now"
+    checkpoint = open_checkpoint(pipeline)
+    with checkpoint.locked(), _Signals() as stop:
+        checkpoint.repair()
+        schemas = fixed_schemas(pipeline, checkpoint, wait=not available_now, stop=stop)
+        if schemas is None:
+            return Summary(0, 0, 0, 0, 0.0, stopped=True)
+        check_queries(pipeline, schemas)
+        sink = make_sink(pipeline.sink)
+        first = checkpoint.first_new()
+        sink.prepare(first == 0)
+        say_queries(pipeline, checkpoint, first)
+        checkpoint.set_queries(first, pipeline.queries)
+        return _Run(pipeline, checkpoint, schemas, sink, on_batch or print_batch, stop).run(
+            spark, available_now
+        )
+
+
+def fixed_schemas(
+    pipeline: Pipeline, checkpoint: Checkpoint, wait: bool, stop: _Signals
+) -> dict[str, pa.Schema] | None:
+    """The streams' schemas: as the checkpoint has them, or from the first files. None if stopped while waiting."""
+    schemas = checkpoint.schemas(pipeline.streams)
+    if schemas is not None:
+        return schemas
+    schemas = {}
+    for spec in pipeline.streams:
+        told = False
+        kinds = _kinds(pipeline, spec)
+        while (schema := _first_schema(spec, kinds)) is None:
+            if not wait:
+                raise InputError(
+                    f"Stream '{spec.name}' has no file yet in {spec.path}: add one, or declare its columns in "
+                    f'pipeline.toml: schema = {{column = "double", ...}}.'
+                )
+            if not told:
+                _say(f"waiting for the first file of stream '{spec.name}' in {spec.path}")
+                told = True
+            if stop.event.wait(0.5):
+                return None
+        if spec.time is not None and spec.time not in schema.names:
+            raise InputError(
+                f"Stream '{spec.name}' has no column '{spec.time}' for its time; it has {', '.join(schema.names)}."
+            )
+        schemas[spec.name] = schema
+    checkpoint.fix_schemas(pipeline.streams, schemas)
+    return schemas
+
+
+def _kinds(pipeline: Pipeline, spec: StreamSpec) -> dict[str, str]:
+    """What the queries take a stream's columns for; one broken value must not make them text."""
+    from ..query.expression import columns_of
+    from ..query.sql import parse
+
+    kinds: dict[str, str] = {}
+    for query in pipeline.queries:
+        model = parse(query.sql)
+        if len(pipeline.streams) == 1 or getattr(model, "stream", spec.name) == spec.name:
+            kinds.update(dict.fromkeys(columns_of(model.score), "number"))
+    if spec.time is not None:
+        kinds[spec.time] = "time"
+    return kinds
+
+
+def _first_schema(spec: StreamSpec, kinds: dict[str, str]) -> pa.Schema | None:
+    if spec.schema is not None:
+        return infer_schema(spec, spec.path, kinds)
+    path = first_file(spec.path, sorted(name for name, _, _ in list_files(spec.path)))
+    return None if path is None else infer_schema(spec, path, kinds)
+
+
+def check_queries(pipeline: Pipeline, schemas: dict[str, pa.Schema]) -> None:
+    """Find a wrong column or an unfit algorithm before Spark is started."""
+    from ..errors import QueryError
+    from ..monitor import Monitor
+
+    times = {s.name: s.time for s in pipeline.streams if s.time is not None}
+    monitor = Monitor(time=times or None, schema=schemas)
+    for query in pipeline.queries:
+        try:
+            monitor.watch(query.sql, name=query.name)
+        except QueryError as problem:
+            raise QueryError(f"{pipeline.file.name}: query '{query.name}': {problem}") from None
+
+
+def say_queries(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> None:
+    """Say what a start with other queries does."""
+    if first == 0:
+        return
+    old = checkpoint.queries(first - 1)
+    kept, added, dropped = compare_queries(old, pipeline.queries)
+    _say(f"continuing at batch {first}")
+    if added or dropped:
+        for name in kept:
+            _say(f"query '{name}': kept")
+        for name in dropped:
+            _say(f"query '{name}': {'changed: the old one is dropped' if name in added else 'dropped'}")
+        for name in added:
+            _say(f"query '{name}': added, from batch {first} on")
+
+
+def stream_files(pipeline: Pipeline) -> list[StreamFiles]:
+    """The streams as the source wants them."""
+    return [StreamFiles(s.name, s.format, str(s.path.resolve()), s.max_files) for s in pipeline.streams]
+
+
+class _Run:
+    """One run of a pipeline, from the session's start to its stop."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        checkpoint: Checkpoint,
+        schemas: dict[str, pa.Schema],
+        sink: Sink,
+        on_batch: OnBatch,
+        stop: _Signals,
+    ) -> None:
+        self._pipeline = pipeline
+        self._checkpoint = checkpoint
+        self._schemas = schemas
+        self._sink = sink
+        self._on_batch = on_batch
+        self._stop = stop
+        self._engine = Engine(pipeline, schemas, checkpoint)
+        self._busy = threading.Lock()
+        self._problem: BaseException | None = None
+        self._infos: list[tuple[int, int, int]] = []
+
+    def run(self, spark: SparkSession | None, available_now: bool) -> Summary:
+        began = time.monotonic()
+        session = spark or self._session()
+        try:
+            query = self._start(session, available_now)
+            self._await(query)
+        finally:
+            if spark is None:
+                with _signals_ignored():
+                    session.stop()
+        rows, changes, rejects = (sum(column) for column in zip((0, 0, 0), *self._infos, strict=False))
+        return Summary(
+            batches=len(self._infos),
+            rows=rows,
+            changes=changes,
+            rejects=rejects,
+            seconds=time.monotonic() - began,
+            stopped=self._stop.event.is_set(),
+            waiting=self._waiting(),
+        )
+
+    def _session(self) -> SparkSession:
+        from .session import start_session
+
+        session = start_session(self._pipeline.spark, self._checkpoint.own / "spark.log")
+        self._stop.install()  # Spark has put a handler of its own there
+        return session
+
+    def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
+        from .source import SplitSource, source_options
+
+        session.dataSource.register(SplitSource)
+        tasks = int(session.sparkContext.defaultParallelism)
+        options = source_options(stream_files(self._pipeline), self._checkpoint.files, tasks)
+        splits = session.readStream.format(SplitSource.name()).options(**options).load()
+        writer = splits.writeStream.foreachBatch(self._batch).option(
+            "checkpointLocation", str(self._checkpoint.folder)
+        )
+        trigger = self._pipeline.spark.trigger
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif trigger is not None:
+            writer = writer.trigger(processingTime=trigger)
+        return writer.start()
+
+    def _await(self, query: StreamingQuery) -> None:
+        """Wait for the end of the query, or for a signal; turn Spark's failures into our sentences."""
+        try:
+            while query.isActive and not self._stop.event.wait(0.1):
+                pass
+            if self._stop.event.is_set():
+                # A batch under way may finish; one that begins now is refused by `_batch`.
+                if self._busy.acquire(timeout=_STOP_SECONDS):
+                    self._busy.release()
+                query.stop()
+            else:
+                query.awaitTermination()
+        except Exception as problem:
+            if self._stop.event.is_set():
+                return
+            raise self._explain(problem) from problem
+
+    def _explain(self, problem: Exception) -> Exception:
+        """Our own error if one of ours is at the bottom of a failed query."""
+        if isinstance(self._problem, SkybandError):
+            return self._problem
+        found = re.search(r"skyband\.errors\.\w+: (.+)", str(self._problem or "")) or re.search(
+            r"skyband\.errors\.\w+: (.+)", str(problem)
+        )
+        if found is not None:
+            return InputError(found[1].strip())
+        return self._problem if isinstance(self._problem, Exception) else problem
+
+    def _batch(self, splits: DataFrame, batch: int) -> None:
+        """What Spark calls for each micro-batch, perhaps more than once."""
+        with self._busy:
+            if self._stop.event.is_set():
+                raise InputError("The pipeline is stopping.")
+            try:
+                self._do(splits, batch)
+            except BaseException as problem:
+                self._problem = problem
+                raise
+
+    def _do(self, splits: DataFrame, batch: int) -> None:
+        began = time.monotonic()
+        engine, checkpoint = self._engine, self._checkpoint
+        engine.reach(batch)
+        leaves = engine.prepare(batch)
+        offset = checkpoint.offset(batch)
+        step = checkpoint.step(batch, offset)
+        replayed = step is not None
+        if step is None:
+            step = self._read(splits, batch, offset)
+            checkpoint.write_step(step, offset)
+        output = engine.take(step, leaves)
+        engine.save_if_due()
+        self._sink.put(batch, output.changes, output.rejects, output.tops)
+        info = BatchInfo(
+            batch=batch,
+            rows=step.read,
+            crossed=step.crossed,
+            changes=output.changes.num_rows,
+            rejects=output.rejects.num_rows,
+            seconds=time.monotonic() - began,
+            tops={name: watch.top() for name, watch in engine.monitor.watches.items()},
+            replayed=replayed,
+            tasks=step.tasks,
+            reject_counts=dict(engine.monitor.reject_counts),
+            changed=output.changes,
+        )
+        self._infos.append((info.rows, info.changes, info.rejects))
+        self._on_batch(info)
+
+    def _read(self, splits: DataFrame, batch: int, offset: dict[str, Any]) -> Step:
+        """Let the tasks read and sift a batch."""
+        sifters = self._engine.sifters()
+        prune = self._prune(batch, offset) and all(s.can_prune for s in sifters.values())
+        lines = collect_sifted(splits, SiftJob(sifters, self._schemas, prune))
+        return Step(
+            batch=batch,
+            parts=tuple((line["stream"], line["blob"]) for line in lines),
+            read=sum(line["rows"] for line in lines),
+            crossed=sum(line["kept"] for line in lines),
+            tasks=tuple((line["host"], line["process"]) for line in lines),
+        )
+
+    def _prune(self, batch: int, offset: dict[str, Any]) -> bool:
+        """Whether a batch is large enough that pruning it in the tasks is worth the work."""
+        rows = self._rows(batch, offset)
+        if self._pipeline.spark.prune_rows is not None:
+            return rows >= self._pipeline.spark.prune_rows
+        # Small batches grow by pruning: each query would send its own few rows.
+        kept = sum(2 * (getattr(w.query, "k", 0) or 0) for w in self._engine.monitor.watches.values())
+        return rows >= max(20_000, 8 * kept)
+
+    def _rows(self, batch: int, offset: dict[str, Any]) -> int:
+        log = FileLog(self._checkpoint.files)
+        start = self._checkpoint.offset(batch - 1) if batch else {}
+        rows = 0
+        for name, end in offset.items():
+            for taken in log.taken(name)[start.get(name, 0) : end]:
+                groups = taken.groups
+                rows += taken.size // _TEXT_ROW_BYTES if groups is None else sum(n for n, _ in groups)
+        return rows
+
+    def _waiting(self) -> tuple[str, ...]:
+        log = FileLog(self._checkpoint.files)
+        return tuple(
+            str(spec.path / name) for spec in self._pipeline.streams for name in log.waiting(spec.name)
+        )
+
+
+class _Signals:
+    """SIGINT and SIGTERM ask for a stop; a second one insists."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        self.install()
+        return self
+
+    def install(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.signal(number, self._handle)
+            self._before.setdefault(number, before)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.event.is_set():
+            raise KeyboardInterrupt
+        self.event.set()
+        _say("stopping after this batch; the next start continues from there")
+
+
+@contextlib.contextmanager
+def _signals_ignored() -> Iterator[None]:
+    """Let the session end in peace: a second Ctrl-C must not leave a JVM behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _say(text: str) -> None:
+    print(f"skyband: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,59 @@
+"""What is told of a running pipeline: one record for each micro-batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TextIO
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class BatchInfo:
+    """One micro-batch, as the live view shows it."""
+
+    batch: int
+    rows: int  # rows read from files
+    crossed: int  # rows that came to the driver; the others were pruned in the tasks
+    changes: int
+    rejects: int
+    seconds: float
+    tops: Mapping[str, pa.Table]  # by query: rank, score, seq and the selected columns
+    replayed: bool = False  # the batch had been logged before a stop and was put out again
+    tasks: tuple[tuple[str, int], ...] = ()  # host and process of every task that read rows
+    reject_counts: Mapping[str, int] = field(default_factory=dict)
+    changed: pa.Table | None = None  # the batch's change table
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+
+OnBatch = Callable[[BatchInfo], None]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run did, from its start to its stop."""
+
+    batches: int
+    rows: int
+    changes: int
+    rejects: int
+    seconds: float
+    stopped: bool  # by a signal, not because there was no more to read
+    waiting: tuple[str, ...] = ()  # files that were left because they cannot be read yet
+
+
+def print_batch(info: BatchInfo, out: TextIO | None = None) -> None:
+    """The plain view: one line for each batch on standard error."""
+    again = " (again)" if info.replayed else ""
+    rejects = f", {info.rejects:,} rejected" if info.rejects else ""
+    print(
+        f"batch {info.batch}{again}: {info.rows:,} rows in {info.seconds:.2f} s "
+        f"({info.rows_per_second:,.0f} rows/s), {info.crossed:,} to the driver, {info.changes:,} changes{rejects}",
+        file=out or sys.stderr,
+        flush=True,
+    )

@@ -1,0 +1,157 @@
+"""From a split to rows: an Arrow table, and the lines that are no rows.
+
+Parquet row groups, CSV and JSON lines are read with the stream's one schema, whatever file they are in, by the
+readers that the command line uses too (`skyband.files`). A line that cannot be read keeps its place among the
+rows: it will be a reject with a sequence number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ..errors import InputError
+from ..files.csvtext import header_of, last_record_end, parse_csv
+from ..files.jsontext import parse_json_lines
+from ..files.rows import Chunk
+from .splits import Split
+
+if TYPE_CHECKING:
+    from .config import StreamSpec
+
+_BLOCK = 64 << 20  # bytes of text that are parsed at once
+
+
+def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
+    """The rows of one split, in order; an error if the file isn't the one that was numbered."""
+    path = Path(split.path)
+    _check(split, path)
+    try:
+        if split.format == "parquet":
+            yield Chunk(_read_parquet(path, split, schema))
+        elif split.format == "csv":
+            yield from _read_csv(path, schema)
+        else:
+            yield parse_json_lines(_lines_of(path, split), schema)
+    except (pa.ArrowException, OSError) as problem:
+        _check(split, path)
+        raise InputError(f"The file {path} of stream '{split.stream}' cannot be read: {problem}.") from None
+    _check(split, path)
+
+
+def join_chunks(chunks: Sequence[Chunk]) -> Chunk:
+    """Consecutive chunks as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    bad, before = [], 0
+    for chunk in chunks:
+        bad += [row._replace(position=before + row.position) for row in chunk.bad]
+        before += chunk.count
+    return Chunk(pa.concat_tables([chunk.table for chunk in chunks]), bad)
+
+
+def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.Schema:
+    """A stream's schema: what its first file says, unless pipeline.toml declares it.
+
+    `kinds` says which columns the queries take for a "number" or a "time". Columns that no query can use (lists,
+    structs) are left out. Timestamps of text files are taken with microseconds at least, whatever the first file
+    shows, since the next one may have them.
+    """
+    if spec.schema is not None:
+        from .config import arrow_type
+
+        return pa.schema([(name, arrow_type(kind)) for name, kind in spec.schema])
+    from ..files.reader import open_rows
+
+    try:
+        if spec.format == "parquet":
+            import pyarrow.parquet as pq
+
+            found = pq.read_schema(path)
+        else:
+            found = open_rows(path, kinds).schema
+    except (pa.ArrowException, OSError) as problem:
+        raise InputError(
+            f"No schema can be told from {path}, the first file of stream '{spec.name}' ({problem}); declare "
+            f'it in pipeline.toml: schema = {{column = "double", ...}}.'
+        ) from None
+    fields = [pa.field(f.name, _settled(f.type)) for f in found if not pa.types.is_nested(f.type)]
+    return pa.schema(fields)
+
+
+def first_file(root: Path, names: Sequence[str]) -> Path | None:
+    """The first of a stream's files that has anything in it."""
+    for name in names:
+        path = root / name if root.is_dir() else root
+        if path.exists() and os.path.getsize(path):
+            return path
+    return None
+
+
+def _check(split: Split, path: Path) -> None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise InputError(
+            f"The file {path} of stream '{split.stream}' was removed before it was read: put it back."
+        ) from None
+    if (status.st_size, status.st_mtime_ns) != (split.size, split.changed):
+        raise InputError(
+            f"The file {path} of stream '{split.stream}' changed after it got its place ({split.size} bytes then, "
+            f"{status.st_size} now): put new rows into new files."
+        )
+
+
+def _read_parquet(path: Path, split: Split, schema: pa.Schema) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, memory_map=True) as file:
+        there = set(file.schema_arrow.names)
+        columns = [name for name in schema.names if name in there]
+        groups = list(range(split.first, split.first + split.count))
+        return file.read_row_groups(groups, columns=columns, use_threads=False)
+
+
+def _read_csv(path: Path, schema: pa.Schema) -> Iterator[Chunk]:
+    """A whole file, in blocks of whole records: a line end inside quotes ends no record."""
+    with open(path, "rb") as file:
+        names, delimiter = header_of(file.readline().removeprefix(b"\xef\xbb\xbf"), str(path))
+        known = set(schema.names)
+        whole = pa.schema([schema.field(n) if n in known else pa.field(n, pa.string()) for n in names])
+        wanted = [name for name in names if name in known]
+        rest = b""
+        while block := file.read(_BLOCK):
+            data = rest + block
+            end = last_record_end(data)
+            if end:
+                yield parse_csv(data[:end], whole, delimiter, wanted)
+            rest = data[end:]
+        if rest.strip():
+            yield parse_csv(rest, whole, delimiter, wanted)
+
+
+def _lines_of(path: Path, split: Split) -> bytes:
+    """The lines that begin inside a split's range of bytes."""
+    last = split.first + split.count
+    with open(path, "rb") as file:
+        if split.first > 0:
+            file.seek(split.first - 1)
+            file.readline()  # the line that is under way here is the previous split's
+        begin = file.tell()
+        if begin >= last:
+            return b""
+        data = file.read(last - begin)
+        return data if data.endswith(b"\n") else data + file.readline()
+
+
+def _settled(kind: pa.DataType) -> pa.DataType:
+    """An inferred type, made fit for files that are yet to come."""
+    if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
+        return pa.timestamp("us", tz=kind.tz)
+    if pa.types.is_null(kind):
+        return pa.string()  # nothing but nulls so far
+    return kind

@@ -1,0 +1,154 @@
+"""Where a micro-batch's output goes.
+
+A file sink overwrites by batch id: `changes/batch-7.parquet` is written whole under a temporary name and
+renamed, and a replay of batch 7 writes the same bytes again. `top/` holds the current answers. Unfinished files
+live in a hidden folder beside the three, never below them, so a reader may take everything it finds there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import pyarrow as pa
+
+from ..errors import InputError
+from .config import SinkSpec
+from .files import write_atomic
+
+TOP_SCHEMA = pa.schema(
+    [("query", pa.string()), ("rank", pa.int32()), ("score", pa.float64()), ("row", pa.string())]
+)
+
+
+class Sink(Protocol):
+    """Takes a batch's output; putting the same batch twice leaves one copy (the console may repeat)."""
+
+    def prepare(self, first: bool) -> None:
+        """Called once at the start; `first` says that no batch was ever attempted."""
+
+    def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
+        """Put out one batch."""
+
+
+def make_sink(spec: SinkSpec) -> Sink:
+    """The sink that [sink] asks for."""
+    if spec.format == "console" or spec.path is None:
+        return ConsoleSink()
+    return FileSink(spec.path, spec.format)
+
+
+class FileSink:
+    """Parquet or JSON lines, one file for each batch."""
+
+    def __init__(self, folder: Path, form: str) -> None:
+        self.folder = folder
+        self._form = form
+        self._encode: Callable[[pa.Table], bytes] = parquet_bytes if form == "parquet" else json_bytes
+        self._temporary = folder / ".tmp"
+
+    def prepare(self, first: bool) -> None:
+        try:
+            for name in ("changes", "top", "rejects"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self._temporary, ignore_errors=True)  # left by a killed run
+        except OSError as problem:
+            raise InputError(f"The output folder {self.folder} cannot be made: {problem.strerror}.") from None
+        if first and any((self.folder / "changes").iterdir()):
+            raise InputError(
+                f"The output folder {self.folder} holds the output of another run, and the checkpoint is new: "
+                f"remove the folder or choose another path in [sink]."
+            )
+
+    def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
+        if rejects.num_rows:
+            self._write(self.folder / "rejects" / f"batch-{batch}.{self._form}", rejects)
+        self._write(self.folder / "changes" / f"batch-{batch}.{self._form}", changes)
+        self._write(self.folder / "top" / f"top.{self._form}", tops)
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _write(self, path: Path, table: pa.Table) -> None:
+        write_atomic(path, self._encode(table), self._temporary)
+
+
+class ConsoleSink:
+    """A line for each change, on standard output."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out
+
+    def prepare(self, first: bool) -> None:
+        pass
+
+    def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
+        out = self._out or sys.stdout
+        for row in changes.to_pylist():
+            rank = "" if row["rank"] is None else f" rank {row['rank']}"
+            who = row["id"] if row["seq"] is None else row["seq"]
+            out.write(
+                f"batch {batch}  {row['query']}  {row['change']}{rank}  score {row['score']!r}  row {who}\n"
+            )
+        for row in rejects.to_pylist():
+            out.write(f"batch {batch}  reject {row['seq']}  {row['reason']}: {row['raw']}\n")
+        out.flush()
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """A table as a Parquet file; the same table gives the same bytes."""
+    import pyarrow.parquet as pq
+
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="zstd")
+    return out.getvalue()
+
+
+def json_bytes(table: pa.Table) -> bytes:
+    """A table as JSON lines."""
+    return "".join(json_text(row) + "\n" for row in table.to_pylist()).encode()
+
+
+def json_text(row: Mapping[str, Any]) -> str:
+    """A row as one JSON object; what JSON cannot say is said in text."""
+    return json.dumps({key: _plain(value) for key, value in row.items()}, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal | timedelta):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return value
+
+
+def top_rows(name: str, top: pa.Table) -> pa.Table:
+    """A watch's answer in the columns of the `top` output."""
+    # By position: a selected column may itself be called `score`.
+    names, columns = top.column_names[3:], [column.to_pylist() for column in top.columns[3:]]
+    values = zip(*columns, strict=True) if columns else [()] * top.num_rows
+    rows = [json_text(dict(zip(names, row, strict=True))) for row in values]
+    return pa.Table.from_arrays(
+        [
+            pa.array([name] * top.num_rows, pa.string()),
+            top.column(0).cast(pa.int32()),
+            top.column(1).cast(pa.float64()),
+            pa.array(rows, pa.string()),
+        ],
+        schema=TOP_SCHEMA,
+    )
+
+
+def batch_column(table: pa.Table, batch: int) -> pa.Table:
+    """The table with its batch's id as the first column."""
+    return table.add_column(0, "batch", pa.array([batch] * table.num_rows, pa.int64()))
