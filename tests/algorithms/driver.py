@@ -1,0 +1,116 @@
+"""Drives an algorithm by hand, without a monitor: rows in, horizons on, and the plain list to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skyband.algorithms import REGISTRY, Arrivals
+from skyband.order import LOWEST, Recency
+
+EXACT = sorted(name for name, kind in REGISTRY.items() if kind.card.exact and "topk" in kind.card.answers)
+EVERY = 10**6  # more than there are
+
+
+class Row(NamedTuple):
+    time: int
+    seq: int
+    good: float
+
+    @property
+    def recency(self) -> Recency:
+        return Recency(self.time, self.seq)
+
+
+class Driver:
+    """One algorithm with some slots, and the rows that are inside each slot's horizon."""
+
+    def __init__(self, name: str, ks: Iterable[int], **options: float) -> None:
+        self.name, self.ks, self.options = name, list(ks), options
+        self.takes_all = "topk" not in REGISTRY[name].card.answers  # a threshold query: every row counts
+        self.algorithm = REGISTRY[name](options)
+        self.slots = [self.algorithm.add(k) for k in self.ks]
+        self.rows: list[Row] = []
+        self.horizon = LOWEST
+
+    def step(self, rows: Iterable[Row], horizon: Recency | None = None) -> Arrivals:
+        """Expire, insert, as the monitor does; returns what was handed in."""
+        if horizon is not None:
+            self.horizon = max(horizon, self.horizon)
+            for slot in self.slots:
+                self.algorithm.expire(slot, self.horizon)
+        batch = sorted(rows, reverse=True)
+        arrivals = arrivals_of(batch)
+        self.algorithm.insert(arrivals)
+        self.rows = [r for r in self.rows + batch if r.recency >= self.horizon]
+        self.algorithm._check()
+        return arrivals
+
+    def plain_step(self, row: Row, horizon: Recency) -> None:
+        """One row without the comparison, for long runs that only measure."""
+        self.horizon = horizon
+        for slot in self.slots:
+            self.algorithm.expire(slot, horizon)
+        self.algorithm.insert(arrivals_of([row]))
+
+    def expected(self, k: int, horizon: Recency = LOWEST) -> list[tuple[float, int, int]]:
+        inside = [r for r in self.rows if r.recency >= horizon and r.good == r.good]
+        inside.sort(key=lambda r: (-r.good, -r.time, -r.seq))
+        return [(r.good, r.time, r.seq) for r in (inside if self.takes_all else inside[:k])]
+
+    def top(self, slot: int, k: int, horizon: Recency | None = None) -> list[tuple[float, int, int]]:
+        columns = self.algorithm.top(
+            slot, EVERY if self.takes_all else k, max(horizon or LOWEST, self.horizon)
+        )
+        return list(zip(*(c.tolist() for c in columns), strict=True))
+
+    def compare(self) -> None:
+        """Every slot, every k up to its own, every horizon that a window could have."""
+        horizons = [LOWEST, *[r.recency for r in self.rows], *[Recency(r.time, -1) for r in self.rows]]
+        for slot, most in zip(self.slots, self.ks, strict=True):
+            for k in range(1, most + 1) if most < 5 else (1, most):
+                for horizon in horizons:
+                    assert self.top(slot, k, horizon) == self.expected(k, horizon), (self.name, k, horizon)
+
+    def compare_some(self) -> None:
+        """As `compare`, at the slots' own k and horizon only."""
+        for slot, k in zip(self.slots, self.ks, strict=True):
+            assert self.top(slot, k) == self.expected(k), (self.name, k)
+
+    def reload(self) -> None:
+        blob = self.algorithm.dump()
+        self.algorithm = REGISTRY[self.name](self.options)
+        self.algorithm.load(blob)
+
+
+def arrivals_of(rows: list[Row]) -> Arrivals:
+    """Rows, newest first, as an algorithm gets them; every slot has the same score."""
+    good = np.array([r.good for r in rows], dtype=np.float64)
+    return Arrivals(
+        time=np.array([r.time for r in rows], dtype=np.int64),
+        seq=np.array([r.seq for r in rows], dtype=np.int64),
+        place=np.arange(len(rows), dtype=np.int64),
+        mark=np.zeros(len(rows), dtype=np.uint8),
+        good=lambda slot: good,
+        constants=np.zeros((0, 0)),
+        sign=1.0,
+        rendered=None,
+        columns=lambda: (),
+    )
+
+
+def skyband(rows: list[Row], k: int) -> list[Row]:
+    """By definition: the rows with fewer than k newer ones that are at least as good."""
+    rows = sorted(rows)
+    return [r for i, r in enumerate(rows) if sum(other.good >= r.good for other in rows[i + 1 :]) < k]
+
+
+def live(driver: Driver, slot: int) -> list[Row]:
+    """All that a slot could still answer with, oldest first."""
+    return sorted(Row(t, s, g) for g, t, s in zip(*_all(driver, slot), strict=True))
+
+
+def _all(driver: Driver, slot: int) -> Any:
+    return [c.tolist() for c in driver.algorithm.top(slot, EVERY, driver.horizon)]

@@ -1,0 +1,30 @@
+"""Two depths: `make test` draws moderate numbers of examples, `make soak` (-m soak) many more of the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("default", max_examples=40, stateful_step_count=20, **_COMMON)
+settings.register_profile("soak", max_examples=2000, stateful_step_count=50, **_COMMON)
+settings.load_profile("default")
+
+
+def _soaking(config: pytest.Config) -> bool:
+    expression = config.getoption("markexpr", "")
+    return "soak" in expression and "not soak" not in expression
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _soaking(config):
+        settings.load_profile("soak")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under -m soak every property is run again at depth, besides the tests that carry the marker."""
+    if _soaking(config):
+        for item in items:
+            if is_hypothesis_test(getattr(item, "obj", None)):
+                item.add_marker("soak")

@@ -1,0 +1,196 @@
+"""The simple version, kept for ever as the truth that every algorithm is compared with.
+
+It keeps every row it ever accepted in a plain list, and answers by sorting the whole window. It knows
+nothing of the package: a score and a predicate are Python functions of a row (a dict), a window is ("rows",
+n) or ("seconds", w), an event time is a number. A recency is the pair (time, seq), with time 0 where the
+stream has no time column, and a beginning is a recency that a row has to be newer than.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Recency = tuple[float, int]
+Window = tuple[str, float]
+BEFORE_EVERYTHING: Recency = (-math.inf, -1)
+
+
+class Row(NamedTuple):
+    time: float
+    seq: int
+    values: Mapping[str, Any]
+
+    @property
+    def recency(self) -> Recency:
+        return (self.time, self.seq)
+
+
+class Ranked(NamedTuple):
+    rank: int
+    score: float
+    seq: int
+    time: float
+
+
+@dataclass
+class Watch:
+    score: Callable[[Mapping[str, Any]], float | None]  # None or NaN keeps the row out
+    k: int | None  # None: a threshold query, whose answer is every chosen row
+    window: Window
+    descending: bool
+    where: Callable[[Mapping[str, Any]], bool | None]
+    stream: str
+    beginning: Recency
+    waiting: list[tuple[Recency, int]] = field(default_factory=list)  # (newest row at a change, old k)
+    told: dict[int, Ranked] = field(default_factory=dict)  # what the changes so far add up to
+
+
+class Oracle:
+    def __init__(
+        self,
+        time: str | None = None,
+        retain: Window | None = None,
+        max_ahead: float | None = None,
+        fits: Callable[[Mapping[str, Any]], bool] = lambda row: True,
+    ) -> None:
+        self.time, self.retain, self.max_ahead, self.fits = time, retain, max_ahead, fits
+        self.now: float | None = None
+        self.seq = 0
+        self.rows: dict[str, list[Row]] = {}  # accepted, by recency
+        self.rejects: list[tuple[int, str]] = []
+        self.watches: dict[str, Watch] = {}
+        self._steps_ahead = 0
+
+    # ---- what arrives
+
+    def push(self, rows: Iterable[Mapping[str, Any]], stream: str = "s") -> dict[str, tuple[set, list]]:
+        numbered = list(enumerate(rows, self.seq))
+        ahead = self._ahead(numbered)
+        accepted = []
+        for seq, values in numbered:
+            reason = self._reason(values, stream) or ("ahead" if seq in ahead else None)
+            if reason:
+                self.rejects.append((seq, reason))
+            else:
+                accepted.append(Row(self._time(values), seq, values))
+        self.seq += len(numbered)
+        self.rows[stream] = sorted(self.rows.get(stream, []) + accepted, key=lambda r: r.recency)
+        if self.time is not None and accepted:
+            self.now = max([r.time for r in accepted] + ([] if self.now is None else [self.now]))
+        return self._changes()
+
+    def advance(self, time: float) -> dict[str, tuple[set, list]]:
+        self.now = time if self.now is None else max(self.now, time)
+        return self._changes()
+
+    def _time(self, values: Mapping[str, Any]) -> float:
+        return 0 if self.time is None else values.get(self.time)
+
+    def _reason(self, values: Mapping[str, Any], stream: str) -> str | None:
+        if not self.fits(values):
+            return "type"
+        time = self._time(values)
+        if time is None or time != time:
+            return "time"
+        return "late" if self._late(time, stream) else None
+
+    def _late(self, time: float, stream: str) -> bool:
+        windows = [w.window for w in self.watches.values() if w.stream == stream]
+        if self.time is None or self.now is None or not windows:
+            return False
+        held = self.rows.get(stream, [])
+        return all(
+            time < self.now - size if kind == "seconds" else sum(r.time > time for r in held) >= size
+            for kind, size in windows + ([self.retain] if self.retain else [])
+        )
+
+    def _ahead(self, numbered: list[tuple[int, Mapping[str, Any]]]) -> set[int]:
+        if self.max_ahead is None or self.now is None:
+            return set()
+        times = [(self._time(v), s) for s, v in numbered if self.fits(v) and self._time(v) is not None]
+        ahead, reach = set(), self.now
+        for time, seq in sorted(times):
+            if time > reach + self.max_ahead:
+                ahead.add(seq)
+            reach = reach if seq in ahead else max(reach, time)
+        if self._steps_ahead == 3:
+            ahead = set()  # the stream has jumped
+        self._steps_ahead = self._steps_ahead + 1 if ahead and len(ahead) == len(numbered) else 0
+        return ahead
+
+    # ---- what is asked
+
+    def watch(
+        self,
+        name: str,
+        score: Callable[[Mapping[str, Any]], float | None],
+        k: int | None,
+        window: Window,
+        descending: bool = True,
+        where: Callable[[Mapping[str, Any]], bool | None] = lambda row: True,
+        stream: str = "s",
+    ) -> None:
+        self.watches[name] = Watch(score, k, window, descending, where, stream, self._begin(stream))
+
+    def drop(self, name: str) -> None:
+        del self.watches[name]
+
+    def change(self, name: str, k: int | None = None, window: Window | None = None) -> None:
+        w = self.watches[name]
+        old = self._in_window(w, w.window)
+        covered = set(self._in_window(w, window or w.window)) <= set(self._retained(w.stream))
+        if k is not None and k > w.k and not covered:
+            w.waiting.append((self._newest(w.stream), w.k))
+        if window is not None and not covered:
+            w.beginning = max(w.beginning, self._start(old, w.window))
+        w.k, w.window = k or w.k, window or w.window
+
+    def _newest(self, stream: str) -> Recency:
+        return self.rows[stream][-1].recency if self.rows.get(stream) else BEFORE_EVERYTHING
+
+    def _retained(self, stream: str) -> list[Row]:
+        return self._suffix(self.rows.get(stream, []), self.retain) if self.retain else []
+
+    def _begin(self, stream: str) -> Recency:
+        retained = self._retained(stream)
+        return (retained[0].time, retained[0].seq - 1) if retained else self._newest(stream)
+
+    def _start(self, rows: list[Row], window: Window) -> Recency:
+        """What a row has to be newer than to be in this window."""
+        kind, size = window
+        if kind == "seconds":
+            return BEFORE_EVERYTHING if self.now is None else (self.now - size, -1)
+        return (rows[0].time, rows[0].seq - 1) if len(rows) == size else BEFORE_EVERYTHING
+
+    def _suffix(self, rows: list[Row], window: Window) -> list[Row]:
+        kind, size = window
+        return rows[-int(size) :] if kind == "rows" else [r for r in rows if r.time >= self.now - size]
+
+    def _in_window(self, w: Watch, window: Window) -> list[Row]:
+        return self._suffix([r for r in self.rows.get(w.stream, []) if r.recency > w.beginning], window)
+
+    # ---- what is answered
+
+    def top(self, name: str, k: int | None = None, window: Window | None = None) -> list[Ranked]:
+        w = self.watches[name]
+        rows = self._in_window(w, window or w.window)
+        held_back = [old for edge, old in w.waiting if any(r.recency <= edge for r in rows)]
+        scored = [(w.score(r.values), r) for r in rows if w.where(r.values)]
+        scored = [(s, r) for s, r in scored if s is not None and s == s]
+        scored.sort(key=lambda item: (-item[0] if w.descending else item[0], -item[1].time, -item[1].seq))
+        limit = k or w.k
+        if limit is not None:
+            scored = scored[: min([limit, *held_back])]
+        return [Ranked(i, s, r.seq, r.time) for i, (s, r) in enumerate(scored, 1)]
+
+    def _changes(self) -> dict[str, tuple[set, list]]:
+        """For each watch, what leaves (a set of seqs) and what enters (by rank)."""
+        changes = {}
+        for name, w in self.watches.items():
+            top = {r.seq: r for r in self.top(name)}
+            changes[name] = (w.told.keys() - top.keys(), [r for s, r in top.items() if s not in w.told])
+            w.told = top
+        return changes
