@@ -19,7 +19,18 @@ from typing import Any
 from skyband.errors import QueryError
 from skyband.query import nodes
 from skyband.query.expression import parse_expression
-from skyband.query.model import Grouped, Joined, Options, Output, Pairs, Select, Threshold, TopK, Window, window
+from skyband.query.model import (
+    Grouped,
+    Joined,
+    Options,
+    Output,
+    Pairs,
+    Select,
+    Threshold,
+    TopK,
+    Window,
+    window,
+)
 from skyband.query.nodes import Call, Column, Expression
 from skyband.query.options import check_option
 from skyband.query.text import expression_text
@@ -101,7 +112,9 @@ def above(
     bound = nodes.literal(limit)
     assert isinstance(bound, int | float)
     chosen = _options(options, "above")
-    return Threshold(stream, _select(select), value, op[0] == ">", bound, op, _window(window), condition, chosen)
+    return Threshold(
+        stream, _select(select), value, op[0] == ">", bound, op, _window(window), condition, chosen
+    )
 
 
 def pairs(
@@ -153,7 +166,9 @@ def joined(
     for part in (value, condition):
         for column in nodes.walk(part) if part is not None else ():
             if isinstance(column, Column) and column.side is not None and column.side not in names:
-                raise QueryError(f"There is no stream {column.side} among {', '.join(names)}; write one of these.")
+                raise QueryError(
+                    f"There is no stream {column.side} among {', '.join(names)}; write one of these."
+                )
     return Joined(
         names,
         key,
@@ -184,7 +199,8 @@ def grouped(
     keys = (key,) if isinstance(key, str) else tuple(key)
     value = _score(score, aggregates=True)
     if not any(isinstance(node, Call) and node.name in nodes.AGGREGATES for node in nodes.walk(value)):
-        raise QueryError(f"The score of grouped() needs SUM, COUNT or MAX, such as SUM(x), not {expression_text(value)}.")
+        shown = expression_text(value)
+        raise QueryError(f"The score of grouped() needs SUM, COUNT or MAX, such as SUM(x), not {shown}.")
     outputs = _select(select, aggregates=True)
     if outputs is None:
         outputs = (*(Output(name, Column(name)) for name in keys), Output(expression_text(value), value))
@@ -210,7 +226,7 @@ def grouped(
 def _score(score: str | Expression, aggregates: bool = False) -> Expression:
     e = parse_expression(score, aggregates) if isinstance(score, str) else score
     if not isinstance(e, Expression):
-        raise QueryError(f"A score is a string such as \"0.3 * x + 0.7 * y\", not {score!r}.")
+        raise QueryError(f'A score is a string such as "0.3 * x + 0.7 * y", not {score!r}.')
     if not nodes.columns_of(e) and not any(isinstance(node, Call) for node in nodes.walk(e)):
         raise QueryError(f"A score needs a column, but {expression_text(e)} is a constant.")
     return e
@@ -258,7 +274,9 @@ def _select(select: SelectLike, aggregates: bool = False) -> Select:
     if select is None or select == "*":
         return None
     if isinstance(select, Mapping):
-        named = [(name, value if not isinstance(value, str) else None, value) for name, value in select.items()]
+        named = [
+            (name, value if not isinstance(value, str) else None, value) for name, value in select.items()
+        ]
         return tuple(
             Output(name, tree if tree is not None else parse_expression(str(text), aggregates))
             for name, tree, text in named
@@ -269,7 +287,7 @@ def _select(select: SelectLike, aggregates: bool = False) -> Select:
         e = parse_expression(text, aggregates)
         outputs.append(Output(e.key if isinstance(e, Column) else expression_text(e), e))
     if len({output.name for output in outputs}) != len(outputs):
-        raise QueryError("A column is selected twice; leave one away or name it, as in {\"name\": \"x + 1\"}.")
+        raise QueryError('A column is selected twice; leave one away or name it, as in {"name": "x + 1"}.')
     return tuple(outputs)
 
 

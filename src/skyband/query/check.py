@@ -149,7 +149,9 @@ def _compare(e: nodes.Compare, schema: pa.Schema) -> Kind:
             place,
         )
     if left == "bool" and e.op not in ("=", "<>"):
-        raise _error(f"{e.op} expects numbers or texts, but {expression_text(e.left)} is true or false", place)
+        raise _error(
+            f"{e.op} expects numbers or texts, but {expression_text(e.left)} is true or false", place
+        )
     return "bool"
 
 
@@ -158,7 +160,7 @@ def _check_time_text(time: Expression, text: Expression, place: nodes.Place | No
 
     if not isinstance(time, nodes.Column):
         raise _error(
-            f"{expression_text(time)} is a number of seconds; compare it with a number, or the column alone with a text",
+            f"{expression_text(time)} is a number of seconds; compare it with a number, or the column with a text",
             place,
         )
     if not isinstance(text, nodes.Text):

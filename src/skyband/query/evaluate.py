@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Value = Floats | np.float64
 """A column of numbers, or one number for all rows."""
 
@@ -91,7 +90,7 @@ def _spread(value: Any, length: int, dtype: Any) -> Any:
 # -- predicates
 
 
-def predicate(e: Expression, source: Source, constants: Sequence[float]) -> Bools | np.bool_:
+def predicate(e: Expression, source: Source, constants: Sequence[float]) -> Any:
     """The truth of each row, or one truth for all."""
     match e:
         case nodes.Truth(value):
@@ -103,9 +102,9 @@ def predicate(e: Expression, source: Source, constants: Sequence[float]) -> Bool
         case nodes.Or(args):
             return _fold(np.logical_or, args, source, constants)
         case nodes.Compare(op, left, right):
-            from skyband.query.exact import compare, operand
+            from skyband.query.exact import compare, side
 
-            return compare(op, operand(left, source, constants), operand(right, source, constants))
+            return compare(op, side(left, source, constants), side(right, source, constants))
         case nodes.Column():
             from skyband.query.exact import booleans
 
@@ -155,8 +154,8 @@ def _number(e: Expression, source: Source, constants: Sequence[float]) -> tuple[
         case nodes.Call(("abs" | "sqrt") as name, args):
             return _unary(np.absolute if name == "abs" else np.sqrt, _number(args[0], source, constants))
         case nodes.Call(("exp" | "ln") as name, args):
-            value = _number(args[0], source, constants)[0]
-            return (np.exp if name == "exp" else np.log)(value), True
+            argument = _number(args[0], source, constants)[0]
+            return (np.exp if name == "exp" else np.log)(argument), True
         case _:
             raise TypeError(f"{type(e).__name__} is not a number")
 
@@ -178,7 +177,9 @@ def _binary(ufunc: np.ufunc, left: tuple[Value, bool], right: tuple[Value, bool]
     return ufunc(left[0], right[0]), True
 
 
-def _power(base: Expression, exponent: Expression, source: Source, constants: Sequence[float]) -> tuple[Value, bool]:
+def _power(
+    base: Expression, exponent: Expression, source: Source, constants: Sequence[float]
+) -> tuple[Value, bool]:
     x, own = _number(base, source, constants)
     if nodes.literal(exponent) == 2:
         return _binary(np.multiply, (x, own), (x, own))

@@ -54,7 +54,7 @@ class Operand:
     seconds: Callable[[], Any] | None = None
 
 
-def operand(e: nodes.Expression, source: Source, constants: Sequence[float]) -> Operand:
+def side(e: nodes.Expression, source: Source, constants: Sequence[float]) -> Operand:
     """What a side of a comparison is, with its values."""
     from skyband.query.evaluate import is_predicate, number, predicate
 
@@ -241,7 +241,9 @@ def _floats_constant(op: str, data: Any, value: int | float | Decimal) -> Any:
     # An integer between two floats.
     below = near if near < value else math.nextafter(near, -math.inf)
     if op in ("=", "<>"):
-        return np.logical_not(np.zeros_like(data, dtype=bool)) if op == "<>" else np.zeros_like(data, dtype=bool)
+        return (
+            np.logical_not(np.zeros_like(data, dtype=bool)) if op == "<>" else np.zeros_like(data, dtype=bool)
+        )
     return OPERATORS["<=" if op in ("<", "<=") else ">"](data, below)
 
 

@@ -1,18 +1,19 @@
 """Expressions, all in one place: the nodes, the grammar, and what can be done with a tree.
 
-    parse_expression(text)          the tree of a text
-    columns_of(e)                   which columns it uses
-    check(e, schema)                its kind, or what is wrong with it
-    evaluate(e, source, constants)  its values on a batch of rows
-    lift(e), render(shape, columns) its shape and constants, and source for numba
-    bound(e, box), direction(e, c)  what is known about it without looking at rows
+parse_expression(text)          the tree of a text
+columns_of(e)                   which columns it uses
+check(e, schema)                its kind, or what is wrong with it
+evaluate(e, source, constants)  its values on a batch of rows
+lift(e), render(shape, columns) its shape and constants, and source for numba
+bound(e, box), direction(e, c)  what is known about it without looking at rows
 """
 
 from __future__ import annotations
 
 from skyband.query.check import Kind, check, kind_of, unknown_column
+from skyband.query.direction import Direction, direction
 from skyband.query.evaluate import Source, evaluate
-from skyband.query.interval import bound, direction
+from skyband.query.interval import bound
 from skyband.query.kernel import lift, render
 from skyband.query.nodes import (
     And,
@@ -36,8 +37,8 @@ from skyband.query.nodes import (
 from skyband.query.text import expression_text
 
 __all__ = [
-    "And", "Arithmetic", "Call", "Column", "Compare", "Expression", "Kind", "Negate", "Not", "Number", "Or",
-    "Parameter", "Source", "Text", "Truth", "all_of", "bound", "check", "columns_of", "conjuncts", "direction",
+    "And", "Arithmetic", "Call", "Column", "Compare", "Direction", "Expression", "Kind", "Negate", "Not", "Number",
+    "Or", "Parameter", "Source", "Text", "Truth", "all_of", "bound", "check", "columns_of", "conjuncts", "direction",
     "evaluate", "expression_text", "kind_of", "lift", "parse_expression", "render", "unknown_column", "walk",
 ]  # fmt: skip
 

@@ -88,6 +88,9 @@ class Reader:
     def token(self) -> Token | None:
         return self.tokens[self.at] if self.at < len(self.tokens) else None
 
+    def ended(self) -> bool:
+        return self.at >= len(self.tokens)
+
     def ahead(self, offset: int) -> TokenType | None:
         index = self.at + offset
         return self.tokens[index].token_type if index < len(self.tokens) else None
@@ -171,7 +174,9 @@ class Reader:
         """Read operators that bind at least as tightly as `strength`."""
         self.nesting += 1
         if self.nesting > nodes.MAX_DEPTH:
-            raise self.error(f"The expression is nested more than {nodes.MAX_DEPTH} deep; simplify it", self.token)
+            raise self.error(
+                f"The expression is nested more than {nodes.MAX_DEPTH} deep; simplify it", self.token
+            )
         left = self._operand()
         while True:
             wider = self._infix(left, strength)
@@ -203,7 +208,9 @@ class Reader:
         if kind in PRODUCTS and strength <= PRODUCT:
             self.at += 1
             if self.sees(TokenType.STAR, TokenType.SLASH):
-                raise self.error(f"{token.text * 2} is not an operator here; write ^ for power and / to divide", token)
+                raise self.error(
+                    f"{token.text * 2} is not an operator here; write ^ for power and / to divide", token
+                )
             return nodes.Arithmetic(PRODUCTS[kind], left, self.expression(POWER))
         if kind == TokenType.CARET:
             self.at += 1
@@ -235,11 +242,15 @@ class Reader:
             low = self.expression(SUM)
             self.expect(TokenType.AND, "AND and the upper end of BETWEEN")
             high = self.expression(SUM)
-            result = nodes.all_of([nodes.Compare(">=", left, low, place), nodes.Compare("<=", left, high, place)])
+            result = nodes.all_of(
+                [nodes.Compare(">=", left, low, place), nodes.Compare("<=", left, high, place)]
+            )
         elif self.take(TokenType.IN):
             self.expect(TokenType.L_PAREN, "a list in brackets after IN, such as IN (1, 2, 3)")
             if self.sees(TokenType.SELECT):
-                raise self.error("Subqueries are not supported; write a list such as IN (1, 2, 3)", self.token)
+                raise self.error(
+                    "Subqueries are not supported; write a list such as IN (1, 2, 3)", self.token
+                )
             items = self._list()
             result = nodes.any_of([nodes.Compare("=", left, item, place) for item in items])
         else:
@@ -260,9 +271,13 @@ class Reader:
         if token.token_type == TokenType.DPIPE:
             raise self.error("Strings can't be joined with ||; compare the columns one by one", token)
         if token.token_type == TokenType.DCOLON:
-            raise self.error("Casts with :: are not supported; columns are used with the type that they have", token)
+            raise self.error(
+                "Casts with :: are not supported; columns are used with the type that they have", token
+            )
         if word in ("&", "|", "~", "<=>", "->", "=>"):
-            raise self.error(f"{token.text} is not an operator here; use + - * / ^, comparisons, AND, OR, NOT", token)
+            raise self.error(
+                f"{token.text} is not an operator here; use + - * / ^, comparisons, AND, OR, NOT", token
+            )
 
     def _operand(self) -> Expression:
         token = self.token
@@ -299,15 +314,22 @@ class Reader:
         dot = "." if self.take(TokenType.DOT) else ""
         token = self.expect(TokenType.NUMBER, "a number")
         follower = self.token
-        if follower is not None and follower.start == token.end + 1 and self.text[follower.start - 1].isidentifier():
+        if (
+            follower is not None
+            and follower.start == token.end + 1
+            and self.text[follower.start - 1].isidentifier()
+        ):
             raise self.error(
-                f"{dot}{token.text}{follower.text} is not a number; write digits such as 100000, 0.5 or 1e-3", first
+                f"{dot}{token.text}{follower.text} is not a number; write digits such as 100000, 0.5 or 1e-3",
+                first,
             )
         return nodes.Number(self._value(dot + token.text, first))
 
     def _value(self, text: str, token: Token | None) -> int | float | Decimal:
         if len(text) > _LONGEST_NUMBER:
-            raise self.error(f"A number may have at most {_LONGEST_NUMBER} characters; write it as 1e300", token)
+            raise self.error(
+                f"A number may have at most {_LONGEST_NUMBER} characters; write it as 1e300", token
+            )
         if text.isdecimal():
             return int(text)
         try:
@@ -326,7 +348,10 @@ class Reader:
         word = self.word()
         if token.token_type == TokenType.STAR:
             raise self.error("* stands for all columns only alone after SELECT; name a column", token)
-        if word in ("case", "cast", "exists", "interval", "null", "array", "select") and self.ahead(1) != TokenType.DOT:
+        if (
+            word in ("case", "cast", "exists", "interval", "null", "array", "select")
+            and self.ahead(1) != TokenType.DOT
+        ):
             self._refuse_word(word, token)
         name = self.name("a column, a number or a function")
         if self.sees(TokenType.L_PAREN) and token.token_type != TokenType.IDENTIFIER:
@@ -349,7 +374,11 @@ class Reader:
             "array": "Arrays are not supported; name the columns one by one",
         }
         following = self.ahead(1)
-        if word in ("interval", "array") and following not in (TokenType.STRING, TokenType.NUMBER, TokenType.L_BRACKET):
+        if word in ("interval", "array") and following not in (
+            TokenType.STRING,
+            TokenType.NUMBER,
+            TokenType.L_BRACKET,
+        ):
             return  # a column of that name
         assert word is not None
         raise self.error(message[word], token)
@@ -387,7 +416,9 @@ class Reader:
         if function in nodes.AGGREGATES and not self.aggregates:
             advice = "write greatest(x, y) for the larger of several values" if function == "max" else ""
             raise self.error(
-                f"{function.upper()} needs GROUP BY" + (f"; {advice}" if advice else "; add GROUP BY and a key"), token
+                f"{function.upper()} needs GROUP BY"
+                + (f"; {advice}" if advice else "; add GROUP BY and a key"),
+                token,
             )
         if function not in known:
             if self.aggregates and function == "min":
@@ -408,7 +439,7 @@ class Reader:
                 raise self.error("DISTINCT is not supported inside a function; leave it away", self.token)
             args = tuple(self._list())
         if self.word() == "over":
-            raise self.error("OVER is not supported; the window is written as WINDOW 100000 ROWS at the end", self.token)
+            raise self.error("OVER is not supported; write WINDOW 100000 ROWS at the end", self.token)
         self._arity(function, args, token)
         if function == "pow":
             return nodes.Arithmetic("^", args[0], args[1])
@@ -431,7 +462,9 @@ class Reader:
                 raise self.error("COUNT takes * or one column", token)
         elif got != (wanted := 2 if function == "pow" else 1):
             shown = function.upper() if function in nodes.AGGREGATES else function
-            raise self.error(f"{shown} takes {wanted} argument{'' if wanted == 1 else 's'}, but got {got}", token)
+            raise self.error(
+                f"{shown} takes {wanted} argument{'' if wanted == 1 else 's'}, but got {got}", token
+            )
 
     def whole(self) -> Expression:
         """One expression, checked for its depth: a long chain of operators is deep though it has no brackets."""

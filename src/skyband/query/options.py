@@ -16,7 +16,9 @@ def check_option(name: str, value: object) -> str | None:
     """What is wrong with an option, without a full stop; None if nothing is."""
     if name not in KNOWN:
         near = nearest(name, KNOWN)
-        return f"There is no option {name}; " + (f"did you mean {near}" if near else f"there are {', '.join(KNOWN)}")
+        return f"There is no option {name}; " + (
+            f"did you mean {near}" if near else f"there are {', '.join(KNOWN)}"
+        )
     if name == "algorithm":
         if not isinstance(value, str) or not value:
             return "The option algorithm takes a name, such as algorithm = 'sa'"

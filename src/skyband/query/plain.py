@@ -49,7 +49,9 @@ def query_to_dict(query: Query) -> dict[str, object]:
 def query_from_dict(data: dict[str, object]) -> Query:
     kind = _KINDS.get(str(data.get("kind")))
     if kind is None:
-        raise QueryError(f"There is no kind of query {data.get('kind')!r}; the data was not written by to_dict.")
+        raise QueryError(
+            f"There is no kind of query {data.get('kind')!r}; the data was not written by to_dict."
+        )
     values: dict[str, Any] = {}
     for f in fields(kind):
         value: Any = data.get(f.name)
@@ -142,4 +144,6 @@ def expression_from_data(data: list[Any]) -> Expression:
         case "call":
             return nodes.Call(rest[0], tuple(expression_from_data(part) for part in rest[1:]))
         case _:
-            raise QueryError(f"There is no expression of the kind {kind!r}; the data was not written by to_dict.")
+            raise QueryError(
+                f"There is no expression of the kind {kind!r}; the data was not written by to_dict."
+            )

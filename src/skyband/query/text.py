@@ -20,8 +20,8 @@ _STRENGTH = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "^": _POWER}
 # Words that the grammar reads as something else than a name in some place.
 _QUOTED = {
     "select", "from", "where", "group", "having", "order", "by", "limit", "offset", "with", "and", "or", "not", "in",
-    "between", "is", "like", "ilike", "rlike", "asc", "desc", "as", "case", "when", "then", "else", "union", "intersect",
-    "except", "join", "using", "on", "exists", "fetch", "distinct", "null", "true", "false", "over", "cast", "qualify",
+    "between", "is", "like", "ilike", "rlike", "asc", "desc", "as", "case", "when", "then", "else", "union",
+    "intersect", "except", "join", "using", "on", "exists", "fetch", "distinct", "null", "true", "false", "over", "cast", "qualify",
     "cross", "inner", "window", "full", "date", "timestamp", "interval", "array", "n", "left", "right", "natural",
     "outer", "semi", "anti", "similar", "nulls", "current", "glob", "div", "regexp", "isnull", "notnull", "xor",
 }  # fmt: skip
@@ -134,7 +134,9 @@ def to_sql(query: Query) -> str:
         if query.having is not None:
             parts.append(f"HAVING {expression_text(query.having)}")
     if isinstance(query, TopK | Pairs | Joined) or (isinstance(query, Grouped) and query.k is not None):
-        parts.append(f"ORDER BY {expression_text(query.score)}{' DESC' if query.descending else ''} LIMIT {query.k}")
+        parts.append(
+            f"ORDER BY {expression_text(query.score)}{' DESC' if query.descending else ''} LIMIT {query.k}"
+        )
     parts.append(f"WINDOW {query.window}")
     if query.options:
         shown = ", ".join(
@@ -143,5 +145,3 @@ def to_sql(query: Query) -> str:
         )
         parts.append(f"WITH ({shown})")
     return " ".join(parts)
-
-

@@ -127,14 +127,18 @@ def last(duration: str | float | datetime.timedelta) -> Last:
     if isinstance(duration, str):
         result = _read(duration)
         if isinstance(result, Rows):
-            raise QueryError(f'last() takes a duration such as "5 minutes", not {duration!r}; use rows({result.n}).')
+            raise QueryError(
+                f'last() takes a duration such as "5 minutes", not {duration!r}; use rows({result.n}).'
+            )
         return result
     if isinstance(duration, datetime.timedelta):
         return Last((duration // datetime.timedelta(microseconds=1)) * 1000)
     try:
         seconds = float(duration)
     except (TypeError, ValueError):
-        raise QueryError(f'last() takes a duration such as "5 minutes" or seconds, not {duration!r}.') from None
+        raise QueryError(
+            f'last() takes a duration such as "5 minutes" or seconds, not {duration!r}.'
+        ) from None
     if not math.isfinite(seconds):
         raise QueryError(f"A time window needs a finite number of seconds, not {duration!r}.")
     # The decimal that the user sees, not the binary number behind it: 0.1 is 100,000,000 nanoseconds.
@@ -157,7 +161,10 @@ def _read(text: str) -> Window:
     if inner.startswith("[") and inner.endswith("]"):
         inner = inner[1:-1].strip()
     cut = len(inner) - len(inner.lstrip("0123456789.,_+-"))
-    if inner[cut : cut + 2].lower() in ("e-", "e+") or inner[cut : cut + 2].lower().removeprefix("e").isdigit():
+    if (
+        inner[cut : cut + 2].lower() in ("e-", "e+")
+        or inner[cut : cut + 2].lower().removeprefix("e").isdigit()
+    ):
         more = inner[cut + 2 :]
         cut += 2 + len(more) - len(more.lstrip("0123456789"))
     count, word = inner[:cut].strip(), inner[cut:].strip()
