@@ -8,18 +8,19 @@ queries that were in force at its batch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ..errors import InputError
 from .checkpoint import Checkpoint, Queries, Step
-from .config import Pipeline
+from .config import Pipeline, QuerySpec
 from .sinks import TOP_SCHEMA, batch_column, top_rows
 
 if TYPE_CHECKING:
     from ..monitor import Monitor
+    from ..query.model import Query
 
 # A snapshot is due after so many batches, or when replaying the steps since the last would read so many bytes.
 _SNAPSHOT_BATCHES = 16
@@ -77,9 +78,9 @@ class Engine:
             return None
         _, added, dropped = compare_queries(self._queries, wanted)
         leaves = [self._drop(name) for name in dropped]
-        sql = {query.name: query.sql for query in wanted}
-        for name in added:
-            self.monitor.watch(sql[name], name=name)
+        for query in wanted:
+            if query.name in added:
+                self.monitor.watch(bound(query, self._pipeline), name=query.name)
         self._queries = wanted
         return pa.concat_tables(leaves) if leaves else None
 
@@ -106,7 +107,7 @@ class Engine:
     def _push(self, step: Step) -> pa.Table:
         from ..monitor import Sifted
 
-        parts: list[tuple[str, list[Any]]] = []
+        parts: list[tuple[str | None, list[Any]]] = []
         for stream, blob in step.parts:
             if not parts or parts[-1][0] != stream:
                 parts.append((stream, []))
@@ -152,6 +153,17 @@ class Engine:
             if query.name in touched or query.name not in self._shown:
                 self._shown[query.name] = top_rows(query.name, self.monitor.watches[query.name].top())
         return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)])
+
+
+def bound(query: QuerySpec, pipeline: Pipeline) -> Query:
+    """A query about the stream that it means: its name is free where there is one stream."""
+    from ..query.model import Threshold, TopK
+    from ..query.sql import parse
+
+    model = parse(query.sql)
+    if len(pipeline.streams) == 1 and isinstance(model, TopK | Threshold):
+        return replace(model, stream=pipeline.streams[0].name)
+    return model
 
 
 def compare_queries(old: Queries, new: Queries) -> tuple[list[str], list[str], list[str]]:

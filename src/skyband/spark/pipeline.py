@@ -26,7 +26,7 @@ import pyarrow as pa
 from ..errors import InputError, SkybandError
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
-from .engine import Engine, compare_queries
+from .engine import Engine, bound, compare_queries
 from .filelog import FileLog, StreamFiles, list_files
 from .progress import BatchInfo, OnBatch, Summary, print_batch
 from .reading import first_file, infer_schema
@@ -129,7 +129,7 @@ def check_queries(pipeline: Pipeline, schemas: dict[str, pa.Schema]) -> None:
     monitor = Monitor(time=times or None, schema=schemas)
     for query in pipeline.queries:
         try:
-            monitor.watch(query.sql, name=query.name)
+            monitor.watch(bound(query, pipeline), name=query.name)
         except QueryError as problem:
             raise QueryError(f"{pipeline.file.name}: query '{query.name}': {problem}") from None
 

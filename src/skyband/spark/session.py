@@ -7,15 +7,13 @@ this very package, and what the JVM and its Python workers have to say goes to a
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, SkybandError
+from ..errors import InputError
 from .config import SparkSpec
 
 if TYPE_CHECKING:
@@ -64,33 +62,53 @@ def start_session(spec: SparkSpec, log: Path | None = None, app: str = "skyband"
     """The session of a pipeline. Raises a sentence if there is no Java or Spark does not start."""
     _environment()
     try:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
     except ImportError as problem:
         raise InputError(
             f"PySpark cannot be imported ({problem}): install it with 'pip install skyband[spark]'."
         ) from None
 
+    scratch = Path(tempfile.mkdtemp(prefix="skyband-spark-"))
+    settings = _settings(spec, scratch, app)
+    try:
+        if SparkContext._active_spark_context is None and SparkContext._gateway is None and log is not None:
+            _launch(settings, log)
+        builder = SparkSession.builder
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    except Exception as problem:
+        where = "" if log is None else f" (its log is {log})"
+        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+        raise InputError(f"Spark did not start{where}: {first}") from problem
+
+
+def _settings(spec: SparkSpec, scratch: Path, app: str) -> dict[str, str]:
     local = spec.master.startswith("local")
     settings = {**_DEFAULTS, **(_LOCAL if local else {}), **dict(spec.conf)}
-    scratch = Path(tempfile.mkdtemp(prefix="skyband-spark-"))
     (scratch / "log4j2.properties").write_text(_LOG4J)
     java = f"-Dlog4j2.configurationFile=file:{scratch / 'log4j2.properties'}"
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, [settings.get("spark.driver.extraJavaOptions"), java])
     )
     settings.setdefault("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-    builder = SparkSession.builder.appName(app).master(spec.master)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    try:
-        with _output_to(log):
-            return builder.getOrCreate()
-    except SkybandError:
-        raise
-    except Exception as problem:
-        where = "" if log is None else f" (its log is {log})"
-        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        raise InputError(f"Spark did not start{where}: {first}") from problem
+    settings["spark.master"] = spec.master
+    settings.setdefault("spark.app.name", app)
+    return settings
+
+
+def _launch(settings: dict[str, str], log: Path) -> None:
+    """Start the JVM with a log file for its output, before anything else starts it without one."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    log.parent.mkdir(parents=True, exist_ok=True)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    with open(log, "ab") as out:
+        gateway = launch_gateway(conf, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _environment() -> None:
@@ -108,27 +126,3 @@ def _environment() -> None:
         paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
         if str(home) not in paths:
             os.environ["PYTHONPATH"] = os.pathsep.join([str(home), *paths])
-
-
-@contextlib.contextmanager
-def _output_to(log: Path | None) -> Iterator[None]:
-    """While the JVM starts, let standard output and error be `log`: the JVM keeps what it is born with."""
-    if log is None:
-        yield
-        return
-    log.parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = [os.dup(1), os.dup(2)]
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.dup2(handle, 1)
-        os.dup2(handle, 2)
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, copy in zip((1, 2), saved, strict=True):
-            os.dup2(copy, number)
-            os.close(copy)
-        os.close(handle)

@@ -1,0 +1,198 @@
+"""`watch(df, queries)`: for people who have a streaming DataFrame and want one of changes.
+
+All rows of a micro-batch meet in one stateful operator with one key, whose state is the monitor as bytes; Spark
+keeps that state in its checkpoint and does the rest. Rows travel as Arrow blobs, because pandas would turn an
+integer column with a null into floats. A micro-batch of a DataFrame has no order of its own, so its rows are
+ordered by time and then by a hash of their values that is the same in every process.
+
+One key means one task: set `spark.sql.shuffle.partitions` to 1 or so before the query starts, since all other
+partitions only cost time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.state import GroupState
+
+    from ..monitor import Monitor
+
+_STATE = "monitor binary"
+
+
+def watch(df: DataFrame, queries: Sequence[str] | Mapping[str, str], time: str | None = None) -> DataFrame:
+    """The changes of the queries' answers over a streaming DataFrame.
+
+    `queries` is a list of SQL texts (named query1, query2, …) or a mapping from names to them; `time` names the column of
+    event times. The result has the columns of `Monitor.push`; write it in append mode. Queries that are other at
+    the next start of the same checkpoint: kept, added from then on, or dropped, by name and text.
+    """
+    from pyspark.sql.functions import lit
+
+    named = _named(queries)
+    schema = _arrow_schema(df, time)
+    _check(named, schema, time)
+    blobs = df.select(*schema.names).mapInArrow(_pack, "rows binary")
+    return blobs.groupBy(lit(0).alias("one")).applyInPandasWithState(
+        _stepper(named, schema, time), _change_columns(df, time), _STATE, "append", "NoTimeout"
+    )
+
+
+def _named(queries: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
+    if isinstance(queries, str):
+        queries = [queries]
+    named = (
+        dict(queries) if isinstance(queries, Mapping) else {f"query{i}": q for i, q in enumerate(queries, 1)}
+    )
+    if not named:
+        raise InputError("watch needs at least one query.")
+    return named
+
+
+def _arrow_schema(df: DataFrame, time: str | None) -> pa.Schema:
+    """The DataFrame's schema in Arrow, without the columns that no query can use."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    whole: pa.Schema = to_arrow_schema(df.schema)
+    schema = pa.schema([pa.field(f.name, f.type) for f in whole if not pa.types.is_nested(f.type)])
+    if time is not None and time not in schema.names:
+        raise InputError(f"The DataFrame has no column '{time}'; it has {', '.join(schema.names)}.")
+    return schema
+
+
+def _check(named: Mapping[str, str], schema: pa.Schema, time: str | None) -> None:
+    """Find a wrong query here and not in a task."""
+    _ask(_monitor(schema, time), named)
+
+
+def _change_columns(df: DataFrame, time: str | None) -> str:
+    kind = df.schema[time].dataType.simpleString() if time is not None else "timestamp"
+    return (
+        "query string, change string, rank int, score double, seq bigint, seq_b bigint, id string, "
+        f"time {kind}"
+    )
+
+
+def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each record batch as one row with an Arrow stream."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+
+
+def _stepper(
+    named: Mapping[str, str], schema: pa.Schema, time: str | None
+) -> Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """The stateful function: one call is one micro-batch."""
+    blob_schema = schema.serialize().to_pybytes()  # pickles the same in every version of Arrow
+
+    def step(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        from ..monitor import Monitor
+
+        known = pa.ipc.read_schema(pa.py_buffer(blob_schema))
+        tables = [pa.ipc.open_stream(blob).read_all() for frame in frames for blob in frame["rows"]]
+        rows = pa.concat_tables(tables).combine_chunks()
+        monitor = Monitor.from_bytes(bytes(state.get[0])) if state.exists else _monitor(known, time)
+        left = _ask(monitor, named)
+        changes = monitor.push(in_order(rows, time))
+        state.update((monitor.to_bytes(),))
+        for table in [*left, changes]:
+            if table.num_rows:
+                yield _pandas(table)
+
+    return step
+
+
+def _monitor(schema: pa.Schema, time: str | None) -> Monitor:
+    from ..monitor import Monitor
+
+    return Monitor(time=time, schema=schema)
+
+
+def _ask(monitor: Monitor, named: Mapping[str, str]) -> list[pa.Table]:
+    """Let the monitor have these queries; what dropped ones leave behind."""
+    from ..query.sql import parse
+
+    left: list[pa.Table] = []
+    for name in list(monitor.watches):
+        if name not in named or monitor.watches[name].query != parse(named[name]):
+            left.append(monitor.drop(name))
+    for name, sql in named.items():
+        if name not in monitor.watches:
+            monitor.watch(sql, name=name)
+    return left
+
+
+def _pandas(changes: pa.Table) -> pd.DataFrame:
+    """Changes for Spark: integers that may be null must not become floats."""
+    import pandas as pd
+
+    for number, field in enumerate(changes.schema):
+        if pa.types.is_dictionary(field.type):
+            changes = changes.set_column(number, field.name, changes.column(number).cast(pa.string()))
+    kinds = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
+    return changes.to_pandas(types_mapper=kinds.get)
+
+
+def in_order(rows: pa.Table, time: str | None) -> pa.Table:
+    """Rows by time, then by a hash of their values; the same rows in any order give the same order."""
+    keys = {"hash": pa.array(stable_hash(rows))}
+    if time is not None:
+        keys["time"] = rows.column(time)
+    order = pc.sort_indices(
+        pa.table(keys),
+        [(name, "ascending") for name in ("time", "hash") if name in keys],
+        null_placement="at_end",
+    )
+    return rows.take(order)
+
+
+def stable_hash(rows: pa.Table) -> npt.NDArray[np.uint64]:
+    """64 bits for each row that depend on its values alone, not on the process or the order of columns."""
+    total = np.zeros(rows.num_rows, np.uint64)
+    for name in sorted(rows.column_names):
+        # A column's name goes in too, so that two columns can be told apart when their values are swapped.
+        total = _mix(total ^ _column_hash(rows.column(name)) ^ np.uint64(_text_hash(name)))
+    return total
+
+
+def _column_hash(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """Text is hashed once for each different value; everything has a text that is its own."""
+    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_floating(array.type) or pa.types.is_integer(array.type):
+        wide = pc.cast(array, pa.float64() if pa.types.is_floating(array.type) else pa.int64(), safe=False)
+        bits = np.asarray(pc.fill_null(wide, 0)).view(np.uint64)
+        return np.where(np.asarray(array.is_null()), np.uint64(0x9E3779B97F4A7C15), _mix(bits))
+    if pa.types.is_timestamp(array.type):
+        return _column_hash(pa.chunked_array([pc.cast(array, pa.int64())]))
+    coded = array.dictionary_encode()
+    words = [_text_hash(str(value)) for value in coded.dictionary.to_pylist()]
+    table = np.array([*words, 0x9E3779B97F4A7C15], np.uint64)
+    found: npt.NDArray[np.uint64] = table[np.asarray(pc.fill_null(coded.indices, len(words)))]
+    return found
+
+
+def _text_hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64: spreads every bit of the input over the output."""
+    with np.errstate(over="ignore"):
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return bits ^ (bits >> np.uint64(31))

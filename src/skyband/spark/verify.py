@@ -1,0 +1,227 @@
+"""`skyband verify`: is what a pipeline put out what it should have been?
+
+The files are read again in the order of the file log, batch by batch, and every query is answered by brute force.
+After each batch that answer is compared with the changes folded so far; after the last, with `top` too; and the
+rows that have no fitting type or no time, with `rejects`. No Spark is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import InputError
+from ..files.rows import Chunk
+from .brute import Brute, Ranked
+from .checkpoint import Checkpoint, Queries
+from .config import Pipeline, load_pipeline
+from .engine import compare_queries
+from .filelog import FileLog, StreamFiles
+from .reading import join_chunks
+from .sifting import read_runs
+from .sinks import json_text
+from .splits import plan_splits
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was compared, and the first difference (None if there is none)."""
+
+    batches: int
+    rows: int
+    answers: int
+    places: int  # ranks of all answers compared
+    rejects: int
+    difference: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.difference is None
+
+    def __str__(self) -> str:
+        done = (
+            f"{self.rows:,} rows in {self.batches:,} batches: {self.answers:,} answers with {self.places:,} places "
+            f"and {self.rejects:,} rejects compared"
+        )
+        return f"{done}, all equal." if self.ok else f"{done}; then a difference: {self.difference}"
+
+
+class _Different(Exception):
+    """The first difference."""
+
+
+def verify_pipeline(path: str | Path) -> Report:
+    """Compare a pipeline's output with the brute force."""
+    pipeline = load_pipeline(path)
+    if pipeline.sink.path is None:
+        raise InputError(
+            f"{pipeline.file.name}: a console sink leaves nothing to verify; use parquet or json."
+        )
+    checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
+    schemas = checkpoint.schemas(pipeline.streams)
+    batches = checkpoint.batches()
+    if schemas is None or not batches:
+        raise InputError(
+            f"The pipeline has not run yet (checkpoint {checkpoint.folder}): start it with skyband run."
+        )
+    return _Verification(pipeline, checkpoint, schemas).run(batches)
+
+
+class _Verification:
+    """One pass over all batches."""
+
+    def __init__(self, pipeline: Pipeline, checkpoint: Checkpoint, schemas: dict[str, pa.Schema]) -> None:
+        assert pipeline.sink.path is not None
+        self._pipeline = pipeline
+        self._checkpoint = checkpoint
+        self._schemas = schemas
+        self._form = pipeline.sink.format
+        self._out = pipeline.sink.path
+        self._brute = Brute(schemas, {s.name: s.time for s in pipeline.streams})
+        self._queries: Queries = ()
+        self._folded: dict[str, dict[int, float]] = {}
+        self._counts = dict.fromkeys(("batches", "rows", "answers", "places", "rejects"), 0)
+
+    def run(self, batches: dict[int, dict[str, int]]) -> Report:
+        difference = None
+        try:
+            start: dict[str, int] = {}
+            for batch in range(len(batches)):
+                if batch not in batches:
+                    raise _Different(f"batch {batch} is missing from the checkpoint.")
+                if not self._file("changes", batch).exists():
+                    if batch + 1 < len(batches):
+                        raise _Different(f"the output of batch {batch} is missing.")
+                    break  # logged, and killed before its output: the next start puts it out
+                self._batch(batch, start, batches[batch])
+                start = batches[batch]
+            self._compare_top()
+        except _Different as found:
+            difference = str(found)
+        return Report(**self._counts, difference=difference)
+
+    def _batch(self, batch: int, start: dict[str, int], end: dict[str, int]) -> None:
+        self._ask(self._checkpoint.queries(batch))
+        rows = list(self._read(start, end))
+        self._brute.push(rows)
+        self._counts["batches"] += 1
+        self._counts["rows"] += sum(chunk.count for _, chunk in rows)
+        self._fold(batch)
+        for query in self._queries:
+            self._compare(batch, query.name, self._brute.top(query.name))
+        self._compare_rejects(batch)
+
+    def _ask(self, queries: Queries) -> None:
+        from ..query.sql import parse
+
+        _, added, dropped = compare_queries(self._queries, queries)
+        for name in dropped:
+            self._brute.drop(name)
+        for query in queries:
+            if query.name in added:
+                model: Any = parse(query.sql)
+                self._brute.watch(query.name, model)
+        self._queries = queries
+
+    def _read(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[str, Chunk]]:
+        log = FileLog(self._checkpoint.files)
+        streams = [
+            StreamFiles(s.name, s.format, str(s.path.resolve()), s.max_files) for s in self._pipeline.streams
+        ]
+        for run in plan_splits(log, streams, start, end, tasks=1):
+            for part in read_runs(run, self._schemas):
+                yield part.split.stream, join_chunks(part.chunks)
+
+    def _fold(self, batch: int) -> None:
+        """Apply a batch's changes: leaves first, then enters."""
+        rows = self._load("changes", batch)
+        for wanted in ("leave", "enter"):
+            for row in rows:
+                if row["batch"] != batch:
+                    raise _Different(
+                        f"the changes of batch {batch} say that they are of batch {row['batch']}."
+                    )
+                if row["change"] == wanted:
+                    self._apply(batch, row)
+
+    def _apply(self, batch: int, row: dict[str, Any]) -> None:
+        answer = self._folded.setdefault(row["query"], {})
+        there = row["seq"] in answer
+        if row["change"] == "leave" and not there:
+            raise _Different(
+                f"batch {batch}: row {row['seq']} leaves query '{row['query']}' and never was in it."
+            )
+        if row["change"] == "enter" and there:
+            raise _Different(
+                f"batch {batch}: row {row['seq']} enters query '{row['query']}' and is in it already."
+            )
+        if row["change"] == "leave":
+            del answer[row["seq"]]
+        else:
+            answer[row["seq"]] = _number(row["score"])
+
+    def _compare(self, batch: int, name: str, truth: list[Ranked]) -> None:
+        self._counts["answers"] += 1
+        self._counts["places"] += len(truth)
+        told = self._folded.get(name, {})
+        right = {ranked.seq: ranked.score for ranked in truth}
+        for seq, score in right.items():
+            if seq not in told:
+                raise _Different(f"batch {batch}, query '{name}': row {seq} with score {score!r} is missing.")
+            if told[seq] != score:
+                raise _Different(
+                    f"batch {batch}, query '{name}': row {seq} has score {told[seq]!r} and should have {score!r}."
+                )
+        for seq in told:
+            if seq not in right:
+                raise _Different(f"batch {batch}, query '{name}': row {seq} should not be there.")
+
+    def _compare_rejects(self, batch: int) -> None:
+        told = {
+            r["seq"]: r["reason"] for r in self._load("rejects", batch) if r["reason"] in ("type", "time")
+        }
+        right = self._brute.unfit
+        self._counts["rejects"] += len(right)
+        for seq in sorted(told.keys() | right.keys()):
+            if told.get(seq) != right.get(seq):
+                raise _Different(
+                    f"batch {batch}: row {seq} is rejected for {told.get(seq)} and should be for {right.get(seq)}."
+                )
+
+    def _compare_top(self) -> None:
+        told: dict[str, list[tuple[int, float, str]]] = {}
+        path = self._out / "top" / f"top.{self._form}"
+        for row in _rows(path, self._form) if path.exists() else []:
+            told.setdefault(row["query"], []).append((row["rank"], _number(row["score"]), row["row"]))
+        for query in self._queries:
+            truth = self._brute.top(query.name, with_rows=True)
+            right = [(rank, r.score, json_text(r.row or {})) for rank, r in enumerate(truth, 1)]
+            if told.pop(query.name, []) != right:
+                raise _Different(f"query '{query.name}': {path} does not hold its answer.")
+        if told:
+            raise _Different(f"{path} has rows of '{next(iter(told))}', which is not a query.")
+
+    def _file(self, kind: str, batch: int) -> Path:
+        return self._out / kind / f"batch-{batch}.{self._form}"
+
+    def _load(self, kind: str, batch: int) -> list[dict[str, Any]]:
+        path = self._file(kind, batch)
+        return _rows(path, self._form) if path.exists() else []
+
+
+def _rows(path: Path, form: str) -> list[dict[str, Any]]:
+    if form == "json":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    import pyarrow.parquet as pq
+
+    return list(pq.read_table(path).to_pylist())
+
+
+def _number(score: Any) -> float:
+    """A score as it was put out; JSON has words for infinities."""
+    return float(score)
