@@ -62,7 +62,7 @@ def _short(text: str) -> str:
 def infer_csv(data: bytes, names: Sequence[str], delimiter: str = ",") -> pa.Schema:
     """The types of the columns, from a first block of records (without the header)."""
     if not data.strip():
-        return pa.schema([pa.field(name, pa.null()) for name in names])
+        return pa.schema([pa.field(name, pa.string()) for name in names])
     table = _read(data, names, delimiter, {}, list(names), [], threads=True)
     return pa.schema([pa.field(name, _settled(table.schema.field(name).type)) for name in names])
 

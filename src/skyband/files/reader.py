@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from skyband.errors import InputError
 from skyband.files.csvtext import header_of, infer_csv, last_record_end, parse_csv
 from skyband.files.jsontext import infer_json, parse_json_lines
-from skyband.files.rows import BadRow, Chunk, cast_each, set_aside, settle, texts_among
+from skyband.files.rows import BadRow, Chunk, cast_each, set_aside, settle, texts_among, without_rows
 from skyband.files.source import Source
 
 BATCH = 1 << 16  # rows of a Parquet batch: large enough to be quick, small enough to stay in the cache
@@ -72,6 +72,8 @@ class _Csv(Reader):
             self._first = next(self._blocks, b"")  # a slow pipe: the header came alone
         names, self._delimiter = header_of(header, source.sentence_name)
         self.schema = infer_csv(self._first, names, self._delimiter)
+        if not self._first.strip():
+            self.schema = without_rows(names, kinds)
         texts = texts_among(kinds, self.schema)
         if texts:
             sample = parse_csv(self._first, self.schema, self._delimiter, list(texts)).table

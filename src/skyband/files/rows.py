@@ -8,7 +8,7 @@ rows after it keep their seq, and it keeps its text, so that a person can look a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -122,6 +122,12 @@ def texts_among(kinds: Mapping[str, str], schema: pa.Schema) -> dict[str, str]:
         for name, kind in kinds.items()
         if name in schema.names and _is_text(schema.field(name).type)
     }
+
+
+def without_rows(names: Sequence[str], kinds: Mapping[str, str]) -> pa.Schema:
+    """The schema of a file that has a header and no rows: what the query takes the columns for."""
+    types: dict[str | None, pa.DataType] = {"time": pa.timestamp("us"), "number": pa.float64()}
+    return pa.schema([pa.field(name, types.get(kinds.get(name), pa.string())) for name in names])
 
 
 def settle(schema: pa.Schema, sample: pa.Table, texts: Mapping[str, str]) -> pa.Schema:

@@ -1,0 +1,287 @@
+"""The command `skyband`.
+
+Results go to standard output, everything else to standard error. The exit code is 0, 1 for a failure, 2 for
+a wrong call, 130 after Ctrl-C. An error is one sentence; `--debug`, before or after the command, shows the
+traceback instead. This module imports next to nothing, so that `skyband --help` is there at once: each
+command fetches what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from skyband.errors import QueryError, SkybandError
+
+app = typer.Typer(
+    name="skyband",
+    help="Exact continuous top-k over sliding windows: say once what you want to watch, and the answer is "
+    "always there as rows stream by.",
+    epilog="New here? Try: skyband hello",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # the plain help is there in half the time
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+Sql = Annotated[
+    list[str],
+    typer.Option(
+        "--sql",
+        metavar="QUERY",
+        help='The query, such as "SELECT id, x FROM s ORDER BY x DESC LIMIT 5 WINDOW 1000 ROWS"; may be repeated.',
+        show_default=False,
+    ),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time", metavar="COLUMN", help="The column that holds the time of a row.", show_default=False
+    ),
+]
+PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.TOML", help="What to read, ask and write.")]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command of the app. A reader that has had enough (| head) ends it quietly."""
+
+    @functools.wraps(function)
+    def guarded(*arguments: Any, **options: Any) -> None:
+        try:
+            function(*arguments, **options)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python flushes standard output once more at exit: let that go nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+    app.command()(guarded)
+    return guarded
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from skyband import __version__
+
+        print(f"skyband {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
+
+
+@command
+def hello(
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds.", min=0.0, show_default=False)
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Draw the picture of the README into this file.", hidden=True)
+    ] = None,
+) -> None:
+    """A live top-k in the terminal, in seconds."""
+    if svg is not None:
+        from skyband.terminal.picture import draw
+
+        draw(svg)
+        return
+    from skyband.terminal.hello import run_hello
+
+    run_hello(seconds)
+
+
+@command
+def top(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV, JSON lines or Parquet; - for standard input.")
+    ],
+    sql: Sql,
+    time: Time = None,
+    format: Annotated[Format, typer.Option("--format", help="How to print the answer.")] = Format.table,
+    every: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Print the top after every N rows, and at the end.", min=1, show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Replay a file and print the top at its end, or every N rows.
+
+    What the file holds is told by its content; .gz, .zst, .bz2 and .lz4 are unpacked. Rows that can't be
+    used are counted on standard error. JSON is one array: of the rows, or with --every of objects with
+    "rows" (how many had come) and "top".
+    """
+    from skyband.terminal.output import Answers
+    from skyband.terminal.progress import Bar
+    from skyband.terminal.replay import Replay, parse_all
+
+    queries = parse_all(sql)
+    if len(queries) > 1 and format is Format.csv:
+        raise typer.BadParameter("csv holds the answer of one query; take json or table for several")
+    replay = Replay(file, queries, time)
+    answers = Answers(format.value, every is not None, len(queries) > 1)
+
+    def tell(rows: int) -> None:
+        for name, watch in replay.monitor.watches.items():
+            answers.write(name, rows, watch.top())
+
+    try:
+        # A bar and tables on the same terminal would write over each other.
+        with Bar("reading", shown=sys.stderr.isatty() and not (every and sys.stdout.isatty())) as bar:
+            replay.run(bar, every, tell)
+    finally:
+        answers.close()
+    replay.say_rejects()
+
+
+@command
+def explain(
+    sql: Sql,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="Replay this file first.", show_default=False)
+    ] = None,
+    time: Time = None,
+) -> None:
+    """Print the plan of a query.
+
+    The plan says which algorithm answers it, why, and how many rows that keeps: predicted, and with a file
+    also what it really kept after the file's last row.
+    """
+    from skyband.terminal.progress import Bar
+    from skyband.terminal.replay import Replay, monitor_of, parse_all
+
+    queries = parse_all(sql)
+    if file is None:
+        monitor = monitor_of(None, queries, time or needed_time(queries))
+    else:
+        replay = Replay(file, queries, time)
+        with Bar("reading") as bar:
+            replay.run(bar)
+        monitor = replay.monitor
+        replay.say_rejects()
+    print("\n\n".join(str(watch.explain()) for watch in monitor.watches.values()))
+
+
+def needed_time(queries: dict[str, Any]) -> str | None:
+    """A name for the time column of a plan that is made without rows, if a window is a duration."""
+    from skyband.query.model import Last
+
+    return "ts" if any(isinstance(query.window, Last) for query in queries.values()) else None
+
+
+@command
+def run(
+    pipeline: PipelineFile,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Stop when everything that is there has been read.")
+    ] = False,
+) -> None:
+    """Run a pipeline on Spark, until Ctrl-C."""
+    from skyband.terminal.pipeline import run_pipeline_live
+
+    run_pipeline_live(pipeline, available_now)
+
+
+@command
+def demo(
+    output: Annotated[Path, typer.Option(help="The folder for what the pipeline writes.")] = Path(
+        "skyband-demo"
+    ),
+) -> None:
+    """Five questions to real flights, on Spark, live in the terminal."""
+    from skyband.terminal.pipeline import run_demo_live
+
+    run_demo_live(output)
+
+
+@command
+def verify(pipeline: PipelineFile) -> None:
+    """Check a pipeline's output against the brute force."""
+    from skyband.terminal.pipeline import verify_and_say
+
+    verify_and_say(pipeline)
+
+
+@command
+def serve(
+    pipeline: Annotated[Path | None, typer.Argument(metavar="[PIPELINE.TOML]", show_default=False)] = None,
+) -> None:
+    """HTTP, WebSocket and the dashboard (not in this version)."""
+    raise SkybandError(
+        "This version has no server yet: run the pipeline with skyband run, and read its output folder."
+    )
+
+
+@command
+def bench(
+    name: Annotated[
+        str | None, typer.Argument(help="Which one; none lists them.", show_default=False)
+    ] = None,
+) -> None:
+    """A published experiment, with its chart."""
+    from skyband.terminal.experiments import run_experiment
+
+    run_experiment(name)
+
+
+def main() -> None:
+    """The entry point: run the command, turn what goes wrong into a sentence and an exit code."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    debug = len(arguments) < len(sys.argv) - 1
+    sys.exit(_run(arguments, debug))
+
+
+def _run(arguments: list[str], debug: bool) -> int:
+    try:
+        return int(app(arguments, prog_name="skyband", standalone_mode=False) or 0)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as problem:
+        if debug:
+            raise
+        code, sentence = _sentence(problem)
+        print(sentence, file=sys.stderr)
+        return code
+
+
+def _sentence(problem: Exception) -> tuple[int, str]:
+    """The exit code and what to say."""
+    if isinstance(problem, QueryError):
+        caret = problem.caret() if sys.stderr.isatty() else None
+        return 2, str(problem) if caret is None else f"{problem}\n{caret}"
+    if isinstance(problem, SkybandError):
+        return 1, str(problem)
+    if hasattr(problem, "format_message"):  # the words of the command line itself
+        text = str(problem.format_message()).replace("Value error, ", "").rstrip(". \n")
+        context = getattr(problem, "ctx", None)
+        path = "skyband" if context is None else context.command_path
+        if type(problem).__name__ == "NoArgsIsHelpError":
+            return 2, text
+        return 2, f"{text} See {path} --help." if text.endswith("?") else f"{text}: see {path} --help."
+    said = f"{type(problem).__name__}: {problem}".strip().splitlines()[0].rstrip(".: ")
+    return 1, f"Something unexpected went wrong ({said}): run it again with --debug and report what it shows."
+
+
+if __name__ == "__main__":
+    main()

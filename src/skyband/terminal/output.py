@@ -1,0 +1,137 @@
+"""Answers on standard output: a table for people, JSON and CSV for programs.
+
+JSON is always one array of objects. A top is an array of its rows; tops taken on the way (`--every`) are an
+array of `{"rows": how many rows had come, "top": [...]}`. With several queries every object also says which
+`query` it belongs to. JSON has no infinities: they are written as the texts "Infinity" and "-Infinity", and
+NaN as null. Times are ISO 8601.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from datetime import date, datetime
+from decimal import Decimal
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
+
+FORMATS = ("table", "json", "csv")
+
+
+class Answers:
+    """Writes tops as they come. `every` says that there will be several, `several` that queries are many."""
+
+    def __init__(
+        self, form: str, every: bool = False, several: bool = False, out: IO[str] | None = None
+    ) -> None:
+        self.out = sys.stdout if out is None else out
+        self.every = every
+        self.several = several
+        self._write = {"table": self._write_table, "json": self._write_json, "csv": self._write_csv}[form]
+        self._json = form == "json"
+        self._begun = False
+
+    def write(self, query: str, rows: int, top: pa.Table) -> None:
+        """One top of one query, after `rows` rows."""
+        self._write(query, rows, top)
+        self._begun |= not self._json
+        if self.every:
+            self.out.flush()
+
+    def close(self) -> None:
+        """The end of the output; also after a failure, so that what was written stays readable."""
+        if self._json:
+            self.out.write("\n]\n" if self._begun else "[]\n")
+        self.out.flush()
+
+    def _write_json(self, query: str, rows: int, top: pa.Table) -> None:
+        name = {"query": query} if self.several else {}
+        objects = [name | row for row in json_rows(top)]
+        if self.every:
+            objects = [{"rows": rows} | name | {"top": json_rows(top)}]
+        for item in objects:
+            self.out.write(",\n " if self._begun else "[\n ")
+            self.out.write(json.dumps(item, ensure_ascii=False, allow_nan=False))
+            self._begun = True
+
+    def _write_csv(self, query: str, rows: int, top: pa.Table) -> None:
+        writer = csv.writer(self.out, lineterminator="\n")
+        if not self._begun:
+            writer.writerow(["rows"] * self.every + top.column_names)
+        for row in top.to_pylist():
+            writer.writerow([rows] * self.every + [_csv_value(value) for value in row.values()])
+
+    def _write_table(self, query: str, rows: int, top: pa.Table) -> None:
+        from rich.table import Table
+
+        title = [query] * self.several + [f"after {rows:,} rows"] * self.every
+        if self._begun:
+            self.out.write("\n")
+        table = Table(box=_lines(), title=", ".join(title) or None, title_justify="left", title_style="bold")
+        for name in top.column_names:
+            numeric = name in ("rank", "score", "seq", "seq_b") or _is_number(top.schema.field(name).type)
+            style = {"rank": "bold", "score": "cyan", "seq": "dim"}.get(name, "")
+            table.add_column(name, justify="right" if numeric else "left", style=style, overflow="fold")
+        for row in top.to_pylist():
+            table.add_row(*(shown(value) for value in row.values()))
+        console(self.out).print(table)
+
+
+def json_rows(top: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table as objects that JSON can hold."""
+    return [{name: json_value(value) for name, value in row.items()} for row in top.to_pylist()]
+
+
+def json_value(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if isinstance(value, (bool, int, float, str)) or value is None:
+        return value
+    return str(value)
+
+
+def _csv_value(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, (date, datetime)) else value
+
+
+def shown(value: Any) -> str:
+    """A value as a person wants to read it in a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.8g}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ").removesuffix("+00:00")
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return str(value)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _lines() -> Any:
+    from rich import box
+
+    return box.SIMPLE_HEAD
+
+
+def console(out: IO[str]) -> Console:
+    """A console for this stream; in a pipe nothing is coloured, wrapped or cut off."""
+    from rich.console import Console
+
+    if out.isatty():
+        return Console(file=out, highlight=False)
+    return Console(file=out, highlight=False, width=100_000, no_color=True, force_terminal=False)

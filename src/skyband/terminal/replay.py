@@ -1,0 +1,117 @@
+"""A file through a monitor: what `skyband top` and `skyband explain FILE` do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from skyband.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from skyband.files import Chunk
+    from skyband.monitor import Monitor
+    from skyband.query.model import Query
+    from skyband.terminal.progress import Bar
+
+# Large enough that a push costs little more than its rows, small enough to stay in the processor's cache.
+BATCH = 1 << 16
+
+
+def parse_all(sqls: Sequence[str]) -> dict[str, Query]:
+    """The queries by name: q1, q2 and so on, in the order given."""
+    from skyband.query.sql import parse
+
+    return {f"q{number}": parse(sql) for number, sql in enumerate(sqls, 1)}
+
+
+class Replay:
+    """The rows of one file, pushed to a monitor that watches these queries."""
+
+    def __init__(self, path: str, queries: Mapping[str, Query], time: str | None) -> None:
+        from skyband.files import open_rows
+
+        self.reader = open_rows(path, _kinds(queries, time))
+        schema = self.reader.schema
+        if time is not None and time not in schema.names:
+            raise InputError(f"There is no column {time!r} for --time; there are {', '.join(schema.names)}.")
+        # A wrong name is told against all columns of the file; then only those that are used are read.
+        monitor_of(schema, queries, time)
+        self.columns = _columns(queries, time, schema)
+        self.monitor = monitor_of(_only(schema, self.columns), queries, time)
+        self.rows = 0
+
+    def run(self, bar: Bar, every: int | None = None, tell: Callable[[int], None] | None = None) -> None:
+        """Push everything; `tell` is called after every so many rows, and at the end."""
+        from skyband.files import cut
+
+        told = -1
+        for piece in cut(self.reader.chunks(self.columns), BATCH, every):
+            _push(self.monitor, piece)
+            self.rows += piece.count
+            bar.update(self.rows, self.reader.fraction())
+            if tell is not None and every is not None and self.rows % every == 0:
+                tell(self.rows)
+                told = self.rows
+        if tell is not None and told != self.rows:
+            tell(self.rows)
+
+    def say_rejects(self) -> None:
+        """How many rows were rejected, and why, on standard error; silence if none was."""
+        counts = {reason: count for reason, count in self.monitor.reject_counts.items() if count}
+        if not counts:
+            return
+        total = sum(counts.values())
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items()))
+        print(f"{total:,} {'row' if total == 1 else 'rows'} rejected: {reasons}", file=sys.stderr)
+        last = self.monitor.rejects().to_pylist()[-1]
+        print(f"  the last one, row {last['seq']}: {last['detail']}", file=sys.stderr)
+
+
+def monitor_of(schema: pa.Schema | None, queries: Mapping[str, Query], time: str | None) -> Monitor:
+    """A monitor with the queries as its watches."""
+    from skyband.monitor import Monitor
+
+    monitor = Monitor(time=time, schema=schema)
+    for name, query in queries.items():
+        monitor.watch(query, name=name)
+    return monitor
+
+
+def _push(monitor: Monitor, piece: Chunk) -> None:
+    if piece.bad:
+        monitor.push(piece.table, unreadable=piece.bad)
+    else:
+        monitor.push(piece.table)
+
+
+def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
+    """What the call says of columns: the one of --time holds times, those of a score hold numbers."""
+    from skyband.query.expression import columns_of
+
+    kinds = {name: "number" for query in queries.values() for name in columns_of(query.score)}
+    return kinds if time is None else kinds | {time: "time"}
+
+
+def _columns(queries: Mapping[str, Query], time: str | None, schema: pa.Schema) -> list[str]:
+    """The columns that need be read, in the file's order."""
+    from skyband.query.expression import columns_of
+
+    used = set() if time is None else {time}
+    for query in queries.values():
+        if query.select is None:
+            return list(schema.names)
+        parts = [query.score, *(output.value for output in query.select)]
+        if query.where is not None:
+            parts.append(query.where)
+        for part in parts:
+            used.update(columns_of(part))
+    return [name for name in schema.names if name in used]
+
+
+def _only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([schema.field(name) for name in columns])
