@@ -1,0 +1,269 @@
+"""One contract for every algorithm, and what those that keep candidate lists share.
+
+An algorithm object serves all queries of one *family*: one stream, one shape of score, one predicate. Each
+query (a set of constants) has a *slot*. The monitor calls, at each step and in this order, `expire` (the
+oldest horizon that any watch of a slot still needs), `insert` (the step's rows), and then compares tops:
+reporting inside removal or insertion would name rows that were never in an answer.
+
+    add(k) -> slot, resize(slot, k), remove(slot)      queries come, change and go
+    insert(arrivals)                                   rows newest first; scores computed once
+    expire(slot, horizon)
+    top(slot, k, horizon) -> good, time, seq           any k up to the slot's, any horizon not before its own
+    size(slot) -> candidates, bytes
+    counters(slot) -> what it did, by name
+    dump() / load(blob)                                plain arrays and numbers
+    _check()                                           every invariant, an assertion each
+
+A class says what it is in its `card`; the planner reads cards, `explain` prints them, and one test suite
+runs over all registered classes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.order import LOWEST, Floats, Ints, Recency, first_inside, inside_of
+from skyband.structures.fused import fused
+from skyband.structures.lists import Lists, expire_all
+from skyband.structures.skyband import select
+
+# A generated kernel takes about half a second to compile and then scores ten times as fast as numpy: it
+# pays from this many queries of one shape, or after this many scores.
+FUSE_MEMBERS = 32
+FUSE_SCORES = 100_000_000
+
+
+@dataclass(frozen=True)
+class Card:
+    """What an algorithm can answer, what it keeps and what it costs."""
+
+    name: str
+    title: str
+    source: str  # paper and section
+    answers: frozenset[str]  # "topk", "threshold", …
+    exact: bool
+    keeps: str
+    cost: str
+    wrong_when: str
+    expected: Callable[[int, float], float]  # candidates for k and n rows in the window, random order
+    options: Mapping[str, float]  # name and default
+
+
+@dataclass
+class Arrivals:
+    """The rows of one step that a family may use, newest first."""
+
+    time: Ints
+    seq: Ints
+    place: Ints  # position of each row among the step's rows
+    mark: npt.NDArray[np.uint8]  # by that position: set where a row was taken by somebody
+    good: Callable[[int], Floats]  # the scores of a slot's query, more is better
+    constants: Floats  # one row a slot
+    sign: float
+    rendered: str | None  # the score as generated code, where that rounds like numpy
+    columns: Callable[[], tuple[Floats, ...]]
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+
+class Algorithm(ABC):
+    card: ClassVar[Card]
+
+    @abstractmethod
+    def add(self, k: int) -> int: ...
+    @abstractmethod
+    def resize(self, slot: int, k: int) -> None: ...
+    @abstractmethod
+    def remove(self, slot: int) -> None: ...
+    @abstractmethod
+    def insert(self, rows: Arrivals) -> None: ...
+    @abstractmethod
+    def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None: ...
+    @abstractmethod
+    def expire(self, slot: int, horizon: Recency) -> None: ...
+    @abstractmethod
+    def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]: ...
+    @abstractmethod
+    def size(self, slot: int) -> tuple[int, int]: ...
+    @abstractmethod
+    def counters(self, slot: int) -> dict[str, int]: ...
+    @abstractmethod
+    def dump(self) -> dict[str, Any]: ...
+    @abstractmethod
+    def load(self, blob: Mapping[str, Any]) -> None: ...
+    @abstractmethod
+    def _check(self) -> None: ...
+
+
+class ListAlgorithm(Algorithm):
+    """What algorithms with one candidate list a slot share; each brings its own `absorb` kernel.
+
+    `absorb(slot, count, picks, values, time, seq, place, mark, k, heap, *state)` takes the picked rows into the
+    slot's list and returns 0, or 1 if the list needs more room first.
+    """
+
+    counter_names: ClassVar[tuple[str, ...]]
+    counted: ClassVar[bool] = False
+
+    def __init__(self, options: Mapping[str, float]) -> None:
+        self.options = {**self.card.options, **options}
+        self.lists = Lists(self.counted)
+        self.ks = np.empty(0, dtype=np.int64)  # 0: the slot is free
+        self.horizon_time = np.empty(0, dtype=np.int64)
+        self.horizon_seq = np.empty(0, dtype=np.int64)
+        self.fresh = np.empty(0, dtype=np.float64)  # best score taken in the current step
+        self.counts = np.zeros((0, len(self.counter_names)), dtype=np.int64)
+        self.limit = np.empty(0, dtype=np.int64)
+        self.scored = 0
+        self._picks = np.empty(0, dtype=np.int64)
+        self._values = np.empty(0, dtype=np.float64)
+        self._heap = np.empty(0, dtype=np.float64)
+
+    # -- slots ---------------------------------------------------------------------------------------------
+
+    def add(self, k: int) -> int:
+        free = np.flatnonzero(self.ks == 0)
+        if len(free):
+            slot = int(free[0])
+            self.lists.clear(slot)
+            self.counts[slot] = 0
+        else:
+            slot = self.lists.add()
+            for name in ("ks", "horizon_time", "horizon_seq", "limit"):
+                setattr(self, name, np.append(getattr(self, name), 0))
+            self.fresh = np.append(self.fresh, -np.inf)
+            self.counts = np.vstack([self.counts, np.zeros((1, len(self.counter_names)), dtype=np.int64)])
+        self.ks[slot] = k
+        self.horizon_time[slot], self.horizon_seq[slot] = LOWEST
+        self.limit[slot] = self.first_limit(k)
+        return slot
+
+    def first_limit(self, k: int) -> int:
+        return 0
+
+    def resize(self, slot: int, k: int) -> None:
+        self.ks[slot] = k
+
+    def remove(self, slot: int) -> None:
+        self.ks[slot] = 0
+        self.lists.clear(slot)
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def absorb(self) -> Any:
+        """This algorithm's kernel that takes picked rows into a list."""
+
+    @abstractmethod
+    def state(self) -> tuple[Any, ...]:
+        """The arrays that `absorb` works on; asked for anew after a list has grown."""
+
+    def _scratch(self, n: int) -> None:
+        if len(self._picks) < n:
+            self._picks = np.empty(n, dtype=np.int64)
+            self._values = np.empty(n, dtype=np.float64)
+        most = int(self.ks.max(initial=1))
+        if len(self._heap) < most:
+            self._heap = np.empty(most, dtype=np.float64)
+
+    def insert(self, rows: Arrivals) -> None:
+        self.fresh.fill(-np.inf)
+        members = int(np.count_nonzero(self.ks))
+        if len(rows) == 0 or members == 0:
+            return
+        self._scratch(len(rows))
+        self.scored += members * len(rows)
+        if rows.rendered is not None and (members >= FUSE_MEMBERS or self.scored >= FUSE_SCORES):
+            self._insert_fused(rows)
+            return
+        for slot in np.flatnonzero(self.ks).tolist():
+            self._insert_scored(slot, rows.good(slot), rows.time, rows.seq, rows.place, rows.mark)
+
+    def _insert_fused(self, rows: Arrivals) -> None:
+        many = fused(rows.rendered or "", len(rows.columns()), rows.constants.shape[1], self.absorb.function.__module__)
+        slot = 0
+        while True:
+            slot = many(
+                slot, rows.constants, rows.sign, *rows.columns(), rows.time, rows.seq, rows.place, rows.mark,
+                self.horizon_time, self.horizon_seq, self.ks, self._heap, self._picks, self._values, self.state(),
+            )  # fmt: skip
+            if slot >= len(self.ks):
+                return
+            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+
+    def _insert_scored(
+        self, slot: int, good: Floats, time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8]
+    ) -> None:
+        k = int(self.ks[slot])
+        inside = inside_of(time, seq, len(time), self.horizon_time[slot], self.horizon_seq[slot])
+        count = self.pick(good, inside, k)
+        while self.absorb(
+            slot, count, self._picks, self._values, time, seq, place, mark, k, self._heap, *self.state()
+        ):
+            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+
+    def pick(self, good: Floats, inside: int, k: int) -> int:
+        """Fill the scratch with the rows worth taking: those that their own batch doesn't dominate."""
+        return int(select(good, inside, k, self._heap, self._picks, self._values))
+
+    def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
+        """Begin the slot anew with these rows (newest first)."""
+        self.lists.clear(slot)
+        self.limit[slot] = self.first_limit(int(self.ks[slot]))
+        self._scratch(len(good))
+        place = np.zeros(len(good), dtype=np.int64)
+        self._insert_scored(slot, good, time, seq, place, np.zeros(1, dtype=np.uint8))
+
+    def expire(self, slot: int, horizon: Recency) -> None:
+        lists = self.lists
+        self.horizon_time[slot], self.horizon_seq[slot] = horizon
+        span = lists.span(slot)
+        begin = first_inside(lists.time, lists.seq, span.start, span.stop, horizon.time, horizon.seq)
+        lists.head[slot] = begin - lists.start[slot]
+
+    def expire_all(self, horizon_time: Ints, horizon_seq: Ints) -> None:
+        """`expire` for all slots at once: a horizon each."""
+        self.horizon_time, self.horizon_seq = horizon_time, horizon_seq
+        self.fresh.fill(-np.inf)
+        lists = self.lists
+        expire_all(
+            self.ks, horizon_time, horizon_seq, lists.time, lists.seq, lists.start, lists.head, lists.size
+        )
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
+        return self.lists.top(slot, k, horizon)
+
+    def size(self, slot: int) -> tuple[int, int]:
+        return self.lists.live(slot), self.lists.bytes(slot)
+
+    def counters(self, slot: int) -> dict[str, int]:
+        return dict(zip(self.counter_names, self.counts[slot].tolist(), strict=True))
+
+    def dump(self) -> dict[str, Any]:
+        own = {name: getattr(self, name).copy() for name in ("ks", "horizon_time", "horizon_seq", "limit", "counts")}
+        return {**own, **{f"list_{name}": array for name, array in self.lists.dump().items()}}
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        for name in ("ks", "horizon_time", "horizon_seq", "limit", "counts"):
+            setattr(self, name, blob[name].copy())
+        self.fresh = np.full(len(self.ks), -np.inf)
+        self.lists.load({name.removeprefix("list_"): array for name, array in blob.items() if name.startswith("list_")})
+
+    def _check(self) -> None:
+        self.lists._check()
+        for slot in np.flatnonzero(self.ks).tolist():
+            span = self.lists.span(slot)
+            time, seq = self.lists.time[span], self.lists.seq[span]
+            # nothing live lies before the horizon
+            if len(time):
+                assert (int(time[0]), int(seq[0])) >= (int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
+            # a NaN is never a candidate
+            assert not np.isnan(self.lists.good[span]).any()

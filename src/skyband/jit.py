@@ -1,0 +1,167 @@
+"""Compiled loops: one decorator, one cache, and a way to start before anything is compiled.
+
+`@kernel` marks a function over arrays that numba compiles at its first call. Three things are added
+to numba's own `njit`:
+
+* numba is imported at that first call, not with the module, so that importing skyband stays quick and
+  nothing is compiled that isn't used;
+* compiled code is cached in a folder of skyband's own (`SKYBAND_CACHE`, or the user's cache folder).
+  Its name holds a digest of all kernel sources, because numba's index notices a changed function but not
+  a changed function that it calls. Where no folder can be written, a temporary one serves, with a
+  sentence on standard error;
+* `start_interpreted` runs kernels as plain Python (slow, but at once) until `compiled()` is called from
+  the thread that warmed them: `skyband hello` shows its first frame before numba is even loaded.
+
+No kernel uses fastmath: what decides an answer is the canonical float64 score, to the last bit.
+"""
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+_lock = threading.RLock()
+_interpreted = False  # True: kernels run as plain Python, but for the warming thread
+_warming: int | None = None
+_folder: Path | None = None
+
+
+class Kernel:
+    """A function over arrays, compiled at its first call."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self._compiled: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if _interpreted and threading.get_ident() != _warming:
+            return self.function(*arguments)
+        if self._compiled is None:
+            return self.compiled()(*arguments)
+        return self._compiled(*arguments)
+
+    def compiled(self) -> Any:
+        """The numba dispatcher (or the plain function where numba is switched off)."""
+        if self._compiled is None:
+            with _lock:
+                self._compiled = _compile(self.function)
+        return self._compiled
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    assert isinstance(function, FunctionType)
+    return Kernel(function)
+
+
+def _compile(function: FunctionType) -> Any:
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return function
+    import numba
+
+    # numba resolves the names a kernel calls through its globals: hand it dispatchers, not our wrappers.
+    names = {
+        name: value.compiled() if isinstance(value, Kernel) else value
+        for name, value in function.__globals__.items()
+        if name in function.__code__.co_names or name.startswith("__")
+    }
+    plain = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+    plain.__module__ = function.__module__
+    plain.__qualname__ = function.__qualname__
+    dispatcher = numba.njit(nogil=True, error_model="numpy")(plain)
+    # The folder is set for this one function only: a user's own numba code keeps its settings.
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_folder())
+    try:
+        dispatcher.enable_caching()
+    finally:
+        numba.config.CACHE_DIR = before
+    return dispatcher
+
+
+def start_interpreted() -> None:
+    """Run kernels as plain Python until `compiled_ready`; call `warming` in the thread that compiles."""
+    global _interpreted
+    _interpreted = True
+
+
+def warming() -> None:
+    """From here on this thread's kernel calls compile, whatever the others do."""
+    global _warming
+    _warming = threading.get_ident()
+
+
+def compiled_ready() -> None:
+    """Everything needed is compiled: all threads use it."""
+    global _interpreted, _warming
+    _interpreted = False
+    _warming = None
+
+
+def cache_folder() -> Path:
+    """Where compiled code and generated kernels are kept; made on first use."""
+    global _folder
+    if _folder is None:
+        wanted = Path(os.environ.get("SKYBAND_CACHE") or _user_cache() / "skyband")
+        folder = wanted / _digest()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            folder = Path(tempfile.mkdtemp(prefix="skyband-"))
+            print(
+                f"skyband: the cache folder {wanted} can't be written ({error.strerror}); compiled code goes to "
+                f"{folder} for this run, set SKYBAND_CACHE to a writable folder to keep it.",
+                file=sys.stderr,
+            )
+        _folder = folder
+    return _folder
+
+
+def _user_cache() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _digest() -> str:
+    """A name that changes with any kernel source and with what compiled it."""
+    here = Path(__file__).parent
+    sources = [here / "order.py", *sorted((here / "structures").glob("*.py")), *sorted((here / "algorithms").glob("*.py"))]
+    digest = hashlib.sha256(f"{sys.version_info[:3]} {sys.platform}".encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def generated(source: str) -> Any:
+    """Import a module generated by skyband itself (never from a user's text) so that numba can cache it.
+
+    numba caches only functions that live in a file: the source is written below the cache folder under the
+    name of its own digest and imported from there.
+    """
+    name = "skyband_generated_" + hashlib.sha256(source.encode()).hexdigest()[:24]
+    if name in sys.modules:
+        return sys.modules[name]
+    path = cache_folder() / f"{name}.py"
+    if not path.exists() or path.read_text() != source:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            file.write(source)
+        os.replace(temporary, path)  # two processes may write it at once: the same text, whole
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,400 @@
+"""The engine: rows in, exact changes out.
+
+A monitor holds streams and watches. A step (a pushed batch, an advance of time, a micro-batch of several
+streams) goes one way: rows are accepted or rejected, numbered, and shown to each family of watches, which
+expires, inserts and then compares its tops; what changed becomes one Arrow table. The answer after a step is a
+pure function of the rows accepted so far: how they were cut into steps makes no difference.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband import blob
+from skyband.errors import InputError, QueryError
+from skyband.order import Recency
+from skyband.planner import choose
+from skyband.query.model import Last, Query, Threshold, TopK, Window, from_dict, to_dict
+from skyband.report import Report
+from skyband.sift import Sifted, Sifter
+from skyband.stream_state import Stream
+from skyband.stream import clock
+from skyband.stream.accept import Accepted, accept
+from skyband.stream.batches import Batch, read
+from skyband.stream.rejects import Reject, Rejects
+from skyband.stream.schema import declared, extend, infer
+from skyband.watch import Watch
+
+log = logging.getLogger("skyband")
+
+JUMP_STEPS = 3  # so many steps in a row that are ahead as a whole mean that the stream has jumped
+
+
+class Monitor:
+    """Watches over streams of rows.
+
+    time: the event-time column (or one for each stream, by name); schema: Arrow's, else from the first batch;
+    retain: rows kept for watches yet to come (`sb.rows(n)` or `sb.last("1 hour")`); max_ahead: how far ahead
+    of now a row may be stamped.
+    """
+
+    def __init__(
+        self,
+        time: str | Mapping[str, str] | None = None,
+        schema: Any = None,
+        retain: str | Window | None = None,
+        max_ahead: Any = None,
+        key: str | None = None,
+        op: str | None = None,
+    ) -> None:
+        if key is not None or op is not None:
+            raise InputError("Update streams (key=, op=) are not answered yet: push rows that are only ever added.")
+        from skyband.query.model import last, window
+
+        self.time = dict(time) if isinstance(time, Mapping) else time
+        self.schema = schema
+        self.retain: Window | None = None if retain is None else window(retain)
+        self.max_ahead: Last | None = None if max_ahead is None else last(max_ahead)
+        self.streams: dict[str, Stream] = {}
+        self.watches: dict[str, Watch] = {}
+        self._rejects = Rejects()
+        self._report = Report()
+        self._next_seq = 0
+        self._now: int | None = None  # time key
+        self._kind: clock.Kind | None = None
+        if isinstance(self.retain, Last) and not self.time:
+            raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
+        if isinstance(schema, Mapping) and schema and all(isinstance(s, pa.Schema | Mapping) for s in schema.values()):
+            for name in schema:
+                self._stream(name)
+
+    # -- watching ------------------------------------------------------------------------------------------
+
+    def watch(self, query: str | Query, name: str | None = None) -> Watch:
+        """Ask once; from then on the answer is kept."""
+        from skyband.query.sql import parse
+
+        if isinstance(query, str):
+            query = parse(query)
+        algorithm, options, why = choose(query)
+        assert isinstance(query, TopK | Threshold)
+        name = self._name(name)
+        stream = self._stream_of(query)
+        stream.check(query)
+        stream.allow(query.window)
+        watch = Watch(self, stream, name, query, why)
+        stream.attach(watch, algorithm, options)
+        self.watches[name] = watch
+        self._report.name(list(self.watches))
+        return watch
+
+    def _name(self, name: str | None) -> str:
+        if name is None:
+            number = len(self.watches) + 1
+            while f"query{number}" in self.watches:
+                number += 1
+            return f"query{number}"
+        if not isinstance(name, str) or not name:
+            raise InputError(f"A watch's name must be a text of at least one character, not {name!r}.")
+        if name in self.watches:
+            raise InputError(f'There is a watch "{name}" already: drop it first, or choose another name.')
+        return name
+
+    def drop(self, name: str) -> None:
+        """Watch no longer."""
+        if name not in self.watches:
+            raise InputError(f'There is no watch "{name}"; there are {", ".join(self.watches) or "none"}.')
+        watch = self.watches.pop(name)
+        watch._stream.detach(watch)
+        self._report.name(list(self.watches))
+
+    # -- streams -------------------------------------------------------------------------------------------
+
+    def _stream(self, name: str) -> Stream:
+        """The stream of this name, made if it isn't there."""
+        if name not in self.streams:
+            time = self.time.get(name) if isinstance(self.time, dict) else self.time
+            schema = self.schema
+            if isinstance(schema, Mapping) and isinstance(schema.get(name), pa.Schema | Mapping):
+                schema = schema[name]
+            stream = Stream(self, name, time, declared(schema))
+            self.streams[name] = stream
+            if stream.schema is not None:
+                self._settle(stream)
+        return self.streams[name]
+
+    def _stream_of(self, query: TopK | Threshold) -> Stream:
+        """The stream that a query is about: names are free while there is one stream."""
+        name = query.stream or ""
+        if name in self.streams:
+            return self.streams[name]
+        if len(self.streams) == 1:
+            (only,) = self.streams.values()
+            if only.pushed:
+                return only
+        elif any(stream.pushed for stream in self.streams.values()):
+            raise QueryError(
+                f'There is no stream "{name}"; there are {", ".join(n for n in self.streams if n)}.'
+            )
+        return self._stream(name)
+
+    def _stream_for(self, name: str | None) -> Stream:
+        """The stream that a batch is pushed to."""
+        if name is not None and name in self.streams:
+            return self.streams[name]
+        waiting = [stream for stream in self.streams.values() if not stream.pushed]
+        if name is None:
+            if len(self.streams) == 1:
+                return next(iter(self.streams.values()))
+            if any(stream.pushed for stream in self.streams.values()) and len(self.streams) > len(waiting):
+                raise InputError(
+                    f"There are several streams ({', '.join(n for n in self.streams if n)}): say which with stream=."
+                )
+        if waiting and len(waiting) == len(self.streams):
+            # the first push, under a name that no query uses: names are free, all watches mean this stream
+            return self._merge(waiting, name)
+        return self._stream(name or "")
+
+    def _merge(self, waiting: list[Stream], name: str | None) -> Stream:
+        target = waiting[0]
+        for other in waiting[1:]:
+            for watch in list(other.watches):
+                algorithm, options = watch.group.algorithm_name, watch.group.options
+                other.detach(watch)
+                watch._stream = target
+                target.attach(watch, algorithm, options)
+        target.name = name if name is not None else target.name
+        self.streams = {target.name: target}
+        return target
+
+    def _settle(self, stream: Stream) -> None:
+        """A stream's schema is known: settle its kind of time and check its watches' columns."""
+        assert stream.schema is not None
+        if stream.time is not None:
+            if stream.time not in stream.schema.names:
+                from skyband.query.expression import unknown_column
+
+                raise InputError(str(unknown_column(stream.time, stream.schema.names)))
+            kind = clock.kind_of(stream.schema.field(stream.time).type, stream.time)
+            if self._kind is not None and kind != self._kind:
+                raise InputError(
+                    f'The time column "{stream.time}" is a {kind} and another stream\'s is a {self._kind}: cast one of them.'
+                )
+            self._kind = kind
+        for watch in stream.watches:
+            stream.check(watch.query)
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def push(self, batch: Any, stream: str | None = None) -> pa.Table:
+        """Rows come; returns the changes of this step."""
+        raw, rows = read(batch)
+        target = self._stream_for(stream)
+        if rows == 0 and target.schema is None:
+            return self._report.table([], self._time_type())
+        if target.schema is None:
+            target.schema = target.readable(infer(raw), raw)
+            try:
+                self._settle(target)
+            except (InputError, QueryError):
+                target.schema = None
+                raise
+        elif any(name not in target.names for name in raw) or target.unknown_types:
+            target.schema = extend(target.schema, raw)
+        target.pushed = True
+        return self._step([(target, [accept(target.door(), raw, rows)])])
+
+    def advance(self, time: Any) -> pa.Table:
+        """Time passes without rows; to an earlier time: nothing."""
+        if not self.time:
+            raise InputError("advance needs event time: make the monitor with time=.")
+        if self._kind is None:
+            self._kind = "number" if isinstance(time, int | float | np.number) else "timestamp"
+        key = clock.key(time, self._kind)
+        if self._now is None or key > self._now:
+            self._now = key
+            return self._step([])
+        return self._report.table([], self._time_type())
+
+    def sifter(self, stream: str | None = None) -> Sifter:
+        """The door and the pruning of a stream at this moment, as plain data that can travel to executors."""
+        target = self._stream_for(stream)
+        if target.schema is None:
+            raise InputError(f'The schema of stream "{target.name}" is not known yet: give it with schema=.')
+        return Sifter.of(target)
+
+    def push_sifted(self, parts: list[tuple[str | None, list[Sifted]]]) -> pa.Table:
+        """One step of rows that were sifted elsewhere, in order of arrival."""
+        step: list[tuple[Stream, list[Accepted]]] = []
+        for name, sifted in parts:
+            target = self._stream_for(name)
+            target.pushed = True
+            step.append((target, [part.accepted() for part in sifted]))
+        return self._step(step)
+
+    def _step(self, arriving: list[tuple[Stream, list[Accepted]]]) -> pa.Table:
+        batches: dict[str, Batch] = {}
+        for stream, parts in arriving:
+            rows = self._number(stream, parts)
+            if rows is not None:
+                batches[stream.name] = rows
+        pieces = []
+        for stream in self.streams.values():
+            pieces.extend(stream.step(batches.get(stream.name)))
+        return self._report.table(pieces, self._time_type())
+
+    def _number(self, stream: Stream, parts: list[Accepted]) -> Batch | None:
+        """Give a stream's rows their seqs; rejected rows keep theirs and go no further."""
+        self._jumped(stream, parts)
+        seqs, times, tables, all_seqs, all_times = [], [], [], [], []
+        for part in parts:
+            base = self._next_seq
+            self._next_seq += part.count
+            self._rejects.add(Reject(base + r.seq, *r[1:]) for r in part.rejects)
+            position = np.arange(part.count) if part.position is None else part.position
+            seqs.append(base + position)
+            times.append(part.time)
+            tables.append(part.table)
+            passed = part.passed
+            all_seqs.append(seqs[-1] if passed is None else base + passed[0])
+            all_times.append(times[-1] if passed is None else passed[1])
+        seq, time = np.concatenate(seqs), np.concatenate(times)
+        every_seq, every_time = np.concatenate(all_seqs), np.concatenate(all_times)
+        if stream.time is not None and len(every_time):
+            latest = int(every_time.max())
+            self._now = latest if self._now is None else max(self._now, latest)
+        stream.count(every_time, every_seq, sum(part.total for part in parts))
+        if not len(seq):
+            return None
+        return Batch(tables[0] if len(tables) == 1 else pa.concat_tables(tables), seq, time)
+
+    def _jumped(self, stream: Stream, parts: list[Accepted]) -> None:
+        """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""
+        if self.max_ahead is None or not any(part.count for part in parts):
+            return
+        stream.ahead_steps = stream.ahead_steps + 1 if all(p.all_ahead for p in parts if p.count) else 0
+        if stream.ahead_steps == JUMP_STEPS:
+            log.warning(
+                'stream "%s" has jumped: all rows of %d steps in a row were stamped further ahead than max_ahead; '
+                "rows are accepted from now on",
+                stream.name,
+                JUMP_STEPS,
+            )
+
+    # -- telling -------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> Any:
+        """The greatest event time accepted, or the latest advance: a datetime or a number of seconds."""
+        return None if self._now is None or self._kind is None else clock.value_of(self._now, self._kind)
+
+    @property
+    def rows_seen(self) -> int:
+        """How many rows were pushed, rejects included: the next row's seq."""
+        return self._next_seq
+
+    def rejects(self) -> pa.Table:
+        """The last 10,000 rejected rows: seq, stream, reason, detail, raw."""
+        return self._rejects.table()
+
+    @property
+    def reject_counts(self) -> dict[str, int]:
+        """How many rows were rejected since the beginning, by reason."""
+        return dict(self._rejects.counts)
+
+    def _time_type(self) -> tuple[clock.Kind | None, pa.DataType]:
+        """The type of the time column in change tables."""
+        for stream in self.streams.values():
+            if stream.time is not None and stream.schema is not None:
+                return self._kind, stream.schema.field(stream.time).type
+        return None, pa.timestamp("us", "UTC")
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file."""
+        blob.write(path, self.dump())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Monitor:
+        """Continue from a file that `save` wrote, as if nothing had happened."""
+        return cls._restore(blob.read(path))
+
+    def to_bytes(self) -> bytes:
+        return blob.to_bytes(self.dump())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Monitor:
+        return cls._restore(blob.from_bytes(data))
+
+    def dump(self) -> dict[str, Any]:
+        """All state as plain data, arrays and tables."""
+        return {
+            "time": self.time,
+            "retain": None if self.retain is None else str(self.retain),
+            "max_ahead": None if self.max_ahead is None else self.max_ahead.nanoseconds,
+            "next_seq": self._next_seq,
+            "now": self._now,
+            "kind": self._kind,
+            "rejects": self._rejects.dump(),
+            "streams": [stream.dump() for stream in self.streams.values()],
+            "watches": [self._dump_watch(watch) for watch in self.watches.values()],
+        }
+
+    def _dump_watch(self, watch: Watch) -> dict[str, Any]:
+        return {
+            "name": watch.name,
+            "query": to_dict(watch.query),
+            "why": watch.why,
+            "stream": watch._stream.name,
+            "k": watch.k,
+            "window": str(watch.window),
+            "beginning": list(watch.beginning),
+            "growing": [[list(complete), k] for complete, k in watch.growing],
+            "group": watch._stream.groups.index(watch.group),
+            "place": watch.group.watches.index(watch),
+            "slot": watch.slot,
+        }
+
+    @classmethod
+    def _restore(cls, content: dict[str, Any]) -> Monitor:
+        from skyband.query.model import window
+
+        monitor = cls(time=content["time"], retain=content["retain"])
+        if content["max_ahead"] is not None:
+            monitor.max_ahead = Last(int(content["max_ahead"]))
+        monitor._next_seq, monitor._now, monitor._kind = content["next_seq"], content["now"], content["kind"]
+        monitor._rejects.load(content["rejects"])
+        for part in content["streams"]:
+            stream = Stream(monitor, part["name"], part["time"], None)
+            monitor.streams[stream.name] = stream
+            stream.load(part)
+        places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
+        for part in content["watches"]:
+            query = from_dict(part["query"])
+            assert isinstance(query, TopK | Threshold)
+            watch = Watch(monitor, monitor.streams[part["stream"]], part["name"], query, part["why"])
+            watch.k, watch.window = part["k"], window(part["window"])
+            watch.beginning = Recency(*part["beginning"])
+            watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]
+            monitor.watches[watch.name] = watch
+            places.setdefault((part["stream"], part["group"]), []).append((part["place"], watch, part["slot"]))
+        for (stream_name, number), found in sorted(places.items(), key=lambda item: item[0]):
+            found.sort(key=lambda item: item[0])
+            monitor.streams[stream_name].load_group(number, [w for _, w, _ in found], [s for _, _, s in found])
+        monitor._report.name(list(monitor.watches))
+        return monitor
+
+    def _check(self) -> None:
+        """Every invariant; tests call it after each step."""
+        for stream in self.streams.values():
+            stream._check()
+        # names, watches and streams agree
+        for name, watch in self.watches.items():
+            assert watch.name == name and watch in watch._stream.watches

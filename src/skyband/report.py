@@ -1,0 +1,59 @@
+"""The change table: one step's changes of all watches as Arrow columns, with no Python per change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.group import Group
+from skyband.stream import clock
+from skyband.structures.board import Changes
+
+_WORDS = pa.array(["leave", "enter"])
+_BLANK = 16_384
+
+
+class Report:
+    """Builds change tables; knows the watches' names."""
+
+    def __init__(self) -> None:
+        self._names = pa.array([], pa.string())
+        self._ids: dict[str, int] = {}
+        self._no_seq = pa.nulls(_BLANK, pa.int64())
+        self._no_id = pa.nulls(_BLANK, pa.string())
+
+    def name(self, names: list[str]) -> None:
+        self._names = pa.array(names, pa.string())
+        self._ids = {name: number for number, name in enumerate(names)}
+
+    def table(self, pieces: list[tuple[Group, Changes]], time: tuple[clock.Kind | None, pa.DataType]) -> pa.Table:
+        kind, type_ = time
+        query, rank, score, stamp, seq = self._columns(pieces)
+        n = len(seq)
+        if n > len(self._no_seq):
+            self._no_seq, self._no_id = pa.nulls(2 * n, pa.int64()), pa.nulls(2 * n, pa.string())
+        entering = rank > 0
+        arrays = [
+            pa.DictionaryArray.from_arrays(pa.array(query), self._names, safe=False),
+            pa.DictionaryArray.from_arrays(pa.array(entering.astype(np.int32)), _WORDS, safe=False),
+            pa.array(rank, mask=~entering),
+            pa.array(score),
+            pa.array(seq),
+            self._no_seq.slice(0, n),
+            self._no_id.slice(0, n),
+            pa.nulls(n, type_) if kind is None else clock.column(stamp, kind, type_),
+        ]
+        return pa.Table.from_arrays(arrays, names=["query", "change", "rank", "score", "seq", "seq_b", "id", "time"])
+
+    def _columns(self, pieces: list[tuple[Group, Changes]]) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
+        if not pieces:
+            empty = np.empty(0, dtype=np.int64)
+            return empty.astype(np.int32), empty.astype(np.int32), empty.astype(np.float64), empty, empty
+        columns = []
+        for group, changes in pieces:
+            ids = np.array([self._ids[watch.name] for watch in group.watches], dtype=np.int32)
+            score = changes.good if group.sign > 0 else np.negative(changes.good)
+            columns.append((ids[changes.watch], changes.rank.astype(np.int32), score + 0.0, changes.time, changes.seq))
+        if len(columns) == 1:
+            return columns[0]
+        return tuple(np.concatenate(parts) for parts in zip(*columns, strict=True))

@@ -1,0 +1,149 @@
+"""Sifting: a stream's door and pruning as plain data, to run where the rows are.
+
+A row with k better, no earlier expiring rows in its own part of a batch has them in the whole stream: it can be
+dropped where it lies. So each part of a large batch is reduced to its k-skyband for every query, in Spark's
+executors or anywhere, and only those rows travel. What windows must count travels with them: how many rows were
+accepted, the newest of them, and all their times where row windows on a stream with a time column need them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband import blob
+from skyband.group import Group
+from skyband.query.model import Query, Rows, from_dict, to_dict
+from skyband.stream.accept import Accepted, Door, accept
+from skyband.stream.batches import Batch, read
+from skyband.stream.rejects import Reject
+
+if TYPE_CHECKING:
+    from skyband.stream_state import Stream
+
+
+@dataclass
+class Sifted:
+    """One part of a step's rows of one stream, validated and perhaps pruned."""
+
+    part: Accepted
+
+    @property
+    def count(self) -> int:
+        """Rows in this part, rejects included."""
+        return self.part.count
+
+    @property
+    def kept(self) -> int:
+        """Rows that travel."""
+        return int(self.part.table.num_rows)
+
+    def accepted(self) -> Accepted:
+        return self.part
+
+    def to_bytes(self) -> bytes:
+        part = self.part
+        content: dict[str, Any] = {
+            "count": part.count,
+            "total": part.total,
+            "all_ahead": part.all_ahead,
+            "table": part.table,
+            "time": part.time,
+            "rejects": [list(reject) for reject in part.rejects],
+        }
+        if part.position is not None:
+            content["position"] = part.position
+        if part.passed is not None:
+            content["passed_position"], content["passed_time"] = part.passed
+        return blob.to_bytes(content)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Sifted:
+        content = blob.from_bytes(data)
+        passed = (content["passed_position"], content["passed_time"]) if "passed_time" in content else None
+        return cls(
+            Accepted(
+                count=content["count"],
+                table=content["table"],
+                position=content.get("position"),
+                time=content["time"],
+                rejects=[Reject(*values) for values in content["rejects"]],
+                all_ahead=content["all_ahead"],
+                passed=passed,
+                total=content["total"],
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Sifter:
+    """What an executor needs to know to sift a stream's rows at one step."""
+
+    door: Door
+    queries: tuple[tuple[str, int, str], ...]  # the query as JSON, its greatest k, its algorithm
+    columns: tuple[str, ...] | None  # those that must travel; None: all
+    counts_rows: bool  # row windows on a stream with a time column need every time
+    can_prune: bool
+
+    @classmethod
+    def of(cls, stream: Stream) -> Sifter:
+        wanted: dict[str, tuple[int, str]] = {}
+        for watch in stream.watches:
+            text = json.dumps(to_dict(replace(watch.query, options=(), select=())))
+            k, _ = wanted.get(text, (0, ""))
+            wanted[text] = (max(k, watch.capacity), watch.group.algorithm_name)
+        used = {name for group in stream.groups for name in group.used}
+        used |= {name for watch in stream.watches for name in watch.needs()}
+        if stream.time is not None:
+            used.add(stream.time)
+        monitor = stream.monitor
+        return cls(
+            door=stream.door(),
+            queries=tuple((text, k, algorithm) for text, (k, algorithm) in wanted.items()),
+            columns=tuple(sorted(used)),
+            counts_rows=stream.time is not None and any(isinstance(w.window, Rows) for w in stream.watches),
+            can_prune=monitor.retain is None and monitor.max_ahead is None,
+        )
+
+    def sift(self, table: Any, prune: bool = False, text: dict[int, str] | None = None) -> Sifted:
+        """Validate rows in order of arrival, and drop those that can never be in an answer if `prune`.
+
+        `text` holds the raw text of rows (by position) that could not be parsed.
+        """
+        raw, rows = read(table)
+        part = accept(self.door, raw, rows, text)
+        if not prune or not self.can_prune:
+            return Sifted(part)
+        return Sifted(self._prune(part))
+
+    def _prune(self, part: Accepted) -> Accepted:
+        n = part.table.num_rows
+        position = np.arange(n) if part.position is None else part.position
+        batch = Batch(part.table, position, part.time)
+        mark = np.zeros(n, dtype=np.uint8)
+        for group in self._groups():
+            if n:
+                group.algorithm.insert(group.arrivals(batch, mark))
+        rows = batch.arrived(mark)
+        newest = batch.seq[:1], batch.time[:1]
+        table = part.table.select([name for name in part.table.column_names if name in set(self.columns or ())])
+        # without a time column, all accepted positions follow from the rejects
+        passed = (position, part.time) if self.counts_rows or self.door.time is None else newest
+        return replace(
+            part, table=table.take(pa.array(rows)).combine_chunks(), position=position[rows], time=part.time[rows], passed=passed
+        )
+
+    def _groups(self) -> list[Group]:
+        """Families with empty state: what they take of a part is its k-skyband, or every row beyond a bound."""
+        groups: dict[Any, Group] = {}
+        for text, k, algorithm in self.queries:
+            query: Query = from_dict(json.loads(text))
+            group = Group(query, algorithm, {})  # type: ignore[arg-type]
+            group = groups.setdefault(group.key, group)
+            group.open(query, k)  # type: ignore[arg-type]
+        return list(groups.values())
+

@@ -1,0 +1,95 @@
+"""The door: which rows of a batch are accepted, and why the others are not.
+
+In this order: a value that isn't of its column's type, a missing time, a time older than every window and than
+what is retained (judged against `now` before the step), a time too far ahead. It needs nothing but plain data,
+so it runs in the monitor and in Spark's executors alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.stream import clock
+from skyband.stream.rejects import Reject, raw_text
+from skyband.stream.schema import Raw, fit
+from skyband.stream.window import Ints
+
+
+@dataclass(frozen=True)
+class Door:
+    """What a stream's door needs to know; plain data, so that it can travel."""
+
+    stream: str
+    schema: pa.Schema
+    time: str | None
+    kind: clock.Kind | None
+    late_before: int | None  # time key: rows before it are late
+    now: int | None  # time key, for max_ahead
+    max_ahead: int | None  # nanoseconds; None: no row is ahead
+
+
+@dataclass
+class Accepted:
+    """The rows of a batch that got in."""
+
+    count: int  # rows of the batch, rejects included
+    table: pa.Table
+    position: Ints | None  # of each accepted row in the batch; None: all of them
+    time: Ints
+    rejects: list[Reject]
+    all_ahead: bool = False  # there were rows, and every one was too far ahead
+    # Where rows were pruned on the way: position and time of the accepted rows that windows must count
+    passed: tuple[Ints, Ints] | None = None
+    total: int = 0  # accepted rows in all
+
+
+def accept(door: Door, raw: Raw, rows: int, text: dict[int, str] | None = None) -> Accepted:
+    """Let rows in. `text` has the raw text of rows that could not even be parsed; those are of the wrong type."""
+    table, misfits = fit(raw, rows, door.schema)
+    wrong: dict[int, tuple[str, str]] = {row: ("type", detail) for row, detail in misfits.items()}
+    for row in text or {}:
+        wrong[row] = ("type", "the row can't be parsed")
+    time = np.zeros(rows, dtype=np.int64)
+    all_ahead = False
+    if door.time is not None and door.kind is not None:
+        column = table.column(door.time)
+        flat = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(flat, pa.ChunkedArray):
+            flat = pa.concat_arrays(flat.chunks) if flat.num_chunks else pa.array([], flat.type)
+        time, missing = clock.keys_of(flat, door.kind)
+        for row in np.flatnonzero(missing).tolist():
+            wrong.setdefault(row, ("time", f'no usable time in column "{door.time}"'))
+        if door.late_before is not None:
+            for row in np.flatnonzero((time < door.late_before) & ~missing).tolist():
+                wrong.setdefault(row, ("late", "older than every window and than what is retained"))
+        if door.max_ahead is not None and door.now is not None:
+            good = np.ones(rows, dtype=bool)
+            good[list(wrong)] = False
+            limit = _furthest(time[good], door.now, door.max_ahead, door.kind)
+            ahead = np.flatnonzero(good & (time > limit)).tolist()
+            for row in ahead:
+                wrong[row] = ("ahead", "stamped further ahead of now than max_ahead")
+            all_ahead = rows > 0 and len(ahead) == rows
+    if not wrong:
+        return Accepted(rows, table, None, time, [], total=rows)
+    inside = np.ones(rows, dtype=bool)
+    inside[list(wrong)] = False
+    position = np.flatnonzero(inside)
+    rejects = [
+        Reject(row, door.stream, reason, detail, text[row] if text and row in text else raw_text(raw, row))
+        for row, (reason, detail) in sorted(wrong.items())
+    ]
+    return Accepted(rows, table.take(pa.array(position)), position, time[position], rejects, all_ahead, total=len(position))
+
+
+def _furthest(time: Ints, now: int, max_ahead: int, kind: clock.Kind) -> int:
+    """The latest time that is acceptable: each accepted row, in order of time, carries `now` on."""
+    latest = now
+    for moment in np.unique(time[time > now]).tolist():
+        if moment > clock.plus(latest, max_ahead, kind):
+            break
+        latest = moment
+    return clock.plus(latest, max_ahead, kind)

@@ -1,0 +1,225 @@
+"""Batches: whatever rows come in, as Arrow columns; and one step's accepted rows as contiguous numbers.
+
+`read` takes Arrow tables and record batches, pandas and polars frames, dicts of columns and lists of dicts.
+A `Batch` holds the accepted rows of one stream in one step. Algorithms see them newest first, for that is the
+direction in which dominance is decided; the columns are turned once and shared by all queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.errors import InputError
+from skyband.stream.schema import Raw
+from skyband.stream.window import Floats, Ints
+
+Bools = npt.NDArray[np.bool_]
+
+
+def read(batch: Any) -> tuple[Raw, int]:
+    """A batch as columns by name, and its number of rows."""
+    if isinstance(batch, pa.Table):
+        return _columns(batch), batch.num_rows
+    if isinstance(batch, pa.RecordBatch):
+        return _columns(pa.Table.from_batches([batch])), batch.num_rows
+    if isinstance(batch, Mapping):
+        return _from_dict(batch)
+    if isinstance(batch, list | tuple):
+        return _from_dicts(batch)
+    if isinstance(batch, pa.RecordBatchReader):
+        table = batch.read_all()
+        return _columns(table), table.num_rows
+    if type(batch).__module__.startswith("pandas."):
+        try:
+            table = pa.Table.from_pandas(batch, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column of several types
+            return _from_dict({str(name): batch[name].tolist() for name in batch.columns})
+        return _columns(table.replace_schema_metadata(None)), table.num_rows
+    if hasattr(batch, "to_arrow"):
+        table = batch.to_arrow()
+        return _columns(table), table.num_rows
+    if hasattr(batch, "__arrow_c_stream__"):
+        table = pa.table(batch)
+        return _columns(table), table.num_rows
+    raise InputError(
+        f"A batch can't be a {type(batch).__name__}: give an Arrow table or record batch, a pandas or polars "
+        "frame, a dict of columns, or a list of dicts."
+    )
+
+
+def _columns(table: pa.Table) -> Raw:
+    names = table.column_names
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f'The batch has two columns "{twice}"; rename one.')
+    return dict(zip(names, table.columns, strict=True))
+
+
+def _from_dict(batch: Mapping[Any, Any]) -> tuple[Raw, int]:
+    raw: Raw = {}
+    rows = None
+    for name, values in batch.items():
+        column = _column(str(name), values)
+        if rows is not None and len(column) != rows:
+            raise InputError(
+                f'Columns differ in length: "{name}" has {len(column)} values, the ones before it {rows}.'
+            )
+        rows = len(column)
+        raw[str(name)] = column
+    return raw, rows or 0
+
+
+def _column(name: str, values: Any) -> Any:
+    if isinstance(values, pa.ChunkedArray):
+        return values
+    if isinstance(values, pa.Array):
+        return pa.chunked_array([values])
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(
+            f'Column "{name}" is a single value; a dict gives whole columns ({{"{name}": [...]}}), a list of dicts gives rows.'
+        )
+    try:
+        array = pa.array(values, from_pandas=type(values).__module__.startswith("pandas."))
+        return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return list(values)  # values of several types: each will be fitted alone
+
+
+def _from_dicts(rows: list[Any] | tuple[Any, ...]) -> tuple[Raw, int]:
+    names: dict[str, None] = {}
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InputError(f"Row {number} of the list is a {type(row).__name__}; each must be a dict of columns.")
+        names.update(dict.fromkeys(map(str, row)))
+    return {name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows)
+
+
+class Batch:
+    """The accepted rows of one stream in one step, and their columns newest first."""
+
+    def __init__(self, table: pa.Table, seq: Ints, time: Ints) -> None:
+        self.table = table  # in order of arrival, as are these two
+        self.seq_arrived = seq
+        self.time_arrived = time
+        n = len(seq)
+        self.in_order = n < 2 or bool(np.all(time[1:] >= time[:-1]))
+        # position in order of arrival of each row, newest first; None: simply backwards
+        self.order: Ints | None = None if self.in_order else np.lexsort((seq, time))[::-1].astype(np.int64)
+        self.time: Ints = self.turn(time)
+        self.seq: Ints = self.turn(seq)
+        self._numbers: dict[str, Floats] = {}
+        self._usable: dict[str, Bools | None] = {}
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def turn(self, values: npt.NDArray[Any]) -> Any:
+        """Values in order of arrival as values newest first."""
+        return np.ascontiguousarray(values[::-1]) if self.order is None else values[self.order]
+
+    def arrived(self, mark: npt.NDArray[Any]) -> Ints:
+        """Positions in order of arrival of the rows marked (newest first), ascending."""
+        marked = np.flatnonzero(mark)
+        if self.order is None:
+            return len(self) - 1 - marked[::-1]
+        return np.sort(self.order[marked])
+
+    def number(self, name: str) -> Floats:
+        """A column as float64, newest first; nulls are 0 (a caller has left those rows out)."""
+        found = self._numbers.get(name)
+        if found is None:
+            found = self.turn(numbers(self.table.column(name)))
+            found.flags.writeable = False
+            self._numbers[name] = found
+        return found
+
+    def array(self, name: str) -> pa.Array:
+        """A column as it is, newest first."""
+        column = self.table.column(name)
+        flat = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+        if self.order is None:
+            return flat.take(pa.array(np.arange(len(self) - 1, -1, -1)))
+        return flat.take(pa.array(self.order))
+
+    def usable(self, name: str) -> Bools | None:
+        """Which rows (newest first) have a value in this column, neither null nor NaN; None: all."""
+        if name not in self._usable:
+            column = self.table.column(name)
+            mask: Bools | None = None
+            if column.null_count:
+                mask = self.turn(np.asarray(column.is_valid()))
+            if pa.types.is_floating(column.type):
+                nan = np.isnan(self.number(name))
+                if nan.any():
+                    mask = ~nan if mask is None else mask & ~nan
+            self._usable[name] = mask
+        return self._usable[name]
+
+
+class View:
+    """Some rows of a batch, newest first: what one family's predicate lets through."""
+
+    def __init__(self, batch: Batch, index: Ints | None = None) -> None:
+        self.batch = batch
+        self.index = index  # positions among the batch's rows newest first; None: all
+
+    def __len__(self) -> int:
+        return len(self.batch) if self.index is None else len(self.index)
+
+    def number(self, name: str) -> Floats:
+        values = self.batch.number(name)
+        return values if self.index is None else values[self.index]
+
+    def array(self, name: str) -> pa.Array:
+        values = self.batch.array(name)
+        return values if self.index is None else values.take(pa.array(self.index))
+
+    def where(self, names: Iterable[str], predicate: Callable[[View], Bools] | None) -> View:
+        """The rows with a value in each of these columns for which the predicate holds."""
+        mask: Bools | None = None
+        for name in names:
+            usable = self.batch.usable(name)
+            if usable is not None:
+                mask = usable if mask is None else mask & usable
+        view = self if mask is None else View(self.batch, np.flatnonzero(mask))
+        if predicate is not None and len(view):
+            holds = predicate(view)
+            if not holds.all():
+                kept = np.flatnonzero(holds)
+                view = View(self.batch, kept if view.index is None else view.index[kept])
+        return view
+
+
+def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
+    """A column as float64 in order of arrival: timestamps as seconds, nulls as 0."""
+    array = column
+    if isinstance(column, pa.ChunkedArray):
+        array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    type_ = array.type
+    if array.null_count:
+        array = pc.fill_null(array, _zero(type_))
+    if pa.types.is_float64(type_):
+        return np.asarray(array)
+    if pa.types.is_date(type_):
+        array = pc.cast(array, pa.timestamp("ms"))
+        type_ = array.type
+    if pa.types.is_timestamp(type_):
+        per = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[type_.unit]
+        return np.asarray(pc.cast(array, pa.int64())).astype(np.float64) / per
+    if pa.types.is_boolean(type_):
+        return np.asarray(array).astype(np.float64)
+    return np.asarray(pc.cast(array, pa.float64(), safe=False), dtype=np.float64)
+
+
+def _zero(type_: pa.DataType) -> pa.Scalar:
+    if pa.types.is_decimal(type_):
+        return pa.scalar(0).cast(type_)
+    if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+        return pa.scalar(0, pa.int64() if not pa.types.is_date32(type_) else pa.int32()).cast(type_)
+    return pa.scalar(False if pa.types.is_boolean(type_) else 0, type_)

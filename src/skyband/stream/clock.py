@@ -1,0 +1,130 @@
+"""Event time as one integer that sorts as time does.
+
+A timestamp or a date is nanoseconds since 1970 UTC (a naive one is UTC), which holds the years 1677 to 2262; a
+row outside that is rejected. A number of seconds is a float64 whose bits are turned into an integer of the
+same order, so that nothing is rounded. A monitor has one kind of time for all its streams.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import struct
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.errors import InputError
+from skyband.stream.window import MINIMUM, Ints
+
+Kind = Literal["timestamp", "number"]
+_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_DAY = 86_400_000_000_000
+_LOW, _HIGH = -(2**63) + 2, 2**63 - 2
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def kind_of(type_: pa.DataType, column: str) -> Kind:
+    """Which kind of time a column has; an error if it has none."""
+    if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+        return "timestamp"
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "number"
+    raise InputError(
+        f'The time column "{column}" is {type_}; it must be a timestamp, a date, or a number of seconds: '
+        "cast it, or give the type with schema=."
+    )
+
+
+def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Time keys of a column and which of them are missing or can't be told."""
+    missing = np.asarray(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
+    if kind == "number":
+        values = np.asarray(pc.fill_null(pc.cast(array, pa.float64(), safe=False), 0.0), dtype=np.float64)
+        return number_keys(values), missing | ~np.isfinite(values)
+    if pa.types.is_date(array.type):
+        array = pc.cast(array, pa.timestamp("ms"))
+    unit = _UNITS[array.type.unit]
+    raw = np.asarray(pc.fill_null(array.view(pa.int64()) if not array.null_count else pc.cast(array, pa.int64()), 0))
+    if unit == 1:
+        return np.ascontiguousarray(raw, dtype=np.int64), missing
+    beyond = (raw > _HIGH // unit) | (raw < _LOW // unit)
+    if beyond.any():
+        return np.where(beyond, 0, raw) * unit, missing | beyond
+    return raw * unit, missing
+
+
+def number_keys(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
+    """Integers in the order of these numbers; -0.0 and 0.0 are one."""
+    bits = (values + 0.0).view(np.int64)
+    return np.where(bits >= 0, bits, bits ^ np.int64(2**63 - 1))
+
+
+def key(value: Any, kind: Kind) -> int:
+    """The key of a Python value: datetime, date, numpy or pandas timestamp, ISO text, or seconds."""
+    if kind == "number":
+        seconds = _nanoseconds(value) / 1e9 if not isinstance(value, int | float | np.number) else float(value)
+        if not math.isfinite(seconds):
+            raise InputError(f"{value!r} is not a time; give a finite number of seconds.")
+        return int(number_keys(np.array([seconds]))[0])
+    nanoseconds = _nanoseconds(value)
+    if not _LOW <= nanoseconds <= _HIGH:
+        raise InputError(f"{value!r} lies outside the years 1677 to 2262 that event times can have.")
+    return nanoseconds
+
+
+def _nanoseconds(value: Any) -> int:
+    try:
+        if isinstance(value, np.datetime64):
+            return int(value.astype("datetime64[ns]").astype(np.int64))
+        if isinstance(value, str):
+            value = dt.datetime.fromisoformat(value)
+        if hasattr(value, "value") and hasattr(value, "nanosecond"):  # pandas.Timestamp
+            return int(value.as_unit("ns").value)
+        if isinstance(value, dt.datetime):
+            aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+            return (aware - _EPOCH) // dt.timedelta(microseconds=1) * 1000
+        if isinstance(value, dt.date):
+            return (value - _EPOCH.date()).days * _DAY
+        if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+            return round(float(value) * 1e9) if isinstance(value, float | np.floating) else int(value) * 1_000_000_000
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{value!r} is not a time ({error}); give a datetime, ISO text or seconds.") from None
+    raise InputError(f"{value!r} is not a time; give a datetime, ISO text or a number of seconds.")
+
+
+def number_of(time_key: int) -> float:
+    bits = time_key if time_key >= 0 else time_key ^ (2**63 - 1)
+    return float(struct.unpack("<d", struct.pack("<q", bits))[0])
+
+
+def value_of(time_key: int, kind: Kind) -> dt.datetime | float:
+    """A key as a person reads it."""
+    if kind == "number":
+        return number_of(time_key)
+    return _EPOCH + dt.timedelta(microseconds=time_key // 1000)
+
+
+def minus(time_key: int, nanoseconds: int, kind: Kind) -> int:
+    """The key of a time this much earlier."""
+    if kind == "number":
+        return int(number_keys(np.array([number_of(time_key) - nanoseconds / 1e9]))[0])
+    return max(time_key - nanoseconds, MINIMUM + 1)
+
+
+def plus(time_key: int, nanoseconds: int, kind: Kind) -> int:
+    if kind == "number":
+        return int(number_keys(np.array([number_of(time_key) + nanoseconds / 1e9]))[0])
+    return min(time_key + nanoseconds, 2**63 - 1)
+
+
+def column(keys: Ints, kind: Kind, type_: pa.DataType) -> pa.Array:
+    """Keys as a column of the stream's own time type."""
+    if kind == "number":
+        values = np.where(keys >= 0, keys, keys ^ np.int64(2**63 - 1)).view(np.float64)
+        return pc.cast(pa.array(values), type_, safe=False)
+    if pa.types.is_date(type_):
+        return pc.cast(pa.array(keys // _DAY).cast(pa.int32()), pa.date32()).cast(type_)
+    return pa.array(keys // _UNITS[type_.unit]).view(type_)

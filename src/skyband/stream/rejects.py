@@ -1,0 +1,69 @@
+"""Rows that don't fit: counted by reason for ever, the last 10,000 kept with reason and raw text.
+
+The reasons: `type` (a value that is not of its column's type), `time` (no event time), `late` (older than every
+window and than what is retained), `ahead` (stamped further ahead of now than max_ahead).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from skyband.stream.schema import Raw
+
+KEPT = 10_000
+REASONS = ("type", "time", "late", "ahead")
+SCHEMA = pa.schema(
+    [("seq", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("raw", pa.string())]
+)
+
+
+class Reject(NamedTuple):
+    """A rejected row. In a part of a step `seq` is the row's position in it, until the step numbers its rows."""
+
+    seq: int
+    stream: str
+    reason: str
+    detail: str
+    raw: str
+
+
+class Rejects:
+    """What was rejected so far."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
+        self.last: deque[Reject] = deque(maxlen=KEPT)
+
+    def add(self, rejects: Iterable[Reject]) -> None:
+        for reject in rejects:
+            self.counts[reject.reason] += 1
+            self.last.append(reject)
+
+    def table(self) -> pa.Table:
+        return to_table(self.last)
+
+    def dump(self) -> dict[str, Any]:
+        return {"counts": dict(self.counts), "last": [list(reject) for reject in self.last]}
+
+    def load(self, blob: dict[str, Any]) -> None:
+        self.counts.update(blob["counts"])
+        self.last.extend(Reject(*values) for values in blob["last"])
+
+
+def to_table(rejects: Iterable[Reject]) -> pa.Table:
+    columns = list(zip(*rejects, strict=True)) or [[]] * len(SCHEMA)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def raw_text(raw: Raw, row: int) -> str:
+    """A row as it came, as JSON."""
+    values = {}
+    for name, column in raw.items():
+        value = column[row]
+        values[name] = value.as_py() if isinstance(value, pa.Scalar) else value
+    return json.dumps(values, default=str, ensure_ascii=False)

@@ -1,0 +1,147 @@
+"""Types: the stream's schema, and the rows that don't fit it.
+
+A stream's schema is given or taken from its first batch; columns that turn up later are added to it. A column
+that a batch lacks counts as null. Values are cast where nothing is lost (int to double, a narrower integer, a
+finer timestamp, ISO text to a timestamp); a row with a value that can't be is a misfit and will be rejected.
+Dictionary-encoded columns are decoded, for the stream's type is that of the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.errors import InputError
+
+Raw = dict[str, "pa.ChunkedArray | Sequence[Any]"]
+"""A batch as it came: Arrow columns, or plain Python values where they are of several types."""
+
+
+def plain(type_: pa.DataType) -> pa.DataType:
+    """The type that a stream keeps for a column that comes in this one."""
+    if pa.types.is_dictionary(type_):
+        return plain(type_.value_type)
+    if pa.types.is_large_string(type_) or str(type_) == "string_view":
+        return pa.string()
+    return type_
+
+
+def infer(raw: Raw) -> pa.Schema:
+    """The schema of a first batch."""
+    return pa.schema([(name, infer_type(column)) for name, column in raw.items()])
+
+
+def infer_type(column: pa.ChunkedArray | Sequence[Any]) -> pa.DataType:
+    if isinstance(column, pa.ChunkedArray | pa.Array):
+        return plain(column.type)
+    for value in column:  # several types in one column: the first value decides, others may not fit
+        if value is not None:
+            try:
+                return plain(pa.infer_type([value]))
+            except pa.ArrowInvalid:
+                continue
+    return pa.null()
+
+
+def extend(schema: pa.Schema, raw: Raw) -> pa.Schema:
+    """The schema with columns that it didn't have, and types that it didn't know yet."""
+    fields = {field.name: field.type for field in schema}
+    for name, column in raw.items():
+        if name not in fields or pa.types.is_null(fields[name]):
+            fields[name] = infer_type(column)
+    return pa.schema(list(fields.items()))
+
+
+def fit(raw: Raw, rows: int, schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+    """The batch in the stream's types, and for each row that doesn't fit what is wrong with it."""
+    misfits: dict[int, str] = {}
+    columns = []
+    for field in schema:
+        column = raw.get(field.name)
+        if column is None:
+            columns.append(pa.nulls(rows, field.type))
+        elif isinstance(column, pa.ChunkedArray) and column.type == field.type:
+            columns.append(column)
+        else:
+            columns.append(_fit_column(field.name, column, field.type, misfits))
+    return pa.Table.from_arrays(columns, schema=schema), misfits
+
+
+def _fit_column(name: str, column: Any, wanted: pa.DataType, misfits: dict[int, str]) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray | pa.Array):
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if isinstance(array, pa.ChunkedArray):
+            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        return _fit_array(name, array, wanted, 0, misfits)
+    parts = []
+    for row, value in enumerate(column):
+        try:
+            parts.append(_fit_array(name, pa.array([value]), wanted, row, misfits))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            misfits.setdefault(row, _misfit(name, value, wanted))
+            parts.append(pa.nulls(1, wanted))
+    return pa.concat_arrays(parts) if parts else pa.array([], wanted)
+
+
+def _fit_array(name: str, array: pa.Array, wanted: pa.DataType, offset: int, misfits: dict[int, str]) -> pa.Array:
+    """Cast a stretch; where that fails, its halves, down to the single values that don't fit."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.type == wanted:
+        return array
+    if pa.types.is_null(array.type) or pa.types.is_null(wanted) or array.null_count == len(array):
+        return pa.nulls(len(array), wanted)
+    if castable(array.type, wanted):
+        try:
+            return pc.cast(array, wanted, safe=True)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            pass
+    if len(array) == 1:
+        misfits.setdefault(offset, _misfit(name, array[0].as_py(), wanted))
+        return pa.nulls(1, wanted)
+    half = len(array) // 2
+    left = _fit_array(name, array.slice(0, half), wanted, offset, misfits)
+    right = _fit_array(name, array.slice(half), wanted, offset + half, misfits)
+    return pa.concat_arrays([left, right])
+
+
+def castable(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of one type may be values of the other at all."""
+    if _numeric(given) and _numeric(wanted):
+        return True
+    if _temporal(given) and _temporal(wanted):
+        return True
+    text = pa.types.is_string(given) or pa.types.is_large_string(given) or str(given) == "string_view"
+    if text and (_temporal(wanted) or pa.types.is_string(wanted) or pa.types.is_large_string(wanted)):
+        return True
+    nested = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time, pa.types.is_duration)
+    return any(test(given) and test(wanted) for test in nested)
+
+
+def _numeric(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+
+
+def _temporal(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) or pa.types.is_date(type_))
+
+
+def _misfit(name: str, value: Any, wanted: pa.DataType) -> str:
+    shown = repr(value)
+    return f'column "{name}" is {wanted} in this stream, and {shown[:80]} is not'
+
+
+def declared(schema: pa.Schema | Mapping[str, Any] | None) -> pa.Schema | None:
+    """A schema as the user gave it: Arrow's, or column names with types."""
+    if schema is None or isinstance(schema, pa.Schema):
+        return pa.schema([(f.name, plain(f.type)) for f in schema]) if schema is not None else None
+    try:
+        fields = [(n, pa.type_for_alias(t) if isinstance(t, str) else t) for n, t in schema.items()]
+        return pa.schema([(name, plain(type_)) for name, type_ in fields])
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"schema= can't be read ({error}); give a pyarrow schema, or column names with types like 'double'."
+        ) from None

@@ -1,0 +1,163 @@
+"""Recency, horizons, and where a row window begins.
+
+Recency is (event time, seq), or seq alone where the stream has no time column; event time is kept as an
+order-preserving integer (stream/clock.py). Both kinds of window are suffixes of the recency order, so a window
+at a moment is one *horizon*: the rows at or after it are inside. For a duration that is `now - w`; for n rows
+it is the n-th newest accepted row, and finding that is this module's work.
+
+Without a time column accepted seqs are runs of consecutive numbers (a rejected row or another stream's rows
+end a run), so a row window of any length costs a few numbers. With one, late rows land in the middle, and the
+recencies of the newest n rows are kept, 16 bytes each, once for a stream.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MINIMUM = -(2**63)
+
+
+class Recency(NamedTuple):
+    """A place in the recency order: of a row, or of a window's edge (rows at or after it are inside)."""
+
+    time: int
+    seq: int
+
+    def after(self) -> "Recency":
+        """The horizon that lets in only rows newer than this one."""
+        return Recency(self.time, self.seq + 1)
+
+
+LOWEST = Recency(MINIMUM, MINIMUM)
+
+
+class Runs:
+    """Accepted seqs of a stream without a time column, as runs of consecutive numbers."""
+
+    def __init__(self) -> None:
+        self.first = np.empty(16, dtype=np.int64)  # first seq of each run
+        self.ordinal = np.empty(16, dtype=np.int64)  # how many rows came before it
+        self.count = 0  # runs in use
+        self.total = 0  # rows in all
+
+    def add(self, time: Ints, seq: Ints) -> None:
+        """Rows in order of seq."""
+        if len(seq) == 0:
+            return
+        breaks = np.flatnonzero(np.diff(seq) != 1) + 1
+        starts = np.concatenate([[0], breaks]).astype(np.int64)
+        if self.count and seq[0] == self._end():
+            starts = starts[1:]  # goes on with the last run
+        need = self.count + len(starts)
+        if need > len(self.first):
+            self.first = np.resize(self.first, 2 * need)
+            self.ordinal = np.resize(self.ordinal, 2 * need)
+        self.first[self.count : need] = seq[starts]
+        self.ordinal[self.count : need] = self.total + starts
+        self.count = need
+        self.total += len(seq)
+
+    def _end(self) -> int:
+        last = self.count - 1
+        return int(self.first[last] + self.total - self.ordinal[last])
+
+    def horizon(self, n: int) -> Recency:
+        """The n-th newest row, or the lowest recency while there are fewer."""
+        if self.total < n or n <= 0:
+            return LOWEST if n > 0 else self.newest().after()
+        wanted = self.total - n
+        run = int(np.searchsorted(self.ordinal[: self.count], wanted, side="right")) - 1
+        return Recency(0, int(self.first[run] + wanted - self.ordinal[run]))
+
+    def newest(self) -> Recency:
+        return Recency(0, self._end() - 1) if self.count else LOWEST
+
+    def trim(self, n: int) -> None:
+        """Forget runs that no window of n rows can begin in."""
+        if self.count > 1024:
+            keep = max(0, int(np.searchsorted(self.ordinal[: self.count], self.total - n, side="right")) - 1)
+            if keep > self.count // 2:
+                self.first = self.first[keep:].copy()
+                self.ordinal = self.ordinal[keep:].copy()
+                self.count -= keep
+
+    def bytes(self) -> int:
+        return self.first.nbytes + self.ordinal.nbytes
+
+    def dump(self) -> dict[str, Any]:
+        return {"first": self.first[: self.count].copy(), "ordinal": self.ordinal[: self.count].copy(), "total": self.total}
+
+    def load(self, blob: dict[str, Any]) -> None:
+        self.first, self.ordinal = blob["first"].copy(), blob["ordinal"].copy()
+        self.count, self.total = len(self.first), int(blob["total"])
+
+
+class Recencies:
+    """The recencies of the newest rows of a stream with a time column, in order."""
+
+    def __init__(self) -> None:
+        self.time = np.empty(0, dtype=np.int64)
+        self.seq = np.empty(0, dtype=np.int64)
+        self.begin = 0
+        self.end = 0
+        self.latest = LOWEST  # of all rows ever, kept or not
+
+    def add(self, time: Ints, seq: Ints) -> None:
+        """Rows in recency order."""
+        n = len(time)
+        if n == 0:
+            return
+        self.latest = max(self.latest, Recency(int(time[-1]), int(seq[-1])))
+        self._make_room(n)
+        times, seqs = self.time, self.seq
+        first = Recency(int(time[0]), int(seq[0]))
+        at = self.end
+        if self.end > self.begin and first < (int(times[self.end - 1]), int(seqs[self.end - 1])):
+            # late rows: sort the tail that they reach into together with them
+            low = self.begin + int(np.searchsorted(times[self.begin : self.end], first.time, side="left"))
+            tail_time = np.concatenate([times[low : self.end], time])
+            tail_seq = np.concatenate([seqs[low : self.end], seq])
+            order = np.lexsort((tail_seq, tail_time))
+            time, seq, at = tail_time[order], tail_seq[order], low
+        times[at : self.end + n] = time
+        seqs[at : self.end + n] = seq
+        self.end += n
+
+    def _make_room(self, n: int) -> None:
+        if self.end + n <= len(self.time):
+            return
+        live = self.end - self.begin
+        size = max(1024, 2 * (live + n)) if live + n < 1 << 20 else live + n + (live + n) // 4
+        for name in ("time", "seq"):
+            new = np.empty(size, dtype=np.int64)
+            new[:live] = getattr(self, name)[self.begin : self.end]
+            setattr(self, name, new)
+        self.begin, self.end = 0, live
+
+    def horizon(self, n: int) -> Recency:
+        if n > self.end - self.begin:
+            return LOWEST
+        at = self.end - n
+        return Recency(int(self.time[at]), int(self.seq[at])) if n > 0 else self.newest().after()
+
+    def newest(self) -> Recency:
+        return self.latest
+
+    def trim(self, n: int) -> None:
+        self.begin = max(self.begin, self.end - n)
+
+    def bytes(self) -> int:
+        return self.time.nbytes + self.seq.nbytes
+
+    def dump(self) -> dict[str, Any]:
+        part = slice(self.begin, self.end)
+        return {"time": self.time[part].copy(), "seq": self.seq[part].copy(), "latest": np.array(self.latest, dtype=np.int64)}
+
+    def load(self, blob: dict[str, Any]) -> None:
+        self.time, self.seq = blob["time"].copy(), blob["seq"].copy()
+        self.begin, self.end = 0, len(self.time)
+        self.latest = Recency(*(int(x) for x in blob["latest"]))

@@ -1,0 +1,310 @@
+"""One stream of a monitor: its schema, its windows, its families of watches and the rows kept for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.errors import QueryError
+from skyband.group import Group, family
+from skyband.order import LOWEST, Ints, Recency
+from skyband.query.expression import check
+from skyband.query.model import Rows, Threshold, TopK, Window
+from skyband.stream import clock
+from skyband.stream.accept import Door
+from skyband.stream.batches import Batch
+from skyband.stream.kept import Kept
+from skyband.stream.retained import Retained
+from skyband.stream.schema import Raw
+from skyband.stream.tally import Tally
+from skyband.stream.window import Recencies, Runs
+from skyband.structures.board import Changes
+
+if TYPE_CHECKING:
+    from skyband.monitor import Monitor
+    from skyband.watch import Watch
+
+
+class Stream:
+    """What a monitor knows of one stream."""
+
+    def __init__(self, monitor: Monitor, name: str, time: str | None, schema: pa.Schema | None) -> None:
+        self.monitor = monitor
+        self.name = name
+        self.time = time
+        self._schema: pa.Schema | None = None
+        self.names: set[str] = set()
+        self.unknown_types = False
+        self.schema = schema
+        self.pushed = False
+        self.groups: list[Group] = []
+        self.watches: list[Watch] = []
+        self.kept = Kept()
+        self.retained = Retained()
+        self.recencies: Runs | Recencies = Runs() if time is None else Recencies()
+        self.tally = Tally()
+        self.row_limit = monitor.retain.n if isinstance(monitor.retain, Rows) else 0
+        self.accepted = 0
+        self.ahead_steps = 0
+
+    # -- schema --------------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return self._schema
+
+    @schema.setter
+    def schema(self, schema: pa.Schema | None) -> None:
+        self._schema = schema
+        self.names = set(schema.names) if schema is not None else set()
+        self.unknown_types = schema is not None and any(pa.types.is_null(field.type) for field in schema)
+
+    def readable(self, schema: pa.Schema, raw: Raw) -> pa.Schema:
+        """An inferred schema, with a time column of ISO text read as timestamps."""
+        if self.time is None or self.time not in schema.names or not pa.types.is_string(schema.field(self.time).type):
+            return schema
+        first = next((v for v in _values(raw[self.time]) if v is not None), None)
+        for type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+            try:
+                pc.cast(pa.array([first], pa.string()), type_)
+            except pa.ArrowInvalid:
+                continue
+            return schema.set(schema.get_field_index(self.time), pa.field(self.time, type_))
+        return schema
+
+    def check(self, query: TopK | Threshold) -> None:
+        """Whether the stream has the query's columns, in types that fit."""
+        if self.schema is None:
+            return
+        if check(query.score, self.schema) not in ("number", "time"):
+            raise QueryError("The score (ORDER BY) must be a number; it is a condition or a text.")
+        if query.where is not None and check(query.where, self.schema) != "bool":
+            raise QueryError("WHERE must be a condition that is true or false.")
+        for output in query.select or ():
+            check(output.value, self.schema)
+
+    def allow(self, window: Window) -> None:
+        if self.time is None and not isinstance(window, Rows):
+            raise QueryError(
+                f"A window of {window} needs event times: make the monitor with time=, or watch a number of rows."
+            )
+
+    def door(self) -> Door:
+        monitor = self.monitor
+        released = self.ahead_steps >= 3
+        return Door(
+            stream=self.name,
+            schema=self.schema,
+            time=self.time,
+            kind=monitor._kind if self.time is not None else None,
+            late_before=self._late_before(),
+            now=monitor._now,
+            max_ahead=None if monitor.max_ahead is None or released else monitor.max_ahead.nanoseconds,
+        )
+
+    def _late_before(self) -> int | None:
+        """Rows stamped before this are older than every window and than what is retained."""
+        if not self.watches or self.time is None:
+            return None
+        windows = {watch.window for watch in self.watches}
+        if self.monitor.retain is not None:
+            windows.add(self.monitor.retain)
+        # a new row of the horizon's very time is newer than the row at the horizon: only the time decides
+        oldest = min(self.horizon(window) for window in windows)
+        return None if oldest == LOWEST else oldest.time
+
+    # -- windows -------------------------------------------------------------------------------------------
+
+    def horizon(self, window: Window) -> Recency:
+        """Where a window begins now."""
+        if isinstance(window, Rows):
+            return self.recencies.horizon(window.n)
+        now, kind = self.monitor._now, self.monitor._kind
+        if now is None or kind is None:
+            return LOWEST
+        return Recency(clock.minus(now, window.nanoseconds, kind), LOWEST.seq)
+
+    def newest(self) -> Recency:
+        return self.recencies.newest()
+
+    def known_from(self) -> Recency:
+        """All rows from here on are known: the retained ones, or only those yet to come."""
+        if self.monitor.retain is not None:
+            start = self.retained.start(self.horizon(self.monitor.retain))
+            if start is not None:
+                return start
+        newest = self.newest()
+        return LOWEST if newest == LOWEST else newest.after()
+
+    def beginning(self) -> Recency:
+        return self.known_from()
+
+    def watch_windows(self) -> None:
+        """How many recencies the row windows need."""
+        windows = [watch.window for watch in self.watches]
+        if self.monitor.retain is not None:
+            windows.append(self.monitor.retain)
+        self.row_limit = max((window.n for window in windows if isinstance(window, Rows)), default=0)
+
+    def count(self, time: Ints, seq: Ints, total: int) -> None:
+        """Rows were accepted (in order of arrival): windows move."""
+        self.accepted += total
+        self.tally.add(int(time.max()) if len(time) else 0, total)
+        if not len(seq):
+            return
+        if isinstance(self.recencies, Runs):
+            self.recencies.add(time, seq)
+        else:
+            if len(time) > 1 and np.any(time[1:] < time[:-1]):
+                order = np.lexsort((seq, time))
+                time, seq = time[order], seq[order]
+            self.recencies.add(time, seq)
+        self.recencies.trim(self.row_limit)
+
+    def rows_in(self, window: Window, beginning: Recency) -> int | None:
+        """About how many rows a window holds."""
+        if isinstance(window, Rows):
+            return min(window.n, self.accepted)
+        return self.tally.since(self.horizon(window).time)
+
+    def words(self, recency: Recency) -> str:
+        """A recency as a person reads it."""
+        if self.time is None or self.monitor._kind is None or recency.time == LOWEST.time:
+            return f"row {recency.seq}"
+        return str(clock.value_of(recency.time, self.monitor._kind))
+
+    def also_kept(self) -> dict[str, int]:
+        found = {"selected columns of the candidates, for all watches of the stream": self.kept.bytes()}
+        if self.row_limit and isinstance(self.recencies, Recencies):
+            found["recencies of the newest rows, for all row windows of the stream"] = self.recencies.bytes()
+        if self.monitor.retain is not None:
+            found[f"retained rows ({self.monitor.retain})"] = self.retained.bytes()
+        return found
+
+    # -- watches -------------------------------------------------------------------------------------------
+
+    def attach(self, watch: Watch, algorithm: str, options: dict[str, float]) -> None:
+        key = family(watch.query, algorithm, options)
+        group = next((group for group in self.groups if group.key == key), None)
+        if group is None:
+            group = Group(watch.query, algorithm, options)
+            self.groups.append(group)
+        group.attach(watch)
+        self.watches.append(watch)
+        self.watch_windows()
+        if self.retained.chunks:
+            self.refill(watch)
+
+    def detach(self, watch: Watch) -> None:
+        watch.group.detach(watch)
+        self.watches.remove(watch)
+        if not watch.group.watches:
+            self.groups.remove(watch.group)
+        self.watch_windows()
+
+    def refill(self, watch: Watch) -> None:
+        """Bring a watch's slot up to what the retained rows know."""
+        assert self.monitor.retain is not None
+        batch = self.retained.batch(self.horizon(self.monitor.retain))
+        if batch is None:
+            return
+        taken = watch.group.refill(watch.slot, batch)
+        rows = np.flatnonzero(np.isin(batch.seq_arrived, taken))
+        order = rows[np.argsort(batch.seq_arrived[rows])]
+        table = batch.table.select(self._columns(batch.table)).take(pa.array(order))
+        self.kept.replace(batch.seq_arrived[order], table)
+
+    def _columns(self, table: pa.Table) -> list[str]:
+        """The columns that some watch selects."""
+        wanted: set[str] = set().union(*(watch.needs() for watch in self.watches))
+        return [name for name in table.column_names if name in wanted]
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def step(self, batch: Batch | None) -> list[tuple[Group, Changes]]:
+        """Show a step's rows to each family; what changed, family by family."""
+        if batch is not None and self.monitor.retain is not None:
+            self.retained.add(batch.table, batch.seq_arrived, batch.time_arrived)
+            self.retained.expire(self.horizon(self.monitor.retain))
+        if not self.watches:
+            return []
+        horizons = {window: self.horizon(window) for window in {watch.window for watch in self.watches}}
+        mark = np.zeros(0 if batch is None else len(batch), dtype=np.uint8)
+        found = []
+        for group in self.groups:
+            changes = group.step(batch, mark, horizons)
+            if changes is not None:
+                found.append((group, changes))
+        if batch is not None:
+            self._keep(batch, mark)
+        return found
+
+    def _keep(self, batch: Batch, mark: Any) -> None:
+        rows = batch.arrived(mark)
+        if not len(rows):
+            return
+        columns = self._columns(batch.table)
+        if not columns:
+            return
+        table = batch.table.select(columns)
+        if len(rows) < len(batch):
+            table = table.take(pa.array(rows))
+        self.kept.add(batch.seq_arrived[rows], table)
+        if self.kept.full:
+            self.kept.clear(np.concatenate([group.live_seqs() for group in self.groups]))
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "time": self.time,
+            "schema": None if self.schema is None else self.schema.empty_table(),
+            "pushed": self.pushed,
+            "accepted": self.accepted,
+            "ahead_steps": self.ahead_steps,
+            "row_limit": self.row_limit,
+            "kept": self.kept.dump(),
+            "retained": self.retained.dump(),
+            "recencies": self.recencies.dump(),
+            "tally": self.tally.dump(),
+            "groups": [
+                {"algorithm": group.algorithm_name, "options": dict(group.options), "state": group.dump()}
+                for group in self.groups
+            ],
+        }
+
+    def load(self, content: dict[str, Any]) -> None:
+        self.schema = None if content["schema"] is None else content["schema"].schema
+        self.pushed, self.accepted = content["pushed"], content["accepted"]
+        self.ahead_steps, self.row_limit = content["ahead_steps"], content["row_limit"]
+        self.kept.load(content["kept"])
+        self.retained.load(content["retained"])
+        self.recencies.load(content["recencies"])
+        self.tally.load(content["tally"])
+        self._parts = content["groups"]
+
+    def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
+        """Groups are loaded in their order, each with its watches."""
+        part = self._parts[number]
+        group = Group(watches[0].query, part["algorithm"], part["options"])
+        group.load(part["state"], watches, slots)
+        self.groups.append(group)
+        self.watches.extend(watches)
+
+    def _check(self) -> None:
+        for group in self.groups:
+            group._check()
+            # no family without watches is kept
+            assert group.watches
+        # each watch is in one family, and here
+        assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
+
+
+def _values(column: Any) -> Any:
+    for value in column:
+        yield value.as_py() if isinstance(value, pa.Scalar) else value
+

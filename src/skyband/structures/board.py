@@ -1,0 +1,176 @@
+"""The board: each watch's last reported answer, and the loop that finds what changed.
+
+After a step (rows expired, then inserted) each watch's new top is computed from its candidate list and
+compared with the one on the board. Both are sorted by the same total order and a row's score never changes,
+so one merge finds who left and who entered. Most watches are passed over at once: the step brought nothing
+at least as good as their last rank, and their oldest row is still inside.
+
+Changes of all watches of a family go into one set of arrays, watch by watch, leaves before enters: no Python
+per change, and the change table is made of the arrays themselves.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skyband.jit import kernel
+from skyband.order import Floats, Ints, first_inside
+from skyband.structures.lists import Lists, best
+
+
+class Changes(NamedTuple):
+    """What a step did to the answers of a family's watches."""
+
+    watch: Ints  # index on the board
+    rank: Ints  # at entering; 0 at leaving
+    good: Floats
+    time: Ints
+    seq: Ints
+
+
+class Board:
+    """The reported answers of a family's watches, in one set of arrays."""
+
+    def __init__(self) -> None:
+        self.slot = np.empty(0, dtype=np.int64)
+        self.start = np.empty(0, dtype=np.int64)
+        self.room = np.empty(0, dtype=np.int64)
+        self.size = np.empty(0, dtype=np.int64)
+        self.stale = np.empty(0, dtype=np.int64)  # 1: look again, whatever the step brought
+        self.oldest_time = np.empty(0, dtype=np.int64)
+        self.oldest_seq = np.empty(0, dtype=np.int64)
+        self.good = np.empty(0, dtype=np.float64)
+        self.time = np.empty(0, dtype=np.int64)
+        self.seq = np.empty(0, dtype=np.int64)
+
+    def add(self, slot: int) -> int:
+        index = len(self.slot)
+        self.slot = np.append(self.slot, slot)
+        for name in ("start", "room", "size", "stale", "oldest_time", "oldest_seq"):
+            setattr(self, name, np.append(getattr(self, name), 0))
+        return index
+
+    def remove(self, index: int) -> None:
+        """Later watches move up by one."""
+        for name in ("slot", "start", "room", "size", "stale", "oldest_time", "oldest_seq"):
+            setattr(self, name, np.delete(getattr(self, name), index))
+
+    def answer(self, index: int) -> slice:
+        return slice(int(self.start[index]), int(self.start[index] + self.size[index]))
+
+    def _make_room(self, ks: Ints) -> None:
+        """Lay the answers out anew where some watch has outgrown its stretch."""
+        if np.all(ks <= self.room):
+            return
+        room = np.where(ks <= self.room, self.room, ks + ks // 4)
+        start = np.concatenate([[0], np.cumsum(room)[:-1]]).astype(np.int64)
+        arrays = {}
+        for name in ("good", "time", "seq"):
+            old = getattr(self, name)
+            arrays[name] = np.zeros(int(room.sum()), dtype=old.dtype)
+            for index in range(len(start)):
+                arrays[name][start[index] : start[index] + self.size[index]] = old[self.answer(index)]
+        self.room, self.start = room.astype(np.int64), start
+        self.good, self.time, self.seq = arrays["good"], arrays["time"], arrays["seq"]
+
+    def refresh(self, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
+        """Bring every answer up to date; what changed, or None."""
+        self._make_room(ks)
+        most = int(ks.max(initial=0))
+        scores, places = np.empty(most, dtype=np.float64), np.empty(most, dtype=np.int64)
+        out: list[Changes] = []
+        first = 0
+        room = max(1024, 4 * most)
+        while first < len(self.slot):
+            buffer = Changes(
+                np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float64),
+                np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64),
+            )  # fmt: skip
+            first, count = refresh(
+                first, self.slot, ks, horizon_time, horizon_seq, fresh,
+                self.start, self.size, self.stale, self.oldest_time, self.oldest_seq, self.good, self.time, self.seq,
+                lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
+                scores, places, *buffer,
+            )  # fmt: skip
+            if count:
+                out.append(Changes(*(array[:count] for array in buffer)))
+            room *= 4  # a busy step: fewer, larger rounds
+        if not out:
+            return None
+        return out[0] if len(out) == 1 else Changes(*(np.concatenate(arrays) for arrays in zip(*out, strict=True)))
+
+
+@kernel
+def refresh(
+    first: int, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, fresh: Floats,
+    start: Ints, size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints,
+    pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
+    scores: Floats, places: Ints, out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Refresh answers from watch `first` on; stops early where the output might not suffice."""
+    count = 0
+    for w in range(first, slots.shape[0]):
+        slot, k, old, base = slots[w], ks[w], size[w], start[w]
+        if old <= k and stale[w] == 0:
+            inside = old == 0 or (
+                oldest_time[w] > horizon_time[w]
+                or (oldest_time[w] == horizon_time[w] and oldest_seq[w] >= horizon_seq[w])
+            )
+            # full, and nothing new is as good as its last: or nothing new at all (then a short answer is short still)
+            settled = old == k and k > 0 and fresh[slot] < good[base + old - 1]
+            if inside and (settled or k == 0):
+                continue
+        if count + old + k > out_watch.shape[0]:
+            return w, count
+        end = list_start[slot] + list_size[slot]
+        begin = list_start[slot] + list_head[slot]
+        begin = first_inside(pool_time, pool_seq, begin, end, horizon_time[w], horizon_seq[w])
+        found = best(pool_good, begin, end, k, scores, places)
+        # pass 1: who was there and is not any more
+        j = 0
+        for i in range(old):
+            while j < found and before(scores[j], pool_time[places[j]], pool_seq[places[j]], good[base + i], time[base + i], seq[base + i]):
+                j += 1
+            if j < found and pool_seq[places[j]] == seq[base + i]:
+                continue
+            out_watch[count] = w
+            out_rank[count] = 0
+            out_good[count] = good[base + i]
+            out_time[count] = time[base + i]
+            out_seq[count] = seq[base + i]
+            count += 1
+        # pass 2: who is there and was not
+        i = 0
+        for j in range(found):
+            at = places[j]
+            while i < old and before(good[base + i], time[base + i], seq[base + i], scores[j], pool_time[at], pool_seq[at]):
+                i += 1
+            if i < old and seq[base + i] == pool_seq[at]:
+                continue
+            out_watch[count] = w
+            out_rank[count] = j + 1
+            out_good[count] = scores[j]
+            out_time[count] = pool_time[at]
+            out_seq[count] = pool_seq[at]
+            count += 1
+        size[w] = found
+        stale[w] = 0
+        for j in range(found):
+            at = places[j]
+            good[base + j] = scores[j]
+            time[base + j] = pool_time[at]
+            seq[base + j] = pool_seq[at]
+            if j == 0 or pool_time[at] < oldest_time[w] or (pool_time[at] == oldest_time[w] and pool_seq[at] < oldest_seq[w]):
+                oldest_time[w] = pool_time[at]
+                oldest_seq[w] = pool_seq[at]
+    return slots.shape[0], count
+
+
+@kernel
+def before(good: float, time: int, seq: int, other_good: float, other_time: int, other_seq: int) -> bool:
+    """Whether a row comes before another in the one total order."""
+    if good != other_good:
+        return good > other_good
+    if time != other_time:
+        return time > other_time
+    return seq > other_seq

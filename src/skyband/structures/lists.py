@@ -1,0 +1,290 @@
+"""Candidate lists, one for each query, in one pool of arrays.
+
+Each list holds candidates in recency order, oldest first, in its own stretch of the pool: `start` says
+where, `head` how many have left the window at the front, `size` how many places are in use (the left ones
+included), `room` how many there are. Recency order makes every window a suffix, found by binary search, so
+one list answers every window and every k up to its own; arrivals in order are appended, and late ones merged.
+
+A list that runs out of room moves to the end of the pool with twice as much; the pool is packed again when
+more than half of it lies waste. Nothing here is a pointer, so a dump is the arrays themselves.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from skyband.jit import kernel
+from skyband.order import Floats, Ints, Recency, first_inside
+from skyband.structures.skyband import push_heap, replace_root
+
+FIRST_ROOM = 64
+
+
+class Lists:
+    """A pool of candidate lists; a `slot` names one."""
+
+    def __init__(self, counted: bool = False) -> None:
+        self.good = np.empty(0, dtype=np.float64)
+        self.time = np.empty(0, dtype=np.int64)
+        self.seq = np.empty(0, dtype=np.int64)
+        self.count = np.empty(0, dtype=np.int64)  # dominators met, where the algorithm counts them
+        self.counted = counted
+        self.start = np.empty(0, dtype=np.int64)
+        self.head = np.empty(0, dtype=np.int64)
+        self.size = np.empty(0, dtype=np.int64)
+        self.room = np.empty(0, dtype=np.int64)
+        self.used = 0  # places of the pool handed out so far
+
+    # -- slots ---------------------------------------------------------------------------------------------
+
+    def add(self) -> int:
+        """A new empty list."""
+        slot = len(self.start)
+        for name in ("start", "head", "size", "room"):
+            setattr(self, name, np.append(getattr(self, name), 0))
+        self.grow(slot, FIRST_ROOM)
+        return slot
+
+    def clear(self, slot: int) -> None:
+        self.head[slot] = self.size[slot] = 0
+
+    def grow(self, slot: int, need: int) -> None:
+        """Make room for `need` candidates in this list."""
+        if need <= self.room[slot]:
+            return
+        if self.used > 4096 and self.used > 2 * int(self.room.sum()):
+            self._pack()
+        room = max(FIRST_ROOM, 1 << int(need - 1).bit_length())
+        if self.used + room > len(self.good):
+            self._resize(max(self.used + room, 2 * len(self.good)))
+        old, size = int(self.start[slot]), int(self.size[slot])
+        for array in self._arrays():
+            array[self.used : self.used + size] = array[old : old + size]
+        self.start[slot] = self.used
+        self.room[slot] = room
+        self.used += room
+
+    def _arrays(self) -> tuple[Any, ...]:
+        shared = (self.good, self.time, self.seq)
+        return (*shared, self.count) if self.counted else shared
+
+    def _resize(self, places: int) -> None:
+        for name in ("good", "time", "seq", "count") if self.counted else ("good", "time", "seq"):
+            old = getattr(self, name)
+            new = np.zeros(places, dtype=old.dtype)
+            new[: self.used] = old[: self.used]
+            setattr(self, name, new)
+
+    def _pack(self) -> None:
+        """Lay the lists side by side again, each with the room it has."""
+        order = np.argsort(self.start, kind="stable")
+        at = 0
+        for slot in order:  # in order of place, so that nothing is overwritten before it has moved
+            old, size, room = int(self.start[slot]), int(self.size[slot]), int(self.room[slot])
+            for array in self._arrays():
+                array[at : at + size] = array[old : old + size].copy()
+            self.start[slot] = at
+            at += room
+        self.used = at
+
+    # -- one list ------------------------------------------------------------------------------------------
+
+    def span(self, slot: int) -> slice:
+        """Where this list's live candidates lie in the pool."""
+        start = int(self.start[slot])
+        return slice(start + int(self.head[slot]), start + int(self.size[slot]))
+
+    def live(self, slot: int) -> int:
+        return int(self.size[slot] - self.head[slot])
+
+    def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
+        """The k best of this list at or after the horizon, best first: good, time, seq."""
+        span = self.span(slot)
+        k = max(0, min(k, span.stop - span.start))
+        scores, places = np.empty(k, dtype=np.float64), np.empty(k, dtype=np.int64)
+        begin = first_inside(self.time, self.seq, span.start, span.stop, horizon.time, horizon.seq)
+        found = best(self.good, begin, span.stop, k, scores, places)
+        places = places[:found]
+        return scores[:found], self.time[places], self.seq[places]
+
+    def bytes(self, slot: int) -> int:
+        return int(self.room[slot]) * (32 if self.counted else 24)
+
+    # -- whole ---------------------------------------------------------------------------------------------
+
+    def all_seqs(self) -> Ints:
+        """The seqs of all live candidates of all lists (with repeats)."""
+        if len(self.start) == 0:
+            return np.empty(0, dtype=np.int64)
+        return np.concatenate([self.seq[self.span(slot)] for slot in range(len(self.start))])
+
+    def dump(self) -> dict[str, Any]:
+        """Plain arrays, without the waste between the lists."""
+        spans = [slice(int(a), int(a + n)) for a, n in zip(self.start, self.size, strict=True)]
+        names = ("good", "time", "seq", "count") if self.counted else ("good", "time", "seq")
+        blob: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name)[span] for span in spans] or [getattr(self, name)[:0]])
+            for name in names
+        }
+        return {**blob, "head": self.head.copy(), "size": self.size.copy()}
+
+    def load(self, blob: dict[str, Any]) -> None:
+        self.head, self.size = blob["head"].copy(), blob["size"].copy()
+        self.room = np.array([max(FIRST_ROOM, 1 << int(max(n, 1) - 1).bit_length()) for n in self.size], dtype=np.int64)
+        self.start = np.concatenate([[0], np.cumsum(self.room)[:-1]]).astype(np.int64)[: len(self.room)]
+        self.used = 0
+        self._resize(int(self.room.sum()))
+        self.used = int(self.room.sum())
+        at = 0
+        for start, size in zip(self.start, self.size, strict=True):
+            for name in ("good", "time", "seq", "count") if self.counted else ("good", "time", "seq"):
+                getattr(self, name)[start : start + size] = blob[name][at : at + size]
+            at += size
+
+    def _check(self) -> None:
+        total = len(self.good)
+        taken = np.zeros(total, dtype=bool)
+        for slot in range(len(self.start)):
+            start, head, size, room = (int(x[slot]) for x in (self.start, self.head, self.size, self.room))
+            # a list keeps within its room, and what has left is part of what is there
+            assert 0 <= head <= size <= room and start + room <= self.used <= total
+            # no two lists share a place
+            assert not taken[start : start + room].any()
+            taken[start : start + room] = True
+            # recency order, strictly: no row is there twice
+            time, seq = self.time[start : start + size], self.seq[start : start + size]
+            assert bool(np.all((time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] > seq[:-1]))))
+
+
+@kernel
+def best(good: Floats, begin: int, end: int, k: int, scores: Floats, places: Ints) -> int:
+    """The k best of good[begin:end], a stretch in recency order, best first; ties: the newer first.
+
+    Walks from the newest row back with a min-heap whose root is the worst held: an older row must beat the
+    root outright, and among equals the older one is the worse. Returns how many were found.
+    """
+    size = 0
+    place = end - 1
+    while place >= begin:
+        value = good[place]
+        if size < k:
+            at = size
+            size += 1
+            while at > 0:
+                parent = (at - 1) >> 1
+                # worse than its parent: lower score, or equal and older (we walk back, so it is older)
+                if scores[parent] < value:
+                    break
+                scores[at] = scores[parent]
+                places[at] = places[parent]
+                at = parent
+            scores[at] = value
+            places[at] = place
+        elif k > 0 and value > scores[0]:
+            _sink(scores, places, k, value, place)
+        place -= 1
+    # heap sort in place: the worst goes last
+    last = size - 1
+    while last > 0:
+        worst, where = scores[0], places[0]
+        value, place = scores[last], places[last]
+        _sink(scores, places, last, value, place)
+        scores[last] = worst
+        places[last] = where
+        last -= 1
+    return size
+
+
+@kernel
+def _sink(scores: Floats, places: Ints, size: int, value: float, place: int) -> None:
+    """Replace the root of a heap of (score, place), worst first, by (value, place)."""
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and (
+            scores[other] < scores[child] or (scores[other] == scores[child] and places[other] < places[child])
+        ):
+            child = other
+        if scores[child] > value or (scores[child] == value and places[child] > place):
+            break
+        scores[at] = scores[child]
+        places[at] = places[child]
+        at = child
+    scores[at] = value
+    places[at] = place
+
+
+@kernel
+def append(
+    time: Ints, seq: Ints, picks: Ints, values: Floats, count: int,
+    pool_good: Floats, pool_time: Ints, pool_seq: Ints, floor: int, end: int,
+) -> None:  # fmt: skip
+    """Add the picked rows (positions and scores, newest first) behind the list [floor, end), in recency order.
+
+    In order, that is a copy to the end. Where a picked row is older than the list's newest, the two are merged
+    from the back, in place: the tail of the list moves up as far as it must.
+    """
+    left = end - 1  # newest of the list
+    write = end + count - 1
+    for i in range(count):
+        row = picks[i]
+        while left >= floor and (
+            pool_time[left] > time[row] or (pool_time[left] == time[row] and pool_seq[left] > seq[row])
+        ):
+            pool_good[write] = pool_good[left]
+            pool_time[write] = pool_time[left]
+            pool_seq[write] = pool_seq[left]
+            left -= 1
+            write -= 1
+        pool_good[write] = values[i]
+        pool_time[write] = time[row]
+        pool_seq[write] = seq[row]
+        write -= 1
+
+
+@kernel
+def prune(
+    pool_good: Floats, pool_time: Ints, pool_seq: Ints, begin: int, end: int, target: int, k: int, heap: Floats
+) -> int:
+    """Reduce the stretch [begin, end) of a list to its k-skyband and move it to start at `target`.
+
+    One pass from the newest back packs the survivors against the stretch's end, a second copies them down.
+    Returns how many are left.
+    """
+    size = 0
+    write = end
+    for place in range(end - 1, begin - 1, -1):
+        value = pool_good[place]
+        if size < k:
+            push_heap(heap, size, value)
+            size += 1
+        elif value > heap[0]:
+            replace_root(heap, k, value)
+        else:
+            continue  # k newer rows are at least as good
+        write -= 1
+        pool_good[write] = value
+        pool_time[write] = pool_time[place]
+        pool_seq[write] = pool_seq[place]
+    kept = end - write
+    for i in range(kept):
+        pool_good[target + i] = pool_good[write + i]
+        pool_time[target + i] = pool_time[write + i]
+        pool_seq[target + i] = pool_seq[write + i]
+    return kept
+
+
+@kernel
+def expire_all(
+    ks: Ints, horizon_time: Ints, horizon_seq: Ints, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints
+) -> None:
+    """Cut every list in use at its horizon."""
+    for slot in range(ks.shape[0]):
+        if ks[slot] > 0:
+            begin = start[slot] + head[slot]
+            end = start[slot] + size[slot]
+            inside = first_inside(times, seqs, begin, end, horizon_time[slot], horizon_seq[slot])
+            head[slot] = inside - start[slot]

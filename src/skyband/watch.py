@@ -1,0 +1,217 @@
+"""A watch: one standing question, its answer at any moment, and its plan.
+
+A watch has a *beginning*, a horizon: its answer is that of a stream that holds only the rows from there on. A
+changed window or k may know less than it wants for a while: a larger window starts where the old one did and
+grows, a larger k gives the old number of ranks until the rows from before the change have left. `growing`
+holds what is missing: pairs (complete from this recency on, ranks until then).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import QueryError
+from skyband.group import ALL
+from skyband.order import Floats, Ints, Recency
+from skyband.planner import Plan, predicted
+from skyband.query.expression import Column, columns_of, evaluate
+from skyband.query.model import Output, Threshold, TopK, Window, window
+from skyband.query.text import to_sql
+from skyband.stream.batches import Batch, View
+
+if TYPE_CHECKING:
+    from skyband.group import Group
+    from skyband.monitor import Monitor
+    from skyband.stream_state import Stream
+
+
+class Watch:
+    """A standing query of a monitor. Made by `Monitor.watch`."""
+
+    group: Group
+    slot: int
+
+    def __init__(self, monitor: Monitor, stream: Stream, name: str, query: TopK | Threshold, why: str) -> None:
+        self._monitor = monitor
+        self._stream = stream
+        self.name = name
+        self.query = query
+        self.why = why
+        self.k: int | None = query.k if isinstance(query, TopK) else None
+        self.window: Window = query.window
+        self.beginning: Recency = stream.beginning()
+        self.growing: list[tuple[Recency, int]] = []
+
+    @property
+    def capacity(self) -> int:
+        """How many ranks the state must keep; a threshold query keeps all rows, whatever this says."""
+        return self.k or 1
+
+    def horizon(self, wanted: Window | None = None) -> Recency:
+        return max(self._stream.horizon(wanted or self.window), self.beginning)
+
+    def ranks(self, horizon: Recency) -> int | None:
+        """How many ranks are known exactly at this horizon; None: all rows."""
+        self.growing = [(complete, k) for complete, k in self.growing if horizon < complete]
+        return None if self.k is None else min([self.k, *(k for _, k in self.growing)])
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def top(self, k: int | None = None, window: str | Window | None = None) -> pa.Table:
+        """The answer now: rank, score, seq, then the selected columns.
+
+        With `k` or `window` a snapshot: any that the watches of this score cover now, else an error.
+        """
+        if k is None and window is None:
+            horizon = self.horizon()
+            ranks = self.ranks(horizon)
+        else:
+            horizon, ranks = self._covered(k, window)
+        good, _, seq = self.group.algorithm.top(self.slot, ALL if ranks is None else ranks, horizon)
+        return self._answer(good, seq)
+
+    def _covered(self, k: int | None, wanted: str | Window | None) -> tuple[Recency, int | None]:
+        chosen = self.window if wanted is None else _window(wanted)
+        self._stream.allow(chosen)
+        horizon = self.horizon(chosen)
+        ranks = self.ranks(self.horizon()) if k is None else _count(k)
+        for other in self.group.watches:
+            if other.slot == self.slot and other.horizon() <= horizon:
+                known = other.ranks(other.horizon())
+                if known is None or (ranks is not None and ranks <= known):
+                    return horizon, ranks
+        raise QueryError(
+            f'No watch of this score covers k = {"all rows" if ranks is None else ranks} over {chosen} now '
+            f'("{self.name}" keeps {self.k or "all rows"} over {self.window}): watch it with a larger k or window.'
+        )
+
+    def _answer(self, good: Floats, seq: Ints) -> pa.Table:
+        score = good if self.group.sign > 0 else np.negative(good)
+        score = score + 0.0  # -0.0 equals 0.0, and is shown as 0.0
+        names = ["rank", "score", "seq"]
+        columns: list[Any] = [pa.array(np.arange(1, len(seq) + 1, dtype=np.int32)), pa.array(score), pa.array(seq)]
+        for output, column in self._selected(seq):
+            if output.name == "score" and output.value == self.query.score:
+                continue  # the very score that is there already
+            name = output.name
+            while name in names:
+                name += "_1"
+            names.append(name)
+            columns.append(column)
+        return pa.table(columns, names=names)
+
+    def outputs(self) -> tuple[Output, ...]:
+        """The selected columns; all of the stream's for *."""
+        if self.query.select is not None:
+            return self.query.select
+        schema = self._stream.schema
+        return tuple(Output(name, Column(name)) for name in (schema.names if schema is not None else ()))
+
+    def needs(self) -> set[str]:
+        """The columns that must be put aside for the answer."""
+        return {name for output in self.outputs() for name in columns_of(output.value)}
+
+    def _selected(self, seq: Ints) -> list[tuple[Output, Any]]:
+        schema = self._stream.schema
+        if schema is None:
+            return [(output, pa.nulls(0)) for output in self.outputs()]
+        needed = pa.schema([field for field in schema if field.name in self.needs()])
+        table = self._stream.kept.take(seq, needed)
+        selected = []
+        for output in self.outputs():
+            if isinstance(output.value, Column):
+                selected.append((output, table.column(output.value.name)))
+            else:
+                selected.append((output, _computed(output, table)))
+        return selected
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def change(self, k: int | None = None, window: str | Window | None = None) -> None:
+        """Another k or window. A smaller one holds at once; a larger one is exact as far as rows are known."""
+        if k is not None and self.k is None:
+            raise QueryError(f'"{self.name}" reports every row beyond its bound and has no k to change.')
+        chosen = self.window if window is None else _window(window)
+        ranks = None if k is None else _count(k)
+        self._stream.allow(chosen)
+        old_horizon = self.horizon()
+        old_ranks = self.ranks(old_horizon)
+        more = ranks is not None and self.k is not None and ranks > self.k
+        self.window = chosen
+        self.k = ranks if ranks is not None else self.k
+        known = self._stream.known_from()  # retained rows are complete from here on
+        self.beginning = max(self.beginning, min(old_horizon, known))
+        if more and old_ranks is not None and self.horizon() < known:
+            self.growing.append((known, old_ranks))
+        self.group.update(self)
+        if known < self._stream.newest().after():
+            self._stream.refill(self)
+        self._stream.watch_windows()
+
+    # -- explaining ----------------------------------------------------------------------------------------
+
+    def explain(self) -> Plan:
+        """The plan: algorithm, why, state predicted and actual, what was pruned."""
+        card = self.group.algorithm.card
+        candidates, size = self.group.algorithm.size(self.slot)
+        rows = self._stream.rows_in(self.window, self.beginning)
+        notes = []
+        horizon = self.horizon()
+        if self.k is not None and (self.ranks(horizon) or 0) < self.k:
+            complete = self.growing[-1][0]
+            notes.append(
+                f"k was raised: {self.ranks(horizon)} of {self.k} ranks until the window begins after "
+                f"{self._stream.words(complete)}"
+            )
+        if self.beginning > self._stream.horizon(self.window):
+            notes.append(f"the window still grows: it begins at {self._stream.words(self.beginning)}")
+        return Plan(
+            watch=self.name,
+            sql=to_sql(self.query),
+            algorithm=card.name,
+            title=card.title,
+            source=card.source,
+            why=self.why,
+            exact=card.exact,
+            k=self.k,
+            window=str(self.window),
+            rows_in_window=rows,
+            predicted=predicted(self.query, card.name, self.k, rows),
+            candidates=candidates,
+            bytes=size,
+            shared_with=[w.name for w in self.group.watches if w.slot == self.slot and w is not self],
+            counters=self.group.algorithm.counters(self.slot),
+            rows_seen=self._stream.accepted,
+            also_kept=self._stream.also_kept(),
+            notes=notes,
+        )
+
+    def __repr__(self) -> str:
+        return f"<watch {self.name}: {to_sql(self.query)}>"
+
+
+def _computed(output: Output, table: pa.Table) -> Any:
+    """A selected expression: null where a column that it uses is null."""
+    n = table.num_rows
+    batch = Batch(table, np.arange(n), np.zeros(n, dtype=np.int64))
+    usable = np.ones(n, dtype=bool)
+    for name in columns_of(output.value):
+        known = batch.usable(name)
+        if known is not None:
+            usable &= known
+    values = evaluate(output.value, View(batch))[::-1]  # a batch shows its rows newest first
+    return pa.array(values, mask=~usable[::-1])
+
+
+def _window(wanted: str | Window) -> Window:
+    return window(wanted)
+
+
+def _count(k: Any) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise QueryError(f"k must be a whole number of at least 1, not {k!r}.")
+    return int(k)
+
