@@ -90,11 +90,13 @@ class Engine:
 
     def take(self, step: Step, leaves: pa.Table | None) -> Output:
         """Give a step to the monitor; what comes out."""
+        rejects = self._rejects(step)
         changes = self._push(step)
         if leaves is not None:
             changes = pa.concat_tables([_plain(leaves), _plain(changes)])
-        rejects = batch_column(self.monitor.step_rejects, step.batch)
-        return Output(batch_column(changes, step.batch), rejects, self._tops(changes))
+        return Output(
+            batch_column(changes, step.batch), batch_column(rejects, step.batch), self._tops(changes)
+        )
 
     def save_if_due(self) -> None:
         """Write a snapshot once in a while."""
@@ -104,8 +106,20 @@ class Engine:
             self._checkpoint.write_snapshot(self._reached, self._queries, self.monitor.to_bytes())
             self._since = (0, 0)
 
+    def _rejects(self, step: Step) -> pa.Table:
+        """All rows of a step that are rejected; the monitor itself keeps the last ten thousand."""
+        from ..sift import Sifted
+        from ..stream.rejects import to_table
+
+        first, found = self.monitor.rows_seen, []
+        for _, blob in step.parts:
+            sifted = Sifted.from_bytes(blob)
+            found += [reject._replace(seq=first + reject.seq) for reject in sifted.accepted().rejects]
+            first += sifted.count
+        return to_table(found)
+
     def _push(self, step: Step) -> pa.Table:
-        from ..monitor import Sifted
+        from ..sift import Sifted
 
         parts: list[tuple[str | None, list[Any]]] = []
         for stream, blob in step.parts:
@@ -143,9 +157,8 @@ class Engine:
         return steps
 
     def _drop(self, name: str) -> pa.Table:
-        """Drop a watch. Its answer leaves, so that folding the changes still gives the tops."""
         self._shown.pop(name, None)
-        return self.monitor.drop(name)
+        return drop(self.monitor, name)
 
     def _tops(self, changes: pa.Table) -> pa.Table:
         touched = set(changes.column("query").unique().to_pylist())
@@ -153,6 +166,33 @@ class Engine:
             if query.name in touched or query.name not in self._shown:
                 self._shown[query.name] = top_rows(query.name, self.monitor.watches[query.name].top())
         return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)])
+
+
+def drop(monitor: Monitor, name: str) -> pa.Table:
+    """Drop a watch; its answer as leaves, so that folding the changes still gives the tops."""
+    from ..group import ALL
+    from ..stream import clock
+
+    watch = monitor.watches[name]
+    shown = watch.top()
+    horizon = watch.horizon()
+    ranks = watch.ranks(horizon)
+    _, times, seqs = watch.group.algorithm.top(watch.slot, ALL if ranks is None else ranks, horizon)
+    kind, time_type = monitor._time_type()
+    monitor.drop(name)
+    n = len(seqs)
+    return pa.table(
+        {
+            "query": pa.array([name] * n, pa.string()),
+            "change": pa.array(["leave"] * n, pa.string()),
+            "rank": pa.nulls(n, pa.int32()),
+            "score": shown.column("score"),
+            "seq": pa.array(seqs, pa.int64()),
+            "seq_b": pa.nulls(n, pa.int64()),
+            "id": pa.nulls(n, pa.string()),
+            "time": pa.nulls(n, time_type) if kind is None else clock.column(times, kind, time_type),
+        }
+    )
 
 
 def bound(query: QuerySpec, pipeline: Pipeline) -> Query:

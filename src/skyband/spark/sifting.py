@@ -79,7 +79,8 @@ def read_runs(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Iter
 
 
 def _answer(job: SiftJob, split: Split, piece: int, chunk: Chunk) -> pa.RecordBatch:
-    sifted = job.sifters[split.stream].sift(chunk.table, job.prune, chunk.bad)
+    table, texts = with_gaps(chunk)
+    sifted = job.sifters[split.stream].sift(table, job.prune, texts)
     line = {
         "number": split.number * (1 << 32) + piece,  # a large file is more than one run
         "stream": split.stream,
@@ -90,6 +91,16 @@ def _answer(job: SiftJob, split: Split, piece: int, chunk: Chunk) -> pa.RecordBa
         "blob": sifted.to_bytes(),
     }
     return pa.RecordBatch.from_pylist([line])
+
+
+def with_gaps(chunk: Chunk) -> tuple[pa.Table, dict[int, str] | None]:
+    """The rows with an empty one in the place of each bad line, and the bad lines' texts by place."""
+    if not chunk.bad:
+        return chunk.table, None
+    texts = {row.position: row.raw for row in chunk.bad}
+    places = iter(range(chunk.table.num_rows))
+    order = pa.array([None if place in texts else next(places) for place in range(chunk.count)], pa.int64())
+    return chunk.table.take(order), texts
 
 
 def collect_sifted(splits: DataFrame, job: SiftJob) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import InputError
+from .engine import drop
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +36,7 @@ _STATE = "monitor binary"
 def watch(df: DataFrame, queries: Sequence[str] | Mapping[str, str], time: str | None = None) -> DataFrame:
     """The changes of the queries' answers over a streaming DataFrame.
 
-    `queries` is a list of SQL texts (named query1, query2, …) or a mapping from names to them; `time` names the column of
+    `queries` is a list of SQL texts (named query1, query2, …) or a mapping from names to them; `time` is the column of
     event times. The result has the columns of `Monitor.push`; write it in append mode. Queries that are other at
     the next start of the same checkpoint: kept, added from then on, or dropped, by name and text.
     """
@@ -130,7 +131,7 @@ def _ask(monitor: Monitor, named: Mapping[str, str]) -> list[pa.Table]:
     left: list[pa.Table] = []
     for name in list(monitor.watches):
         if name not in named or monitor.watches[name].query != parse(named[name]):
-            left.append(monitor.drop(name))
+            left.append(drop(monitor, name))
     for name, sql in named.items():
         if name not in monitor.watches:
             monitor.watch(sql, name=name)

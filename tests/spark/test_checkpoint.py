@@ -1,0 +1,125 @@
+"""What survives: steps, snapshots, queries; and torn files that are never trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from skyband.errors import InputError
+from skyband.spark.checkpoint import Checkpoint, Step
+from skyband.spark.config import QuerySpec, StreamSpec
+from skyband.spark.files import frame, read_frame, read_lines, unframe, write_atomic
+
+
+def step(batch: int) -> Step:
+    return Step(batch, (("s", b"abc"), ("s", b""), ("r", bytes(range(256)))), 10, 3, (("host", 7),))
+
+
+def test_frames(tmp_path: Path) -> None:
+    data = frame({"a": 1}, b"xyz", b"")
+    assert unframe(data) == ({"a": 1}, [b"xyz", b""])
+    for cut in range(len(data)):
+        assert unframe(data[:cut]) is None
+    for place in range(0, len(data), 7):
+        torn = bytearray(data)
+        torn[place] ^= 1
+        assert unframe(bytes(torn)) is None
+    assert read_frame(tmp_path / "none") is None
+
+
+def test_atomic_files_leave_nothing_behind(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "a" / "b", b"1")
+    write_atomic(tmp_path / "a" / "b", b"2", tmp_path / "unfinished")
+    assert (tmp_path / "a" / "b").read_bytes() == b"2"
+    assert [p.name for p in (tmp_path / "a").iterdir()] == ["b"]
+    assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def test_steps(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    assert checkpoint.first_new() == 0
+    checkpoint.write_step(step(0), {"s": 2})
+    assert checkpoint.step(0) == step(0)
+    assert checkpoint.step(0, {"s": 2}) == step(0)
+    assert checkpoint.step(0, {"s": 3}) is None  # other files: another batch of that number
+    assert checkpoint.step(1) is None
+    assert checkpoint.batches() == {0: {"s": 2}}
+    assert checkpoint.first_new() == 1
+    path = tmp_path / "skyband" / "steps" / "0.step"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert checkpoint.step(0) is None
+
+
+def test_a_batch_that_spark_has_planned_was_attempted(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "4").write_text('v1\n{}\n{"s":7}')
+    (tmp_path / "offsets" / ".4.crc").touch()
+    checkpoint = Checkpoint(tmp_path)
+    assert checkpoint.first_new() == 5
+    assert checkpoint.offset(4) == {"s": 7}
+    with pytest.raises(InputError, match="cannot be read: the checkpoint is damaged"):
+        checkpoint.offset(5)
+
+
+def test_snapshots_keep_what_is_needed(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    queries = (QuerySpec("q", "SELECT"),)
+    for batch in range(10):
+        checkpoint.write_step(step(batch), {"s": batch})
+        if batch in (2, 5, 8):
+            checkpoint.write_snapshot(batch, queries, b"state %d" % batch)
+    kept = sorted(int(p.stem) for p in (tmp_path / "skyband" / "steps").iterdir())
+    assert kept == [6, 7, 8, 9]
+    assert [n for n, _, _ in checkpoint.snapshots_before(10)] == [8, 5, -1]
+    assert [n for n, _, _ in checkpoint.snapshots_before(8)] == [5, -1]
+    assert next(checkpoint.snapshots_before(9)) == (8, queries, b"state 8")
+    torn = tmp_path / "skyband" / "snapshots" / "8.snap"
+    torn.write_bytes(torn.read_bytes()[:-1])
+    assert [n for n, _, _ in checkpoint.snapshots_before(10)] == [5, -1]
+
+
+def test_queries_hold_from_a_batch_on(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    one, two = (QuerySpec("a", "A"),), (QuerySpec("a", "A"), QuerySpec("b", "B"))
+    checkpoint.set_queries(0, one)
+    checkpoint.set_queries(3, one)
+    checkpoint.set_queries(5, two)
+    checkpoint.set_queries(5, one)  # never attempted: a third start takes it back
+    assert checkpoint.queries(5) == one
+    checkpoint.set_queries(5, two)
+    assert [checkpoint.queries(b) for b in (0, 4, 5, 9)] == [one, one, two, two]
+
+
+def test_streams_may_not_change(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    spec = StreamSpec("s", "csv", tmp_path, "data", time="t", max_files=1)
+    assert checkpoint.schemas((spec,)) is None
+    schema = pa.schema([("t", pa.timestamp("us", tz="UTC")), ("x", pa.decimal128(5, 2))])
+    checkpoint.fix_schemas((spec,), {"s": schema})
+    assert checkpoint.schemas((spec,)) == {"s": schema}
+    assert checkpoint.schemas((StreamSpec("s", "csv", tmp_path, "data", time="t"),)) == {"s": schema}
+    with pytest.raises(InputError, match="'time' of stream 's' is not that which the checkpoint"):
+        checkpoint.schemas((StreamSpec("s", "csv", tmp_path, "data", time="u"),))
+    with pytest.raises(InputError, match="The streams are not those which the checkpoint"):
+        checkpoint.schemas((StreamSpec("r", "csv", tmp_path, "data", time="t"),))
+
+
+def test_only_one_process(tmp_path: Path) -> None:
+    with (
+        Checkpoint(tmp_path).locked(),
+        pytest.raises(InputError, match="Another process runs a pipeline"),
+        Checkpoint(tmp_path).locked(),
+    ):
+        pass
+    with Checkpoint(tmp_path).locked():
+        pass
+
+
+def test_lines(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('{"a":1}\n{"a":2}\n{"a"')
+    assert read_lines(tmp_path / "log") == [{"a": 1}, {"a": 2}]
+    assert (tmp_path / "log").read_text().endswith('{"a"')
+    read_lines(tmp_path / "log", repair=True)
+    assert (tmp_path / "log").read_text() == '{"a":1}\n{"a":2}\n'

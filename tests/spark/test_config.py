@@ -1,0 +1,138 @@
+"""pipeline.toml: what it gives, and the sentence for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from skyband.errors import SkybandError
+from skyband.spark.config import arrow_type, load_pipeline
+
+WHOLE = """
+[stream.flows]
+format = "parquet"
+path = "data/flows"
+time = "ts"
+max_files = 1
+[stream.events]
+format = "csv"
+path = "/somewhere/events"
+schema = {ts = "timestamp", x = "double"}
+[[query]]
+name = "talkers"
+sql = "SELECT x FROM flows ORDER BY x DESC LIMIT 3 WINDOW 5 MINUTES"
+[sink]
+format = "json"
+path = "out"
+[spark]
+master = "local[2]"
+checkpoint = "state"
+trigger = "2 seconds"
+prune_rows = 0
+sql.shuffle.partitions = 4
+"spark.driver.memory" = "3g"
+ui.enabled = true
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "pipeline.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    pipeline = load_pipeline(write(tmp_path, WHOLE))
+    flows, events = pipeline.streams
+    assert (flows.name, flows.format, flows.time, flows.max_files) == ("flows", "parquet", "ts", 1)
+    assert flows.path == tmp_path / "data/flows"
+    assert events.path == Path("/somewhere/events")
+    assert events.schema == (("ts", "timestamp"), ("x", "double"))
+    assert [q.name for q in pipeline.queries] == ["talkers"]
+    assert (pipeline.sink.format, pipeline.sink.path) == ("json", tmp_path / "out")
+    spark = pipeline.spark
+    assert (spark.master, spark.checkpoint, spark.trigger) == ("local[2]", tmp_path / "state", "2 seconds")
+    assert spark.prune_rows == 0
+    assert dict(spark.conf) == {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.memory": "3g",
+        "spark.ui.enabled": "true",
+    }
+
+
+STREAM = '[stream.s]\npath = "data"\n'
+QUERY = '[[query]]\nname = "q"\nsql = "SELECT * FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"\n'
+
+
+def test_the_smallest_file(tmp_path: Path) -> None:
+    pipeline = load_pipeline(write(tmp_path, STREAM + QUERY))
+    assert pipeline.streams[0].format == "parquet"
+    assert pipeline.sink.format == "console"
+    assert pipeline.spark.checkpoint == tmp_path / "checkpoint"
+    assert pipeline.spark.master == "local[*]"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[stream.s", "not valid TOML"),
+        (QUERY, "there is no stream; add a table [stream.NAME]"),
+        (STREAM, "there is no query; add a table [[query]]"),
+        ('[stream.s]\npth = "data"\npath = "x"\n' + QUERY, "unknown key 'pth'; did you mean 'path'?"),
+        ("[stream.s]\n" + QUERY, "[stream.s] needs a key 'path'"),
+        (
+            STREAM + 'format = "parqet"\n' + QUERY,
+            "'parqet' of [stream.s] is unknown; did you mean 'parquet'?",
+        ),
+        (
+            STREAM + 'format = "kafka"\n' + QUERY,
+            "'kafka' of [stream.s] is not there yet; there is parquet, csv",
+        ),
+        (
+            STREAM + "max_files = 0\n" + QUERY,
+            "'max_files' of [stream.s] must be a whole number of at least 1",
+        ),
+        (STREAM + 'schema = {x = "real"}\n' + QUERY, "unknown type 'real'; there is double"),
+        (STREAM + "schema = 3\n" + QUERY, "'schema' of [stream.s] must be a table"),
+        (STREAM + "time = 3\n" + QUERY, "'time' of [stream.s] must be a text"),
+        (STREAM + QUERY + QUERY, "two queries are named 'q'"),
+        (STREAM + '[query]\nname = "q"\n', "write [[query]] in double brackets"),
+        (STREAM + '[[query]]\nname = "q"\n', "[[query]] number 1 needs a key 'sql'"),
+        (STREAM + '[[query]]\nname = "q"\nsql = "SELECT"\n', "query 'q': "),
+        (
+            STREAM + '[stream.r]\npath = "r"\n' + QUERY.replace("FROM s", "FROM sr"),
+            "query 'q' reads the stream 'sr', which does not exist; did you mean",
+        ),
+        (STREAM + QUERY + '[sink]\nformat = "postgres"\n', "'postgres' of [sink] is not there yet"),
+        (STREAM + QUERY + '[sink]\nformat = "parquet"\n', "[sink] needs a key 'path'"),
+        (STREAM + QUERY + '[sink]\nformat = "console"\npath = "x"\n', "[sink] has an unknown key 'path'"),
+        (STREAM + QUERY + '[spark]\nmastr = "local"\n', "unknown key 'mastr'; did you mean 'master'?"),
+        (STREAM + QUERY + '[spark]\nplacement = "executors"\n', "'executors' of [spark] is not there yet"),
+        (
+            STREAM + QUERY + '[spark]\ntrigger = "soon"\n',
+            "must be a time such as '2 seconds' or 'available-now'",
+        ),
+        (STREAM + QUERY + "[sparc]\n", "unknown key 'sparc'; did you mean 'spark'?"),
+    ],
+)
+def test_mistakes(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(SkybandError) as problem:
+        load_pipeline(write(tmp_path, text))
+    assert sentence in str(problem.value)
+    assert "pipeline.toml" in str(problem.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(SkybandError, match="There is no pipeline file"):
+        load_pipeline(tmp_path / "none.toml")
+    with pytest.raises(SkybandError, match="is a folder"):
+        load_pipeline(tmp_path)
+
+
+def test_types() -> None:
+    assert arrow_type("Decimal(10, 2)") == pa.decimal128(10, 2)
+    assert arrow_type("timestamp") == pa.timestamp("us")
+    assert arrow_type("decimal(99, 2)") is None
+    assert arrow_type("blob") is None

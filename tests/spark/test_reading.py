@@ -1,0 +1,107 @@
+"""Splits as rows: nothing lost, nothing twice, bad lines in their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skyband.errors import InputError
+from skyband.files.rows import Chunk
+from skyband.spark.config import StreamSpec
+from skyband.spark.filelog import FileLog, StreamFiles
+from skyband.spark.reading import infer_schema, join_chunks
+from skyband.spark.sifting import read_runs
+from skyband.spark.splits import Split, plan_splits
+
+SCHEMA = pa.schema([("n", pa.int64()), ("x", pa.float64())])
+
+
+def splits_of(path: Path, form: str, tasks: int = 1) -> list[Split]:
+    source = StreamFiles("s", form, str(path), None)
+    log = FileLog(path.parent / f"{path.name}.log", writer=True)
+    log.look([source])
+    log.take(source, 0)
+    return [split for run in plan_splits(log, [source], {}, {"s": 1}, tasks) for split in run]
+
+
+def rows_of(splits: list[Split], schema: pa.Schema = SCHEMA) -> Chunk:
+    return join_chunks([join_chunks(run.chunks) for run in read_runs(splits, {"s": schema})])
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7])
+def test_json_lines_cut_anywhere(tmp_path: Path, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.spark.splits._SMALL", 1)
+    lines = [f'{{"n": {i}, "x": {i * 0.5}}}' for i in range(50)]
+    lines[7] = "no json"
+    lines[20] = '{"n": "text", "x": 1}'
+    lines.insert(30, "")
+    path = tmp_path / "a.json"
+    path.write_text("\n".join(lines))  # without a last line feed
+    chunk = rows_of(splits_of(path, "json", tasks))
+    assert chunk.table.column("n").to_pylist() == [i for i in range(50) if i not in (7, 20)]
+    assert [(bad.position, bad.raw) for bad in chunk.bad] == [(7, "no json"), (20, '{"n": "text", "x": 1}')]
+
+
+def test_csv_with_bad_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('x,other,n\n1.5,a,1\nbad\n2.5,b,\n\nabc,c,4\n3.5,"d\ne",5\n')
+    chunk = rows_of(splits_of(path, "csv"))
+    assert chunk.table.select(["n", "x"]).to_pylist() == [
+        {"n": 1, "x": 1.5},
+        {"n": None, "x": 2.5},
+        {"n": 5, "x": 3.5},
+    ]
+    assert [bad.position for bad in chunk.bad] == [1, 3]
+    assert chunk.bad[0].raw == "bad"
+    assert chunk.bad[1].raw == "abc,c,4"
+
+
+def test_a_large_csv_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.spark.reading._BLOCK", 100)
+    path = tmp_path / "a.csv"
+    path.write_text("n,x\n" + "".join(f"{i},{i}\n" if i != 77 else "77\n" for i in range(300)))
+    chunk = rows_of(splits_of(path, "csv"))
+    assert chunk.table.column("n").to_pylist() == [i for i in range(300) if i != 77]
+    assert [bad.position for bad in chunk.bad] == [77]
+
+
+def test_parquet_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.spark.splits._SMALL", 1)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"more": ["a"] * 100, "n": list(range(100))}), path, row_group_size=7)
+    splits = splits_of(path, "parquet", 3)
+    assert len(splits) > 1
+    table = rows_of(splits).table
+    assert table.column_names == ["n"]  # what it lacks counts as null, what it has too much is not read
+    assert table.column("n").to_pylist() == list(range(100))
+
+
+def test_a_file_that_changed_or_went_away(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"n": 1}\n')
+    splits = splits_of(path, "json")
+    path.write_text('{"n": 1}\n{"n": 2}\n')
+    with pytest.raises(InputError, match="changed after it got its place"):
+        rows_of(splits)
+    path.unlink()
+    with pytest.raises(InputError, match="was removed before it was read"):
+        rows_of(splits)
+
+
+def test_schema_of_the_first_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("t,x,s,nothing\n2020-01-01 00:00:00,1,a,\n2020-01-01 00:00:00,2,a,\n2020-01-01 00:00:01,oops,b,\n")
+    spec = StreamSpec("s", "csv", path, "a.csv", time="t")
+    assert infer_schema(spec, path, {"t": "time", "x": "number"}) == pa.schema(
+        [("t", pa.timestamp("us")), ("x", pa.int64()), ("s", pa.string()), ("nothing", pa.string())]
+    )
+    declared = StreamSpec("s", "csv", path, "a.csv", schema=(("x", "double"),))
+    assert infer_schema(declared, path, {}) == pa.schema([("x", pa.float64())])
+    nested = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [[1]], "b": [1]}), nested)
+    assert infer_schema(StreamSpec("s", "parquet", nested, ""), nested, {}).names == ["b"]
+    with pytest.raises(InputError, match=r"No schema can be told from .*declare it in pipeline\.toml"):
+        infer_schema(StreamSpec("s", "parquet", path, ""), path, {})
