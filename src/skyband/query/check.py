@@ -12,7 +12,7 @@ from skyband.errors import QueryError
 from skyband.query import nodes
 from skyband.query.nodes import Expression
 from skyband.query.text import expression_text
-from skyband.query.words import nearest
+from skyband.query.words import located, nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,9 +87,7 @@ def unknown_column(name: str, known: list[str], place: nodes.Place | None = None
 
 
 def _error(message: str, place: nodes.Place | None) -> QueryError:
-    if place is None:
-        return QueryError(f"{message}.")
-    return QueryError(f"{message} (line {place[0]}, column {place[1]}).", place)
+    return QueryError(located(message, place), place)
 
 
 def _column(column: nodes.Column, schema: pa.Schema) -> Kind:

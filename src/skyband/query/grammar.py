@@ -21,7 +21,7 @@ from sqlglot.tokens import Token, Tokenizer, TokenType
 from skyband.errors import QueryError
 from skyband.query import nodes
 from skyband.query.nodes import Expression
-from skyband.query.words import nearest
+from skyband.query.words import CLAUSE_WORDS, RESERVED, located, nearest
 
 COMPARISONS = {
     TokenType.LT: "<",
@@ -34,14 +34,6 @@ COMPARISONS = {
 SUMS = {TokenType.PLUS: "+", TokenType.DASH: "-"}
 PRODUCTS = {TokenType.STAR: "*", TokenType.SLASH: "/"}
 
-# Words that end an expression or belong to another clause; as a column's name they need double quotes.
-RESERVED = {
-    "select", "from", "where", "group by", "having", "order by", "limit", "offset", "with", "and", "or", "not",
-    "in", "between", "is", "like", "ilike", "rlike", "asc", "desc", "as", "case", "when", "then", "else", "union",
-    "intersect", "except", "join", "using", "on", "exists", "fetch", "distinct", "null", "true", "false", "over",
-    "cast", "qualify", "cross", "inner",
-}  # fmt: skip
-
 INSTEAD = {
     "log": "write ln(x) for the natural logarithm",
     "log10": "write ln(x) / ln(10)",
@@ -50,6 +42,8 @@ INSTEAD = {
     "avg": "write SUM(x) or COUNT(*) with GROUP BY",
     "mean": "write SUM(x) or COUNT(*) with GROUP BY",
     "round": "scores are compared as they are",
+    "now": "WINDOW 5 MINUTES at the end is how a query looks back from now",
+    "current_timestamp": "WINDOW 5 MINUTES at the end is how a query looks back from now",
     "power": "write pow(x, y) or x ^ y",
     "square": "write x ^ 2",
     "hypot": "write dist(x, y, 0, 0)",
@@ -62,7 +56,16 @@ INSTEAD = {
 
 OR, AND, NOT, COMPARE, SUM, PRODUCT, POWER = range(1, 8)
 
+MAX_NESTING = 100
+"""Brackets in brackets; each costs a few frames of Python's stack."""
+
 _LONGEST_NUMBER = 1000  # characters; Python itself refuses to read integers of more than 4300 digits
+
+
+class _Tokenizer(Tokenizer):
+    """Names may be quoted as everywhere, or as in Spark and MySQL."""
+
+    IDENTIFIERS = ['"', "`"]
 
 
 class Reader:
@@ -75,7 +78,7 @@ class Reader:
         self.what = what
         try:
             # The bracket keeps sqlglot from taking a first word such as `show` for a command.
-            self.tokens: list[Token] = Tokenizer().tokenize("(" + text)[1:]
+            self.tokens: list[Token] = _Tokenizer().tokenize("(" + text)[1:]
         except SqlglotError:
             raise self._unfinished() from None
         self.at = 0
@@ -126,17 +129,20 @@ class Reader:
 
     def error(self, message: str, token: Token | None = None) -> QueryError:
         place = self.place(token)
-        return QueryError(f"{message} (line {place[0]}, column {place[1]}).", place, self.text)
+        return QueryError(located(message, place), place, self.text)
 
     def found(self, token: Token | None) -> str:
         if token is None:
             return f"the {self.what} ends"
-        return f"found {self.text[token.start - 1 : token.end]}"
+        text = " ".join(self.text[token.start - 1 : token.end].split())
+        return f"found {text if len(text) <= 40 else text[:39] + '…'}"
 
     def expected(self, expected: str, advice: str = "") -> QueryError:
         """The usual error: something else was expected at the cursor."""
-        tail = f"; {advice}" if advice else ""
-        return self.error(f"Expected {expected}, but {self.found(self.token)}{tail}", self.token)
+        place = self.place(self.token)
+        wrong = f"Expected {expected}, but {self.found(self.token)}".replace(";", "\0")
+        message = located(f"{wrong}; {advice}" if advice else wrong, place).replace("\0", ";")
+        return QueryError(message, place, self.text)
 
     def _unfinished(self) -> QueryError:
         """Find the quote or comment that never ends, since the tokenizer does not say where it began."""
@@ -151,7 +157,7 @@ class Reader:
                 quote = "" if here == "\n" else quote
             elif quote:
                 quote = "" if here == quote else quote
-            elif here in "'\"":
+            elif here in "'\"`":
                 quote, start = here, i
             elif text.startswith("/*", i):
                 quote, start, i = "*/", i, i + 1
@@ -160,10 +166,11 @@ class Reader:
             i += 1
         before = text[:start]
         place = (before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1)
-        what = {"'": "string", '"': "quoted name", "*/": "comment"}.get(quote, "text")
-        close = quote if quote in ("'", '"', "*/") else "a closing quote"
+        what = {"'": "string", "*/": "comment"}.get(quote, "quoted name")
         return QueryError(
-            f"A {what} begins here and never ends; close it with {close} (line {place[0]}, column {place[1]}).",
+            located(
+                f"A {what} begins here and never ends; close it with {quote.strip() or 'a quote'}", place
+            ),
             place,
             text,
         )
@@ -173,9 +180,9 @@ class Reader:
     def expression(self, strength: int = OR) -> Expression:
         """Read operators that bind at least as tightly as `strength`."""
         self.nesting += 1
-        if self.nesting > nodes.MAX_DEPTH:
+        if self.nesting > MAX_NESTING:
             raise self.error(
-                f"The expression is nested more than {nodes.MAX_DEPTH} deep; simplify it", self.token
+                f"The expression is nested more than {MAX_NESTING} deep; simplify it", self.token
             )
         left = self._operand()
         while True:
@@ -311,19 +318,21 @@ class Reader:
     def number(self) -> nodes.Number:
         """Read an unsigned number; keep its exact value."""
         first = self.token
+        return nodes.Number(self._value(self.digits(), first))
+
+    def digits(self, glued: bool = False) -> str:
+        """Read an unsigned number as written; only where `glued` may a word follow without a space (5MINUTES)."""
+        first = self.token
         dot = "." if self.take(TokenType.DOT) else ""
-        token = self.expect(TokenType.NUMBER, "a number")
+        text = dot + self.expect(TokenType.NUMBER, "a number").text
+        end = self.tokens[self.at - 1].end
         follower = self.token
-        if (
-            follower is not None
-            and follower.start == token.end + 1
-            and self.text[follower.start - 1].isidentifier()
-        ):
+        touching = follower is not None and follower.start == end + 1 and follower.text[:1].isidentifier()
+        if follower is not None and touching and (not glued or follower.text.startswith("_")):
             raise self.error(
-                f"{dot}{token.text}{follower.text} is not a number; write digits such as 100000, 0.5 or 1e-3",
-                first,
+                f"{text}{follower.text} is not a number; write digits, such as 100000 or 1e-3", first
             )
-        return nodes.Number(self._value(dot + token.text, first))
+        return text
 
     def _value(self, text: str, token: Token | None) -> int | float | Decimal:
         if len(text) > _LONGEST_NUMBER:
@@ -396,7 +405,8 @@ class Reader:
         if not plain or not text.replace("$", "_").replace("@", "_").isidentifier():
             raise self.expected(expected)
         if text.lower() in RESERVED:
-            raise self.expected(expected, f'a column that is called so is written "{text}"')
+            quoted = "" if text.lower() in CLAUSE_WORDS else f'a name that is such a word is written "{text}"'
+            raise self.expected(expected, quoted)
         self.at += 1
         return text
 
@@ -427,8 +437,8 @@ class Reader:
                 advice = INSTEAD[function]
             else:
                 near = nearest(function, known)
-                advice = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-            raise self.error(f"There is no function {name}; {advice.rstrip('?')}", token)
+                advice = f"did you mean {near}" if near else f"there are {', '.join(known)}"
+            raise self.error(f"There is no function {name}; {advice}", token)
         if function == "count" and self.take(TokenType.STAR):
             self.expect(TokenType.R_PAREN, "a closing bracket )")
             args: tuple[Expression, ...] = ()
@@ -456,22 +466,29 @@ class Reader:
                 )
         elif function in ("least", "greatest"):
             if got < 1:
-                raise self.error(f"{function} takes one argument or more", token)
+                raise self.error(f"{function} takes one argument or more; write {function}(x, y)", token)
         elif function == "count":
             if got > 1:
-                raise self.error("COUNT takes * or one column", token)
+                raise self.error("COUNT takes * or one column; write COUNT(*)", token)
         elif got != (wanted := 2 if function == "pow" else 1):
             shown = function.upper() if function in nodes.AGGREGATES else function
+            given = "pow(x, y)" if function == "pow" else f"{shown}(x)"
             raise self.error(
-                f"{shown} takes {wanted} argument{'' if wanted == 1 else 's'}, but got {got}", token
+                f"{shown} takes {wanted} argument{'' if wanted == 1 else 's'}, but got {got}; write {given}",
+                token,
             )
 
     def whole(self) -> Expression:
         """One expression, checked for its depth: a long chain of operators is deep though it has no brackets."""
         start = self.token
-        e = self.expression()
+        try:
+            e = self.expression()
+        except RecursionError:  # the caller's own stack was deep already
+            raise self.error("The expression is nested too deep; simplify it", start) from None
         if nodes.depth(e) > nodes.MAX_DEPTH:
-            raise self.error(f"The expression is nested more than {nodes.MAX_DEPTH} deep; simplify it", start)
+            raise self.error(
+                f"The expression has more than {nodes.MAX_DEPTH} operators in a row; simplify it", start
+            )
         return e
 
 

@@ -18,6 +18,7 @@ from skyband.query.statement import Item, Source, Statement, read
 from skyband.query.text import expression_text
 from skyband.query.threshold import split
 from skyband.query.window import EXAMPLES
+from skyband.query.words import located
 
 __all__ = ["parse"]
 
@@ -125,7 +126,7 @@ class _Conclusion:
 
     def _at(self, column: Column, message: str) -> QueryError:
         place = column.place or (1, 1)
-        return QueryError(f"{message} (line {place[0]}, column {place[1]}).", place, self.reader.text)
+        return QueryError(located(message, place), place, self.reader.text)
 
     # -- parts
 
@@ -169,7 +170,8 @@ class _Conclusion:
             return None
         if _aggregates(where):
             raise self._error(
-                "SUM, COUNT and MAX belong into HAVING, not into WHERE", self.statement.where_token
+                "SUM, COUNT and MAX can't be in WHERE; put the condition into HAVING",
+                self.statement.where_token,
             )
         return self.resolve(where)
 
@@ -177,7 +179,9 @@ class _Conclusion:
         """The score and k."""
         s, reader = self.statement, self.reader
         if s.order is None:
-            raise reader.error("LIMIT needs ORDER BY; write ORDER BY an expression before it")
+            raise reader.error(
+                "LIMIT needs ORDER BY; write ORDER BY and an expression before it", s.limit_token
+            )
         if s.k is None:
             raise reader.error(
                 "ORDER BY needs LIMIT k; write LIMIT and a number before WINDOW", s.order_token
@@ -191,7 +195,9 @@ class _Conclusion:
                     score = item.value
         score = self.resolve(score)
         if not nodes.columns_of(score) and not _aggregates(score):
-            raise reader.error("ORDER BY needs an expression over columns, not a constant", s.order_token)
+            raise reader.error(
+                "ORDER BY needs an expression over columns, not a constant; name a column", s.order_token
+            )
         return score, s.k
 
     # -- kinds
@@ -226,6 +232,7 @@ class _Conclusion:
                 s.where_token,
             )
         score, op, bound = found
+        self._check_bound(bound, s.where_token)
         return Threshold(
             self.streams[0], self._select(), score, op[0] == ">", bound, op, window, where, s.options
         )
@@ -248,10 +255,16 @@ class _Conclusion:
         score, k = self._order()
         self._check_grouped(score, key, s.order_token)
         if not _aggregates(score):
-            raise self._error("With GROUP BY, ORDER BY needs SUM, COUNT or MAX", s.order_token)
+            raise self._error(
+                "With GROUP BY, ORDER BY needs SUM, COUNT or MAX; write ORDER BY SUM(x)", s.order_token
+            )
         return Grouped(
             self.streams[0], key, select, score, s.descending, k, window, where, having, options=s.options
         )
+
+    def _check_bound(self, bound: float, token: Token | None) -> None:
+        if bound != bound:
+            raise self._error("The constant to compare with comes out as NaN; compare with a number", token)
 
     def _group_threshold(
         self,
@@ -270,6 +283,7 @@ class _Conclusion:
                 s.having_token,
             )
         score, op, bound = found
+        self._check_bound(bound, s.having_token)
         return Grouped(
             self.streams[0],
             key,
@@ -289,10 +303,12 @@ class _Conclusion:
         """Outside SUM, COUNT and MAX only keys may stand; inside them no further ones."""
         if isinstance(e, Call) and e.name in nodes.AGGREGATES:
             if any(_aggregates(arg) for arg in e.args):
-                raise self._error("SUM, COUNT and MAX can't be nested", token)
+                raise self._error("SUM, COUNT and MAX can't be nested; write one of them", token)
             return
         if isinstance(e, Column) and e.name not in key:
-            raise self._at(e, f"{e.name} is neither in GROUP BY nor inside SUM, COUNT or MAX")
+            raise self._at(
+                e, f"{e.name} is neither in GROUP BY nor inside SUM, COUNT or MAX; put it into one of them"
+            )
         for part in nodes.children(e):
             self._check_grouped(part, key, token)
 

@@ -15,12 +15,12 @@ from decimal import Decimal
 from sqlglot.tokens import Token, TokenType
 
 from skyband.errors import QueryError
-from skyband.query.grammar import RESERVED, Reader
+from skyband.query.grammar import Reader
 from skyband.query.model import MOST_RANKS, Options, Window
 from skyband.query.nodes import Column, Expression
 from skyband.query.options import check_option
 from skyband.query.window import EXAMPLES, measure
-from skyband.query.words import nearest
+from skyband.query.words import RESERVED, nearest
 
 CLAUSES = ("FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "WINDOW", "WITH")
 SHAPE = "SELECT … FROM s [WHERE …] ORDER BY … LIMIT k WINDOW 100000 ROWS"
@@ -61,6 +61,7 @@ class Statement:
     order_token: Token | None = None
     descending: bool = False
     k: int | None = None
+    limit_token: Token | None = None
     window: Window | None = None
     options: Options = ()
 
@@ -73,7 +74,11 @@ def read(reader: Reader) -> Statement:
         raise reader.error(
             "WITH before SELECT is not supported; ask for one SELECT over a stream", reader.token
         )
-    reader.expect(TokenType.SELECT, "SELECT at the beginning")
+    if not reader.take(TokenType.SELECT):
+        first = reader.tokens[0].text
+        raise reader.expected(
+            "SELECT at the beginning", "did you mean SELECT" if nearest(first, ["SELECT"]) else ""
+        )
     # Whether SUM, COUNT and MAX may be called is known only from GROUP BY, which comes later.
     reader.aggregates = any(token.token_type == TokenType.GROUP_BY for token in reader.tokens)
     _select(reader, statement)
@@ -122,10 +127,21 @@ def _refuse_clause(reader: Reader, token: Token, seen: list[str]) -> None:
     if word == ")":
         raise reader.error("A closing bracket ) without an opening one; leave it away", token)
     left = [name for name in CLAUSES if not seen or CLAUSES.index(name) > CLAUSES.index(seen[-1])]
-    near = nearest(word, left) if token.token_type == TokenType.VAR else None
-    advice_near = f"did you mean {near}" if near else ""
-    shown = f"{', '.join(left[:-1])} or {left[-1]}" if len(left) > 1 else "".join(left) or "the end"
-    raise reader.expected(f"an operator, {shown}" if left else "the end of the query", advice_near)
+    operators = ["an operator"] if not seen or seen[-1] in ("WHERE", "HAVING", "ORDER BY") else []
+    choices = [*operators, *left, *(["the end of the query"] if "WINDOW" in seen else [])]
+    near = _meant(reader, left)
+    raise reader.expected(
+        f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0],
+        f"did you mean {near}" if near else "",
+    )
+
+
+def _meant(reader: Reader, clauses: list[str]) -> str | None:
+    """The clause that a misspelt word may have been; the word before may have passed for a name (ODER BY)."""
+    here = reader.tokens[reader.at]
+    before = reader.tokens[reader.at - 1]
+    tries = [here.text, f"{before.text} {here.text}", before.text]
+    return next((near for text in tries if (near := nearest(text, clauses, 0.75)) is not None), None)
 
 
 # -- the clauses
@@ -134,7 +150,8 @@ def _refuse_clause(reader: Reader, token: Token, seen: list[str]) -> None:
 def _select(reader: Reader, statement: Statement) -> None:
     if reader.sees(TokenType.DISTINCT):
         raise reader.error(
-            "DISTINCT is not supported; every row of the answer is another row already", reader.token
+            "DISTINCT is not supported, since every row of the answer is another row; leave it away",
+            reader.token,
         )
     while True:
         token = reader.token
@@ -212,7 +229,10 @@ JOINS = ("full", "join", "inner", "left", "right", "cross", "natural", "outer", 
 
 def _using(reader: Reader, statement: Statement) -> None:
     if reader.sees(TokenType.ON):
-        raise reader.error("Streams are joined with USING (id) and not with ON", reader.token)
+        raise reader.error(
+            "Streams are joined over a column that all of them have; write USING (id) instead of ON",
+            reader.token,
+        )
     reader.expect(TokenType.USING, "USING and the key in brackets, such as USING (id)")
     reader.expect(TokenType.L_PAREN, "the key in brackets, such as USING (id)")
     token = reader.token
@@ -221,7 +241,9 @@ def _using(reader: Reader, statement: Statement) -> None:
         raise reader.error("Streams are joined over one key; leave the others away", reader.token)
     reader.expect(TokenType.R_PAREN, "a closing bracket ) after the key")
     if statement.using is not None and statement.using != key:
-        raise reader.error(f"All streams are joined over one key, but it was {statement.using} before", token)
+        raise reader.error(
+            f"All streams are joined over one key; write USING ({statement.using}) again", token
+        )
     statement.using = key
 
 
@@ -237,7 +259,7 @@ def _group_by(reader: Reader, statement: Statement) -> None:
         token = reader.token
         e = reader.whole()
         if not isinstance(e, Column):
-            raise reader.error("GROUP BY takes columns, not expressions", token)
+            raise reader.error("GROUP BY takes columns, not expressions; name the columns", token)
         statement.group.append(e)
         if not reader.take(TokenType.COMMA):
             return
@@ -267,28 +289,27 @@ def _order_by(reader: Reader, statement: Statement) -> None:
 
 
 def _limit(reader: Reader, statement: Statement) -> None:
-    token = reader.token
+    token = statement.limit_token = reader.token
     if reader.take(TokenType.NUMBER):
         assert token is not None
         if token.text.isdecimal() and len(token.text) < 20 and 0 < int(token.text) <= MOST_RANKS:
             statement.k = int(token.text)
             return
         reader.at -= 1
-    raise reader.expected("a whole number of at least 1 after LIMIT")
+    raise reader.expected(f"a whole number from 1 to {MOST_RANKS} after LIMIT")
 
 
 def _window(reader: Reader, statement: Statement) -> None:
     bracket = reader.take(TokenType.L_BRACKET)
     first = reader.token
-    dot = "." if reader.take(TokenType.DOT) else ""
-    number = reader.take(TokenType.NUMBER)
-    if number is None:
+    if not reader.sees(TokenType.NUMBER, TokenType.DOT):
         raise reader.expected(f"a number after WINDOW, {EXAMPLES}")
+    number = reader.digits(glued=True)
     word = reader.word()
     if word is None or not word.isidentifier():
-        raise reader.expected(f"a unit after {dot}{number.text}, {EXAMPLES}")
+        raise reader.expected(f"a unit after {number}, {EXAMPLES}")
     unit = reader.tokens[reader.at]
-    result = measure(dot + number.text, unit.text)
+    result = measure(number, unit.text)
     if isinstance(result, str):
         raise reader.error(result, unit if "no unit" in result else first)
     reader.at += 1

@@ -12,24 +12,16 @@ from decimal import Decimal
 from skyband.query import nodes
 from skyband.query.model import Grouped, Joined, Output, Pairs, Query, Select, TopK
 from skyband.query.nodes import Expression
+from skyband.query.words import QUOTED
 
 # As in the grammar, from weakest to strongest.
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _POWER, _LEAF = range(9)
 _STRENGTH = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "^": _POWER}
 
-# Words that the grammar reads as something else than a name in some place.
-_QUOTED = {
-    "select", "from", "where", "group", "having", "order", "by", "limit", "offset", "with", "and", "or", "not", "in",
-    "between", "is", "like", "ilike", "rlike", "asc", "desc", "as", "case", "when", "then", "else", "union",
-    "intersect", "except", "join", "using", "on", "exists", "fetch", "distinct", "null", "true", "false", "over", "cast", "qualify",
-    "cross", "inner", "window", "full", "date", "timestamp", "interval", "array", "n", "left", "right", "natural",
-    "outer", "semi", "anti", "similar", "nulls", "current", "glob", "div", "regexp", "isnull", "notnull", "xor",
-}  # fmt: skip
-
 
 def name_text(name: str) -> str:
     """A name as SQL writes it, in double quotes where it needs them."""
-    plain = name.isascii() and name.isidentifier() and name.lower() not in _QUOTED
+    plain = name.isascii() and name.isidentifier() and name.lower() not in QUOTED
     if plain:
         return name
     return '"' + name.replace('"', '""') + '"'

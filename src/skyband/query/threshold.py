@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 
-from skyband.errors import QueryError
 from skyband.query import nodes
 from skyband.query.nodes import Compare, Expression
 
@@ -36,7 +34,8 @@ def _is_constant(e: Expression) -> bool:
 
 
 def split(where: Expression | None) -> tuple[Expression, str, int | float] | None:
-    """(score, op, bound) of the first conjunct that compares a numeric expression with a constant, or None."""
+    """(score, op, bound) of the first conjunct that compares a numeric expression with a constant, or None.
+    The bound may be NaN (0/0), which is for the caller to refuse."""
     for term in nodes.conjuncts(where):
         if not isinstance(term, Compare) or term.op not in BEYOND:
             continue
@@ -46,7 +45,5 @@ def split(where: Expression | None) -> tuple[Expression, str, int | float] | Non
             bound = constant(other)
             if bound is None:
                 continue
-            if isinstance(bound, float) and math.isnan(bound):
-                raise QueryError("The bound of a threshold comes out as NaN; compare with a number.")
             return score, op, bound
     return None

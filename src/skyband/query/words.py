@@ -1,13 +1,36 @@
-"""The nearest known word, for errors that can guess what was meant."""
+"""Words: those that SQL keeps to itself, and how an error names a place and guesses what was meant."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
+# Words that end an expression or belong to another clause; as a name they need double quotes.
+CLAUSE_WORDS = frozenset(("select", "from", "where", "group by", "having", "order by", "limit", "with"))
+RESERVED = CLAUSE_WORDS | {
+    "offset", "and", "or", "not", "in", "between", "is", "like", "ilike", "rlike", "asc", "desc", "as", "case", "when",
+    "then", "else", "union", "intersect", "except", "join", "using", "on", "exists", "fetch", "distinct", "null",
+    "true", "false", "over", "cast", "qualify", "cross", "inner",
+}  # fmt: skip
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+# Words that are read as something else than a name in some place; what we write ourselves quotes them.
+QUOTED = RESERVED | {
+    "group", "order", "by", "window", "full", "date", "timestamp", "interval", "array", "n", "left", "right",
+    "natural", "outer", "semi", "anti", "similar", "nulls", "current", "glob", "div", "regexp", "isnull", "notnull",
+    "xor",
+}  # fmt: skip
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that is most like this one, whatever its case, or None."""
     by_fold = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(word.casefold(), list(by_fold), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word.casefold(), list(by_fold), n=1, cutoff=cutoff)
     return by_fold[close[0]] if close else None
+
+
+def located(message: str, place: tuple[int, int] | None) -> str:
+    """The sentence with its place after what is wrong and before what to do, which a semicolon separates."""
+    wrong, mark, advice = message.partition("; ")
+    where = f" (line {place[0]}, column {place[1]})" if place is not None else ""
+    end = "?" if advice.startswith("did you mean") else "."
+    return f"{wrong}{where}{mark}{advice}{end}"
