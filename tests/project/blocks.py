@@ -54,8 +54,8 @@ def needs_spark(page: Path) -> bool:
 
 
 def compare(page: Path, block: Block, expected: str, printed: str) -> None:
-    pattern = "".join(_pattern(line) for line in expected.rstrip().splitlines()).removesuffix("\n")
-    shown = "\n".join(line.rstrip() for line in printed.rstrip().splitlines())
+    pattern = "".join(_pattern(line) for line in expected.strip("\n").splitlines())
+    shown = "".join(f"{line.rstrip()}\n" for line in printed.splitlines()).strip("\n") + "\n"
     if not re.fullmatch(pattern, shown):
         sys.exit(f"{page}:{block.line}: the page says\n{expected}\nbut this was printed:\n{shown}")
 
@@ -121,6 +121,7 @@ def main() -> None:
     page = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        Path("src").symlink_to(Path(__file__).resolve().parents[2] / "src")  # the reader sits in a clone
         Path("bin").mkdir()
         command = Path("bin/skyband")
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m skyband.cli "$@"\n')
