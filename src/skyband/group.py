@@ -186,6 +186,7 @@ class Group:
         time = np.concatenate([time, lists.time[span][other]])
         seq = np.concatenate([seq, lists.seq[span][other]])
         order = np.lexsort((seq, time))[::-1]
+        self.algorithm.expire(slot, min(watch.horizon() for watch in self.watches if watch.slot == slot))
         self.algorithm.rebuild(slot, good[order], time[order], seq[order])
         self.board.stale[np.flatnonzero(self.board.slot == slot)] = 1
         return np.asarray(lists.seq[lists.span(slot)]).copy()

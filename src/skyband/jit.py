@@ -35,8 +35,9 @@ _folder: Path | None = None
 class Kernel:
     """A function over arrays, compiled at its first call."""
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: FunctionType, inline: bool = False) -> None:
         self.function = function
+        self.inline = inline
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self._compiled: Any = None
@@ -52,16 +53,27 @@ class Kernel:
         """The numba dispatcher (or the plain function where numba is switched off)."""
         if self._compiled is None:
             with _lock:
-                self._compiled = _compile(self.function)
+                self._compiled = _compile(self.function, self.inline)
         return self._compiled
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
+    """A function over arrays that is compiled when it is first called."""
     assert isinstance(function, FunctionType)
     return Kernel(function)
 
 
-def _compile(function: FunctionType) -> Any:
+def inlined(function: Callable[..., Any]) -> Kernel:
+    """A small kernel that is written out where another one calls it.
+
+    A call between compiled functions counts references to each array that it passes, with atomic instructions:
+    in an inner loop that costs more than the work.
+    """
+    assert isinstance(function, FunctionType)
+    return Kernel(function, inline=True)
+
+
+def _compile(function: FunctionType, inline: bool = False) -> Any:
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return function
     import numba
@@ -75,6 +87,8 @@ def _compile(function: FunctionType) -> Any:
     plain = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
     plain.__module__ = function.__module__
     plain.__qualname__ = function.__qualname__
+    if inline:
+        return numba.njit(inline="always", error_model="numpy")(plain)
     dispatcher = numba.njit(nogil=True, error_model="numpy")(plain)
     # The folder is set for this one function only: a user's own numba code keeps its settings.
     before = numba.config.CACHE_DIR

@@ -19,12 +19,14 @@ class Report:
     def __init__(self) -> None:
         self._names = pa.array([], pa.string())
         self._ids: dict[str, int] = {}
+        self._numbers: dict[int, np.ndarray] = {}  # the names of each family's watches  # type: ignore[type-arg]
         self._no_seq = pa.nulls(_BLANK, pa.int64())
         self._no_id = pa.nulls(_BLANK, pa.string())
 
     def name(self, names: list[str]) -> None:
         self._names = pa.array(names, pa.string())
         self._ids = {name: number for number, name in enumerate(names)}
+        self._numbers = {}
 
     def table(self, pieces: list[tuple[Group, Changes]], time: tuple[clock.Kind | None, pa.DataType]) -> pa.Table:
         kind, type_ = time
@@ -51,7 +53,10 @@ class Report:
             return empty.astype(np.int32), empty.astype(np.int32), empty.astype(np.float64), empty, empty
         columns = []
         for group, changes in pieces:
-            ids = np.array([self._ids[watch.name] for watch in group.watches], dtype=np.int32)
+            ids = self._numbers.get(id(group))
+            if ids is None or len(ids) != len(group.watches):
+                ids = np.array([self._ids[watch.name] for watch in group.watches], dtype=np.int32)
+                self._numbers[id(group)] = ids
             score = changes.good if group.sign > 0 else np.negative(changes.good)
             columns.append((ids[changes.watch], changes.rank.astype(np.int32), score + 0.0, changes.time, changes.seq))
         if len(columns) == 1:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from skyband.errors import QueryError
 from skyband.group import Group, family
 from skyband.order import LOWEST, Ints, Recency
-from skyband.query.expression import check
+from skyband.query.expression import Column, check, unknown_column
 from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.stream import clock
 from skyband.stream.accept import Door
@@ -42,6 +42,7 @@ class Stream:
         self.pushed = False
         self.groups: list[Group] = []
         self.watches: list[Watch] = []
+        self._windows: set[Window] = set()
         self.kept = Kept()
         self.retained = Retained()
         self.recencies: Runs | Recencies = Runs() if time is None else Recencies()
@@ -60,6 +61,7 @@ class Stream:
     def schema(self, schema: pa.Schema | None) -> None:
         self._schema = schema
         self.names = set(schema.names) if schema is not None else set()
+        self._wanted: set[str] | None = None  # columns that some watch selects
         self.unknown_types = schema is not None and any(pa.types.is_null(field.type) for field in schema)
 
     def readable(self, schema: pa.Schema, raw: Raw) -> pa.Schema:
@@ -84,7 +86,11 @@ class Stream:
         if query.where is not None and check(query.where, self.schema) != "bool":
             raise QueryError("WHERE must be a condition that is true or false.")
         for output in query.select or ():
-            check(output.value, self.schema)
+            if isinstance(output.value, Column):  # only shown: any type will do
+                if output.value.name not in self.names:
+                    raise unknown_column(output.value.name, self.schema.names, output.value.place)
+            else:
+                check(output.value, self.schema)
 
     def allow(self, window: Window) -> None:
         if self.time is None and not isinstance(window, Rows):
@@ -109,7 +115,7 @@ class Stream:
         """Rows stamped before this are older than every window and than what is retained."""
         if not self.watches or self.time is None:
             return None
-        windows = {watch.window for watch in self.watches}
+        windows = set(self._windows)
         if self.monitor.retain is not None:
             windows.add(self.monitor.retain)
         # a new row of the horizon's very time is newer than the row at the horizon: only the time decides
@@ -143,7 +149,9 @@ class Stream:
         return self.known_from()
 
     def watch_windows(self) -> None:
-        """How many recencies the row windows need."""
+        """Watches came, went or changed: how many recencies the row windows need."""
+        self._wanted = None
+        self._windows = {watch.window for watch in self.watches}
         windows = [watch.window for watch in self.watches]
         if self.monitor.retain is not None:
             windows.append(self.monitor.retain)
@@ -219,19 +227,21 @@ class Stream:
 
     def _columns(self, table: pa.Table) -> list[str]:
         """The columns that some watch selects."""
-        wanted: set[str] = set().union(*(watch.needs() for watch in self.watches))
-        return [name for name in table.column_names if name in wanted]
+        if self._wanted is None:
+            self._wanted = set().union(*(watch.needs() for watch in self.watches))
+        return [name for name in table.column_names if name in self._wanted]
 
     # -- a step --------------------------------------------------------------------------------------------
 
     def step(self, batch: Batch | None) -> list[tuple[Group, Changes]]:
         """Show a step's rows to each family; what changed, family by family."""
         if batch is not None and self.monitor.retain is not None:
-            self.retained.add(batch.table, batch.seq_arrived, batch.time_arrived)
+            copy = batch.table.take(pa.array(np.arange(len(batch))))  # the caller may use its memory again
+            self.retained.add(copy, batch.seq_arrived, batch.time_arrived)
             self.retained.expire(self.horizon(self.monitor.retain))
         if not self.watches:
             return []
-        horizons = {window: self.horizon(window) for window in {watch.window for watch in self.watches}}
+        horizons = {window: self.horizon(window) for window in self._windows}
         mark = np.zeros(0 if batch is None else len(batch), dtype=np.uint8)
         found = []
         for group in self.groups:
@@ -249,10 +259,8 @@ class Stream:
         columns = self._columns(batch.table)
         if not columns:
             return
-        table = batch.table.select(columns)
-        if len(rows) < len(batch):
-            table = table.take(pa.array(rows))
-        self.kept.add(batch.seq_arrived[rows], table)
+        # a copy, even of all rows: the caller may use the batch's memory again
+        self.kept.add(batch.seq_arrived[rows], batch.table.select(columns).take(pa.array(rows)))
         if self.kept.full:
             self.kept.clear(np.concatenate([group.live_seqs() for group in self.groups]))
 
@@ -294,6 +302,7 @@ class Stream:
         group.load(part["state"], watches, slots)
         self.groups.append(group)
         self.watches.extend(watches)
+        self.watch_windows()
 
     def _check(self) -> None:
         for group in self.groups:

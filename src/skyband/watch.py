@@ -18,7 +18,7 @@ from skyband.group import ALL
 from skyband.order import Floats, Ints, Recency
 from skyband.planner import Plan, predicted
 from skyband.query.expression import Column, columns_of, evaluate
-from skyband.query.model import Output, Threshold, TopK, Window, window
+from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.text import to_sql
 from skyband.stream.batches import Batch, View
 
@@ -83,6 +83,11 @@ class Watch:
                 known = other.ranks(other.horizon())
                 if known is None or (ranks is not None and ranks <= known):
                     return horizon, ranks
+        if isinstance(chosen, Rows) and self._stream.time is not None and chosen.n > self._stream.row_limit:
+            raise QueryError(
+                f"Which rows are the last {chosen.n} is known only where a watch of this stream has a row window at "
+                f"least as long: ask for a time window, or watch {chosen}."
+            )
         raise QueryError(
             f'No watch of this score covers k = {"all rows" if ranks is None else ranks} over {chosen} now '
             f'("{self.name}" keeps {self.k or "all rows"} over {self.window}): watch it with a larger k or window.'

@@ -31,10 +31,11 @@ import numpy.typing as npt
 from skyband.algorithms.base import Card, ListAlgorithm
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
-from skyband.structures.lists import append, prune
+from skyband.structures.lists import append, close_up, prune
 from skyband.structures.skyband import expected_size
 
 GAMMA = 0.5
+AHEAD = 4  # batches like the last one between two sweeps, where gamma alone would give less
 
 
 def expected(k: int, n: float) -> float:
@@ -54,14 +55,11 @@ def absorb(
         return 0
     begin = start[slot]
     if size[slot] + count > room[slot]:
-        # what has left and what is dominated makes room first
-        before = size[slot] - head[slot]
-        kept = prune(good, times, seqs, begin + head[slot], begin + size[slot], begin, k, heap)
-        counts[slot, 1] += 1
-        counts[slot, 2] += before - kept
+        if head[slot] == 0:
+            return 1
+        size[slot] = close_up(good, times, seqs, begin, head[slot], size[slot])
         head[slot] = 0
-        size[slot] = kept
-        if kept + count > room[slot]:
+        if size[slot] + count > room[slot]:
             return 1
     append(time, seq, picks, values, count, good, times, seqs, begin + head[slot], begin + size[slot])
     size[slot] += count
@@ -79,7 +77,8 @@ def absorb(
         head[slot] = 0
         size[slot] = kept
         left = max(kept - k, 0)
-        limit[slot] = max(int(np.ceil((1.0 + gamma) * left)), left + 1)
+        # a large batch alone would reach the limit each time: leave room for a few like it
+        limit[slot] = max(int(np.ceil((1.0 + gamma) * left)), left + 1, left + AHEAD * (count - 1))
     return 0
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from skyband.algorithms.base import Card, ListAlgorithm
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
-from skyband.structures.lists import append
+from skyband.structures.lists import append, close_up
 
 
 @kernel
@@ -33,12 +33,7 @@ def absorb(
     """Take all picked rows; what has left makes room first."""
     begin = start[slot]
     if size[slot] + count > room[slot] and head[slot] > 0:
-        live = size[slot] - head[slot]
-        for i in range(live):
-            good[begin + i] = good[begin + head[slot] + i]
-            times[begin + i] = times[begin + head[slot] + i]
-            seqs[begin + i] = seqs[begin + head[slot] + i]
-        size[slot] = live
+        size[slot] = close_up(good, times, seqs, begin, head[slot], size[slot])
         head[slot] = 0
     if size[slot] + count > room[slot]:
         return 1

@@ -201,6 +201,8 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
     array = column
     if isinstance(column, pa.ChunkedArray):
         array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_decimal(array.type):
+        array = pc.cast(array, pa.float64(), safe=False)
     type_ = array.type
     if array.null_count:
         array = pc.fill_null(array, _zero(type_))
@@ -218,8 +220,6 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
 
 
 def _zero(type_: pa.DataType) -> pa.Scalar:
-    if pa.types.is_decimal(type_):
-        return pa.scalar(0).cast(type_)
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
         return pa.scalar(0, pa.int64() if not pa.types.is_date32(type_) else pa.int32()).cast(type_)
     return pa.scalar(False if pa.types.is_boolean(type_) else 0, type_)

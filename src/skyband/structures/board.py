@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skyband.jit import kernel
+from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, first_inside
 from skyband.structures.lists import Lists, best
 
@@ -166,7 +166,7 @@ def refresh(
     return slots.shape[0], count
 
 
-@kernel
+@inlined
 def before(good: float, time: int, seq: int, other_good: float, other_time: int, other_seq: int) -> bool:
     """Whether a row comes before another in the one total order."""
     if good != other_good:

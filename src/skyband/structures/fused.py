@@ -20,7 +20,7 @@ import numpy as np
 from math import sqrt
 from skyband.jit import kernel
 from skyband.order import inside_of
-from skyband.structures.skyband import push_heap, take
+from skyband.structures.skyband import push_heap, replace_root
 from {module} import absorb
 
 @kernel
@@ -39,35 +39,40 @@ def many(first, constants, sign, {columns}, time, seq, place, mark, horizon_time
         inside = inside_of(time, seq, n, horizon_time[slot], horizon_seq[slot])
         size = 0
         count = 0
-        at = 0
         root = -np.inf
-        while at < inside and (size < k or at % 64 != 0):
-{loads_at}
-            value = sign * ({score})
-            if size < k:
-                if value == value:
-                    push_heap(heap, size, value)
-                    size += 1
-                    picks[count] = at
+        for b in range((inside + 63) // 64):
+            base = b * 64
+            stop = min(inside - base, 64)
+            hit = size < k
+            if stop == 64:
+                for j in range(64):
+{loads_block}
+                    value = sign * ({score})
+                    block[j] = value
+                    hit |= value > root
+            else:
+                hit = True
+                for j in range(stop):
+{loads_block}
+                    block[j] = sign * ({score})
+            if not hit:
+                continue
+            for j in range(stop):
+                value = block[j]
+                if size < k:
+                    if value == value:
+                        push_heap(heap, size, value)
+                        size += 1
+                        root = heap[0] if size == k else -np.inf
+                        picks[count] = base + j
+                        values[count] = value
+                        count += 1
+                elif value > root:
+                    replace_root(heap, k, value)
+                    root = heap[0]
+                    picks[count] = base + j
                     values[count] = value
                     count += 1
-                    root = heap[0]
-            else:
-                count, root = take(value, at, k, heap, root, picks, values, count)
-            at += 1
-        for b in range(at // 64, inside // 64):
-            hit = False
-            for j in range(64):
-{loads_block}
-                block[j] = sign * ({score})
-            for j in range(64):
-                hit |= block[j] > root
-            if hit:
-                for j in range(64):
-                    count, root = take(block[j], b * 64 + j, k, heap, root, picks, values, count)
-        for rest in range(max(at, inside // 64 * 64), inside):
-{loads_rest}
-            count, root = take(sign * ({score}), rest, k, heap, root, picks, values, count)
         if absorb(slot, count, picks, values, time, seq, place, mark, k, heap, *state) > 0:
             return slot
     return constants.shape[0]
@@ -80,7 +85,7 @@ def fused(score: str, columns: int, constants: int, module: str) -> Any:
     names = [f"X{i}" for i in range(columns)]
 
     def loads(index: str, indent: int) -> str:
-        return "\n".join(" " * indent + f"x{i} = {name}[{index}]" for i, name in enumerate(names)) or " " * indent + "pass"
+        return "\n".join(" " * indent + f"x{i} = {name}[{index}]" for i, name in enumerate(names))
 
     parameters = "\n".join(f"        p{i} = p[{i}]" for i in range(constants)) or "        pass"
     for i in reversed(range(constants)):
@@ -90,8 +95,6 @@ def fused(score: str, columns: int, constants: int, module: str) -> Any:
         columns=", ".join(names),
         parameters=parameters,
         score=score,
-        loads_at=loads("at", 12),
-        loads_block=loads("b * 64 + j", 16),
-        loads_rest=loads("rest", 12),
+        loads_block=loads("b * 64 + j", 20),
     )
     return generated(source).many

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.jit import kernel
+from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency, first_inside
 from skyband.structures.skyband import push_heap, replace_root
 
@@ -195,7 +195,7 @@ def best(good: Floats, begin: int, end: int, k: int, scores: Floats, places: Int
     return size
 
 
-@kernel
+@inlined
 def _sink(scores: Floats, places: Ints, size: int, value: float, place: int) -> None:
     """Replace the root of a heap of (score, place), worst first, by (value, place)."""
     at = 0
@@ -243,6 +243,17 @@ def append(
         pool_time[write] = time[row]
         pool_seq[write] = seq[row]
         write -= 1
+
+
+@kernel
+def close_up(good: Floats, times: Ints, seqs: Ints, begin: int, head: int, size: int) -> int:
+    """Move what is live to the front of the list's stretch; returns how many that are."""
+    live = size - head
+    for i in range(live):
+        good[begin + i] = good[begin + head + i]
+        times[begin + i] = times[begin + head + i]
+        seqs[begin + i] = seqs[begin + head + i]
+    return live
 
 
 @kernel

@@ -10,13 +10,13 @@ a loop that compiles to vector instructions; only a block with a hit is looked a
 
 import numpy as np
 
-from skyband.jit import kernel
+from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
 
 BLOCK = 64
 
 
-@kernel
+@inlined
 def replace_root(heap: Floats, size: int, value: float) -> None:
     """Put `value` in place of the least of a min-heap."""
     place = 0
@@ -33,7 +33,7 @@ def replace_root(heap: Floats, size: int, value: float) -> None:
     heap[place] = value
 
 
-@kernel
+@inlined
 def push_heap(heap: Floats, size: int, value: float) -> None:
     """Add `value` to a min-heap of `size` elements."""
     place = size
@@ -53,48 +53,37 @@ def select(good: Floats, inside: int, k: int, heap: Floats, picks: Ints, values:
     `picks` gets their positions and `values` their scores, newest first; `heap` has room for k scores.
     Returns how many were picked. A NaN is never picked.
     """
-    size = 0
+    size = 0  # of the heap: below k, every row is picked
     count = 0
-    place = 0
-    while place < inside and size < k:  # the newest k rows have too few newer ones to be dominated
-        value = good[place]
-        if value == value:
-            push_heap(heap, size, value)
-            size += 1
-            picks[count] = place
-            values[count] = value
-            count += 1
-        place += 1
-    if place >= inside:
-        return count
-    root = heap[0]
-    while place < inside and place % BLOCK != 0:
-        count, root = take(good[place], place, k, heap, root, picks, values, count)
-        place += 1
-    for block in range(place // BLOCK, inside // BLOCK):
-        hit = False
-        for j in range(BLOCK):
-            hit |= good[block * BLOCK + j] > root
-        if hit:
+    root = -np.inf
+    for block in range((inside + BLOCK - 1) // BLOCK):
+        base = block * BLOCK
+        stop = min(inside - base, BLOCK)
+        hit = size < k
+        if stop == BLOCK:
             for j in range(BLOCK):
-                value = good[block * BLOCK + j]
-                count, root = take(value, block * BLOCK + j, k, heap, root, picks, values, count)
-    for rest in range(max(place, inside // BLOCK * BLOCK), inside):
-        count, root = take(good[rest], rest, k, heap, root, picks, values, count)
+                hit |= good[block * BLOCK + j] > root
+        else:
+            hit = True
+        if not hit:
+            continue
+        for j in range(stop):
+            value = good[base + j]
+            if size < k:
+                if value == value:
+                    push_heap(heap, size, value)
+                    size += 1
+                    root = heap[0] if size == k else -np.inf
+                    picks[count] = base + j
+                    values[count] = value
+                    count += 1
+            elif value > root:
+                replace_root(heap, k, value)
+                root = heap[0]
+                picks[count] = base + j
+                values[count] = value
+                count += 1
     return count
-
-
-@kernel
-def take(
-    value: float, place: int, k: int, heap: Floats, root: float, picks: Ints, values: Floats, count: int
-) -> tuple[int, float]:
-    """Pick one row if it beats the k-th best of the newer ones; returns the new count and root."""
-    if value > root:
-        replace_root(heap, k, value)
-        picks[count] = place
-        values[count] = value
-        return count + 1, heap[0]
-    return count, root
 
 
 def skyband_of(good: Floats, k: int) -> Ints:
