@@ -93,7 +93,9 @@ def test_a_file_that_changed_or_went_away(tmp_path: Path) -> None:
 
 def test_schema_of_the_first_file(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("t,x,s,nothing\n2020-01-01 00:00:00,1,a,\n2020-01-01 00:00:00,2,a,\n2020-01-01 00:00:01,oops,b,\n")
+    path.write_text(
+        "t,x,s,nothing\n2020-01-01 00:00:00,1,a,\n2020-01-01 00:00:00,2,a,\n2020-01-01 00:00:01,oops,b,\n"
+    )
     spec = StreamSpec("s", "csv", path, "a.csv", time="t")
     assert infer_schema(spec, path, {"t": "time", "x": "number"}) == pa.schema(
         [("t", pa.timestamp("us")), ("x", pa.int64()), ("s", pa.string()), ("nothing", pa.string())]

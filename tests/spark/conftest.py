@@ -1,0 +1,26 @@
+"""One Spark session for all tests that can share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from skyband.spark.config import SparkSpec
+    from skyband.spark.session import start_session
+
+    folder: Path = tmp_path_factory.mktemp("session")
+    session = start_session(
+        SparkSpec(checkpoint=folder, master="local[2]", conf=(("spark.sql.shuffle.partitions", "1"),)),
+        folder / "spark.log",
+    )
+    yield session
+    session.stop()
