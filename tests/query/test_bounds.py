@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.query.trees import COLUMNS, Rows, many, scores, values
 
 from skyband.query.expression import Expression, bound, direction, evaluate, lift, parse_expression
-from tests.query.trees import COLUMNS, Rows, many, scores, values
 
 intervals = st.tuples(values, values).map(lambda ends: (min(ends), max(ends)))
 boxes = st.fixed_dictionaries({name: intervals for name in COLUMNS})
@@ -21,7 +21,9 @@ def inside(low: float, high: float) -> st.SearchStrategy[float]:
     near = [math.nextafter(low, math.inf), math.nextafter(high, -math.inf)]
     finite = (max(low, -1.7e308), min(high, 1.7e308))
     between = st.floats(*finite) if finite[0] <= finite[1] else st.sampled_from(ends)
-    return st.one_of(st.sampled_from(ends), st.sampled_from([v for v in near if low <= v <= high] or ends), between)
+    return st.one_of(
+        st.sampled_from(ends), st.sampled_from([v for v in near if low <= v <= high] or ends), between
+    )
 
 
 @st.composite
@@ -95,7 +97,9 @@ def test_directions_hold(
         ("x > 1", {}, (0, 1)),
     ],
 )
-def test_bounds_are_tight(text: str, box: dict[str, tuple[float, float]], expected: tuple[float, float]) -> None:
+def test_bounds_are_tight(
+    text: str, box: dict[str, tuple[float, float]], expected: tuple[float, float]
+) -> None:
     assert bound(parse_expression(text), box) == pytest.approx(expected, rel=1e-14, abs=1e-300)
 
 

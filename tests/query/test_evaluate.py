@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.query.trees import COLUMNS, Rows, many, same_bits, scores, with_nan
 
 from skyband.query.expression import Expression, evaluate, lift, parse_expression
-from tests.query.trees import COLUMNS, Rows, many, same_bits, scores, with_nan
 
 rows = st.lists(st.tuples(with_nan, with_nan, with_nan), min_size=1, max_size=9)
 
@@ -77,7 +77,9 @@ def test_lifting_changes_no_bit(e: Expression, data: list[tuple[float, float, fl
 
 
 def test_weighted_sums_have_one_shape() -> None:
-    shapes = {lift(parse_expression(text))[0] for text in ("0.3*x + 0.7*y", "-1*x + 2e9*y", "1 * x + 1e-5 * y")}
+    shapes = {
+        lift(parse_expression(text))[0] for text in ("0.3*x + 0.7*y", "-1*x + 2e9*y", "1 * x + 1e-5 * y")
+    }
     assert len(shapes) == 1
     shape, constants = lift(parse_expression("3 * x ^ 2 + 5"))
     assert constants == (3.0, 5.0)

@@ -12,19 +12,28 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.query.trees import Rows, many
 
 from skyband.query.exact import parse_time
 from skyband.query.expression import Column, Compare, Number, evaluate, parse_expression
 from skyband.query.nodes import negate
-from tests.query.trees import Rows, many
 
-OPS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "<>": operator.ne}
+OPS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "<>": operator.ne,
+}
 ops = st.sampled_from(sorted(OPS))
 EDGES = [0, 1, -1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 2**63 - 512, 2**62 + 1]
 int64s = st.one_of(st.sampled_from(EDGES), st.integers(-(2**63), 2**63 - 1))
 uint64s = st.one_of(st.sampled_from([0, 1, 2**53 + 1, 2**63, 2**64 - 1]), st.integers(0, 2**64 - 1))
 floats = st.one_of(
-    st.sampled_from([0.0, -0.0, 0.5, 2.0**53, 2.0**63, -(2.0**63), 2.0**64, 1e300, float("inf"), -float("inf")]),
+    st.sampled_from(
+        [0.0, -0.0, 0.5, 2.0**53, 2.0**63, -(2.0**63), 2.0**64, 1e300, float("inf"), -float("inf")]
+    ),
     st.floats(allow_nan=False),
 )
 decimals = st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**15), max_value=10**15)
@@ -60,14 +69,22 @@ def test_int_float(op: str, left: int, right: float) -> None:
 @many
 @given(ops, decimals, st.one_of(int64s, floats, decimals))
 def test_decimal_columns(op: str, left: Decimal, right: int | float | Decimal) -> None:
-    kind = pa.int64() if isinstance(right, int) else pa.float64() if isinstance(right, float) else pa.decimal128(20, 3)
+    kind = (
+        pa.int64()
+        if isinstance(right, int)
+        else pa.float64()
+        if isinstance(right, float)
+        else pa.decimal128(20, 3)
+    )
     check(op, left, right, (pa.decimal128(30, 3), kind))
     check(op, right, left, (kind, pa.decimal128(30, 3)))
 
 
 numbers = st.one_of(
     int64s,
-    st.sampled_from([Decimal("9007199254740992.5"), Decimal("-0.5"), 2**64, -(2**70), 10**400, Decimal("1e-300")]),
+    st.sampled_from(
+        [Decimal("9007199254740992.5"), Decimal("-0.5"), 2**64, -(2**70), 10**400, Decimal("1e-300")]
+    ),
     st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-(10**19), max_value=10**19),
 )
 
@@ -80,7 +97,9 @@ def test_int_literal(op: str, left: int, written: int | Decimal) -> None:
     expected = [OPS[op](Fraction(left), Fraction(written))]
     assert evaluate(Compare(op, Column("x"), limit), data).tolist() == expected
     assert evaluate(Compare(op, Column("d"), limit), data).tolist() == expected
-    assert evaluate(Compare(op, limit, Column("x")), data).tolist() == [OPS[op](Fraction(written), Fraction(left))]
+    assert evaluate(Compare(op, limit, Column("x")), data).tolist() == [
+        OPS[op](Fraction(written), Fraction(left))
+    ]
 
 
 @many
@@ -119,7 +138,9 @@ def test_the_contract_in_one_place() -> None:
 
 
 def test_decimals_mean_what_is_written() -> None:
-    data = Rows({"d": pa.array([Decimal("0.10"), Decimal("0.11"), None], pa.decimal128(4, 2)), "f": [0.1, 0.2, 0.3]})
+    data = Rows(
+        {"d": pa.array([Decimal("0.10"), Decimal("0.11"), None], pa.decimal128(4, 2)), "f": [0.1, 0.2, 0.3]}
+    )
     for text, expected in [
         ("d = 0.1", [True, False, False]),
         ("d > 0.105", [False, True, False]),
@@ -133,14 +154,19 @@ def test_decimals_mean_what_is_written() -> None:
 
 
 UTC = datetime.UTC
-MOMENTS = [datetime.datetime(2024, 2, 29, 12, 0, 0, 500_000, tzinfo=UTC), datetime.datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)]
+MOMENTS = [
+    datetime.datetime(2024, 2, 29, 12, 0, 0, 500_000, tzinfo=UTC),
+    datetime.datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC),
+]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_and_texts(unit: str) -> None:
     for zone in (None, "UTC", "Europe/Berlin"):
         naive = [moment.replace(tzinfo=None, microsecond=0) for moment in MOMENTS]
-        column = pa.array(naive, pa.timestamp(unit)).cast(pa.timestamp(unit, zone) if zone == "UTC" else pa.timestamp(unit))
+        column = pa.array(naive, pa.timestamp(unit)).cast(
+            pa.timestamp(unit, zone) if zone == "UTC" else pa.timestamp(unit)
+        )
         if zone == "Europe/Berlin":
             column = pa.array(MOMENTS, pa.timestamp(unit, zone)) if unit != "s" else column
             naive = MOMENTS if unit != "s" else naive  # type: ignore[assignment]
@@ -167,7 +193,12 @@ def test_times_of_different_units_and_dates() -> None:
     assert evaluate(parse_expression("s = n"), data).tolist() == [True, False, False, False]
     assert evaluate(parse_expression("d = e"), data).tolist() == [True, True, False, False]
     assert evaluate(parse_expression("d > '1970-01-01'"), data).tolist() == [False, True, False, True]
-    assert evaluate(parse_expression("d >= '1970-01-01T00:00:01'"), data).tolist() == [False, True, False, True]
+    assert evaluate(parse_expression("d >= '1970-01-01T00:00:01'"), data).tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_parse_time() -> None:
@@ -180,7 +211,14 @@ def test_parse_time() -> None:
 
 
 def test_nulls_compare_as_false() -> None:
-    data = Rows({"i": pa.array([1, None]), "s": pa.array(["a", None]), "b": pa.array([True, None]), "u": pa.array([None, 2], pa.uint8())})
+    data = Rows(
+        {
+            "i": pa.array([1, None]),
+            "s": pa.array(["a", None]),
+            "b": pa.array([True, None]),
+            "u": pa.array([None, 2], pa.uint8()),
+        }
+    )
     for text in ("i = 1", "i <> 7", "s <> 'b'", "b", "i >= 1.0", "s = s", "i <= i", "b = TRUE"):
         assert evaluate(parse_expression(text), data).tolist() == [True, False], text
     assert evaluate(parse_expression("i < u"), data).tolist() == [False, False]

@@ -7,6 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from hypothesis import given
+from tests.query.trees import Rows, any_expressions, many
 
 from skyband.errors import QueryError
 from skyband.query.expression import (
@@ -25,7 +26,6 @@ from skyband.query.expression import (
     expression_text,
     parse_expression,
 )
-from tests.query.trees import Rows, any_expressions, many
 
 ONE = Rows({"x": [3.0], "y": [4.0], "t": [True]})
 
@@ -93,7 +93,7 @@ def test_stands_for(text: str, same: str) -> None:
 
 
 def test_nodes() -> None:
-    assert parse_expression("a.x - \"b c\".\"d\"\"e\"") == Arithmetic("-", Column("x", "a"), Column('d"e', "b c"))
+    assert parse_expression('a.x - "b c"."d""e"') == Arithmetic("-", Column("x", "a"), Column('d"e', "b c"))
     assert parse_expression("name = 'it''s'") == Compare("=", Column("name"), Text("it's"))
     assert parse_expression("TRUE OR NOT false") == Or((Truth(True), Not(Truth(False))))
     assert parse_expression("1 < x AND x < 2 AND t") == And(
@@ -105,7 +105,9 @@ def test_nodes() -> None:
     assert parse_expression("-5") == Number(-5)
 
 
-@pytest.mark.parametrize("name", ["window", "rows", "date", "time", "timestamp", "show", "left", "index", "format", "call"])
+@pytest.mark.parametrize(
+    "name", ["window", "rows", "date", "time", "timestamp", "show", "left", "index", "format", "call"]
+)
 def test_words_of_other_clauses_are_columns(name: str) -> None:
     assert parse_expression(name) == Column(name)
     assert parse_expression(f"{name} * 2 + {name}") == parse_expression(f'"{name}" * 2 + "{name}"')

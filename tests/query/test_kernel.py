@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.query.trees import COLUMNS, TRICKY, Rows, same_bits, scores
 
 from skyband.query.expression import Expression, evaluate, lift, parse_expression, render
-from tests.query.trees import COLUMNS, TRICKY, Rows, same_bits, scores
 
 _random = np.random.default_rng(5)
 
@@ -73,7 +73,9 @@ def test_unlifted_numbers_render_too() -> None:
     assert same_bits(run([e], lifted=False)[0], evaluate(e, DATA))
 
 
-@pytest.mark.parametrize("text", ["exp(x)", "ln(x) + 1", "x ^ 3", "x ^ y", "x ^ 0.5", "x > 1", "x = 'a'", "2 ^ x"])
+@pytest.mark.parametrize(
+    "text", ["exp(x)", "ln(x) + 1", "x ^ 3", "x ^ y", "x ^ 0.5", "x > 1", "x = 'a'", "2 ^ x"]
+)
 def test_what_may_round_differently_is_left_to_numpy(text: str) -> None:
     assert render(lift(parse_expression(text))[0], COLUMNS) is None
 

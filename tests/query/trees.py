@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from skyband.query import nodes
-from skyband.query.expression import Arithmetic, Call, Column, Compare, Expression, Not, Number, Text, Truth
 from skyband.query.exact import plain
+from skyband.query.expression import Arithmetic, Call, Column, Compare, Expression, Not, Number, Text, Truth
 from skyband.query.nodes import all_of, any_of, negate
 
 COLUMNS = ("x", "y", "z")
@@ -87,16 +87,36 @@ def scores(exact: bool = False, leaves: int = 8) -> st.SearchStrategy[Expression
     return st.recursive(base, lambda inner: arithmetic(inner, exact), max_leaves=leaves)
 
 
-texts = st.one_of(st.sampled_from(["", "a", "it's", 'say "hi"', "-- no comment", "ORDER BY", "ü"]), st.text(max_size=5))
+texts = st.one_of(
+    st.sampled_from(["", "a", "it's", 'say "hi"', "-- no comment", "ORDER BY", "ü"]), st.text(max_size=5)
+)
 names = st.one_of(
-    st.sampled_from(["x", "window", "rows", "date", "order by", "SELECT", 'a"b', "a.b", "größe", "1st", "limit", "n", "sum"]),
+    st.sampled_from(
+        [
+            "x",
+            "window",
+            "rows",
+            "date",
+            "order by",
+            "SELECT",
+            'a"b',
+            "a.b",
+            "größe",
+            "1st",
+            "limit",
+            "n",
+            "sum",
+        ]
+    ),
     st.text(min_size=1, max_size=6).filter(lambda s: "\0" not in s and s.isprintable()),
 )
 
 
 def any_expressions(leaves: int = 8) -> st.SearchStrategy[Expression]:
     """Anything the grammar can say, whether its kinds fit or not."""
-    leaf = st.one_of(numbers, names.map(Column), texts.filter(str.isprintable).map(Text), st.booleans().map(Truth))
+    leaf = st.one_of(
+        numbers, names.map(Column), texts.filter(str.isprintable).map(Text), st.booleans().map(Truth)
+    )
 
     def more(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
         terms = st.lists(inner, min_size=2, max_size=3)

@@ -35,6 +35,7 @@ from skyband.query.nodes import Call, Column, Expression
 from skyband.query.options import check_option
 from skyband.query.text import expression_text
 from skyband.query.threshold import BEYOND
+from skyband.query.words import located
 
 WindowLike = str | Window | datetime.timedelta
 SelectLike = str | Sequence[str] | Mapping[str, str | Expression] | None
@@ -295,7 +296,7 @@ def _options(options: Mapping[str, Any], builder: str) -> Options:
     for name, value in options.items():
         wrong = check_option(name, value)
         if wrong is not None:
-            raise QueryError(f"{wrong}.")
+            raise QueryError(located(wrong, None))
     if "repeat" in options and builder != "joined":
         raise QueryError("The option repeat is for joined(); leave it away.")
     return tuple(sorted((name, v.lower() if isinstance(v, str) else v) for name, v in options.items()))

@@ -6,6 +6,7 @@ compared with a time, a number of seconds, or a text that is an ISO date or time
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal
 
 from skyband.errors import QueryError
@@ -140,27 +141,43 @@ def _compare(e: nodes.Compare, schema: pa.Schema) -> Kind:
         if kind == "time" and other_kind == "text":
             _check_time_text(this, other, place)
             return "bool"
-    fits = left == right or {left, right} == {"number", "time"}
-    if not fits:
+    if left != right and {left, right} != {"number", "time"}:
         raise _error(
-            f"{e.op} can't compare {expression_text(e.left)}, {_A[left]}, with {expression_text(e.right)}, {_A[right]}",
+            f"{e.op} can't compare {expression_text(e.left)}, {_A[left]}, with "
+            f"{expression_text(e.right)}, {_A[right]}; {_advice(e, left, right)}",
             place,
         )
     if left == "bool" and e.op not in ("=", "<>"):
+        shown = expression_text(e.left)
         raise _error(
-            f"{e.op} expects numbers or texts, but {expression_text(e.left)} is true or false", place
+            f"{e.op} expects numbers or texts, but {shown} is true or false; use AND, OR and NOT", place
         )
     return "bool"
 
 
+def _advice(e: nodes.Compare, left: Kind, right: Kind) -> str:
+    """What to do about two sides of different kinds."""
+    for this, other in ((e.left, right), (e.right, left)):
+        if isinstance(this, nodes.Text) and other == "number" and _is_number(this.value):
+            return f"write {this.value.strip()} without quotes"
+        if nodes.literal(this) is not None and other == "text":
+            return f"write '{expression_text(this)}' in quotes"
+    if "bool" in (left, right):
+        return "join conditions with AND, OR and NOT"
+    return "compare numbers with numbers and texts with texts"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def _check_time_text(time: Expression, text: Expression, place: nodes.Place | None) -> None:
+    """A time is a column, since arithmetic makes it a number; the text must be a date or time."""
     from skyband.query.exact import parse_time
 
-    if not isinstance(time, nodes.Column):
-        raise _error(
-            f"{expression_text(time)} is a number of seconds; compare it with a number, or the column with a text",
-            place,
-        )
     if not isinstance(text, nodes.Text):
         raise _error(
             f"{expression_text(time)} is a time and {expression_text(text)} a text; compare a time with a time, "

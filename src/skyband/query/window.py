@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
 from skyband.errors import QueryError
+from skyband.query.words import located, nearest
 
 UNITS = {
     "nanosecond": 1,
@@ -91,8 +92,6 @@ def unit_of(word: str) -> str | None:
 
 def measure(count: str, word: str) -> Window | str:
     """The window of a count and a unit as written, or what is wrong with them."""
-    from skyband.query.words import nearest
-
     unit = unit_of(word)
     if unit is None:
         near = nearest(word, [*(name + "s" for name in UNITS), "rows"])
@@ -172,5 +171,5 @@ def _read(text: str) -> Window:
         raise QueryError(f"The window {text!r} is a number and a unit, {EXAMPLES}.")
     result = measure(count.replace("_", ""), word)
     if isinstance(result, str):
-        raise QueryError(f"{result}.")
+        raise QueryError(located(result, None))
     return result
