@@ -135,8 +135,14 @@ def test_text_reads_back_as_the_same_tree(e: object) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(" * 10_000 + "x" + ")" * 10_000, "- " * 10_000 + "x", "abs(" * 10_000, "+".join(["x"] * 10_000), "^".join(["x"] * 10_000)],
-)  # fmt: skip
+    [
+        "(" * 10_000 + "x" + ")" * 10_000,
+        "- " * 10_000 + "x",
+        "abs(" * 10_000,
+        "+".join(["x"] * 10_000),
+        "^".join(["x"] * 10_000),
+    ],
+)
 def test_depth_is_an_error_and_not_a_crash(text: str) -> None:
     with pytest.raises(QueryError, match="simplify it"):
         parse_expression(text)

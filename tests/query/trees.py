@@ -62,8 +62,8 @@ columns = st.sampled_from(COLUMNS).map(Column)
 def arithmetic(inner: st.SearchStrategy[Expression], exact: bool = False) -> st.SearchStrategy[Expression]:
     """One more node over the inner ones; `exact` leaves out what libraries round as they like."""
     one = ("abs", "sqrt") if exact else ("abs", "sqrt", "exp", "ln")
-    powers = (st.just(Number(2)) if exact else
-              st.one_of(st.sampled_from([Number(n) for n in (0, 1, 2, 3, 4, 0.5, 1.5)] + [Number(-1), Number(-2), Number(-0.5)]), inner))  # fmt: skip
+    exponents = [Number(n) for n in (0, 1, 2, 3, 4, 0.5, 1.5, -1, -2, -0.5)]
+    powers = st.just(Number(2)) if exact else st.one_of(st.sampled_from(exponents), inner)
     return st.one_of(
         st.builds(Arithmetic, st.sampled_from("+-*/"), inner, inner),
         st.builds(lambda base, n: Arithmetic("^", base, n), inner, powers),
