@@ -47,14 +47,26 @@ def test_every_command_has_its_section(name: str) -> None:
 def test_every_algorithm_has_its_card(name: str) -> None:
     text = page(f"algorithms/{name}.md")
     assert text.startswith(f"# {name}: ")
-    for part in ["Problem", "Idea", "What is kept", "Cost", "Wrong choice when", "Exact", "Windows", "Options", "From"]:
+    for part in [
+        "Problem",
+        "Idea",
+        "What is kept",
+        "Cost",
+        "Wrong choice when",
+        "Exact",
+        "Windows",
+        "Options",
+        "From",
+    ]:
         assert f"**{part}" in text, part
     for option in REGISTRY[name].card.options:
         assert f"`{option}`" in text
     assert f"(algorithms/{name}.md)" in page("index.md")
 
 
-@pytest.mark.parametrize("name", [name for name in skyband.__all__ if not name.startswith("_") and name != "Watch"])
+@pytest.mark.parametrize(
+    "name", [name for name in skyband.__all__ if not name.startswith("_") and name != "Watch"]
+)
 def test_every_public_name_is_on_the_python_page(name: str) -> None:
     assert f"sb.{name}" in page("python.md")
 
@@ -66,5 +78,16 @@ def test_every_function_of_the_sql_is_on_its_page() -> None:
 
 def test_every_pipeline_key_is_on_the_spark_page() -> None:
     text = page("spark.md")
-    for key in ["format", "path", "time", "max_files", "name", "sql", "master", "checkpoint", "placement", "trigger"]:
+    for key in [
+        "format",
+        "path",
+        "time",
+        "max_files",
+        "name",
+        "sql",
+        "master",
+        "checkpoint",
+        "placement",
+        "trigger",
+    ]:
         assert f"`{key}`" in text, key
