@@ -107,7 +107,9 @@ def hello(
         draw(svg)
         return
     from skyband.terminal.hello import run_hello
+    from skyband.terminal.quick import without_pandas
 
+    without_pandas()
     run_hello(seconds)
 
 
@@ -134,8 +136,10 @@ def top(
     """
     from skyband.terminal.output import Answers
     from skyband.terminal.progress import Bar
+    from skyband.terminal.quick import without_pandas
     from skyband.terminal.replay import Replay, parse_all
 
+    without_pandas()
     queries = parse_all(sql)
     if len(queries) > 1 and format is Format.csv:
         raise typer.BadParameter("csv holds the answer of one query; take json or table for several")
@@ -169,8 +173,10 @@ def explain(
     also what it really kept after the file's last row.
     """
     from skyband.terminal.progress import Bar
+    from skyband.terminal.quick import without_pandas
     from skyband.terminal.replay import Replay, monitor_of, parse_all
 
+    without_pandas()
     queries = parse_all(sql)
     if file is None:
         monitor = monitor_of(None, queries, time or needed_time(queries))

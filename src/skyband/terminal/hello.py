@@ -100,8 +100,13 @@ class Warming:
         from skyband import jit
 
         self.ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="skyband-warming", daemon=True)
         jit.start_interpreted()
-        threading.Thread(target=self._run, name="skyband-warming", daemon=True).start()
+
+    def begin(self) -> None:
+        """Start compiling, if that hasn't begun: best called when there is something to look at meanwhile."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def _run(self) -> None:
         from skyband import jit
@@ -127,11 +132,14 @@ class Throttle:
         self.rate = _SLOW
 
     def after(self, busy: float, ready: bool) -> None:
-        """A tick took `busy` seconds."""
+        """A tick took `busy` seconds. Before all is compiled the pace stays as it is."""
+        if not ready:
+            return
+        lasted = max(busy, _TICK)
         if busy > _SHARE * _TICK:
-            self.rate = max(200.0, self.rate * 0.8)
-        elif ready:
-            self.rate = min(_FAST, self.rate * 1.03)
+            self.rate = max(_SLOW, self.rate * 0.5**lasted)
+        else:
+            self.rate = min(_FAST, self.rate * 2.0**lasted)
 
 
 def tide(now: float) -> float:
@@ -180,6 +188,7 @@ def _live(stage: Stage, throttle: Throttle, warming: Warming, end: float | None)
                 due = time.monotonic() + 1 / _FRAMES
                 moment = stage.moment("" if warming.ready.is_set() else "compiling, faster soon")
                 live.update(frame(moment, console.width, console.height, SQL), refresh=True)
+                warming.begin()
     if moment is not None:
         console.print(frame(moment, console.width, console.height, SQL))
         console.print(
@@ -192,6 +201,7 @@ def _live(stage: Stage, throttle: Throttle, warming: Warming, end: float | None)
 
 
 def _snapshots(stage: Stage, throttle: Throttle, warming: Warming, end: float | None) -> None:
+    warming.begin()
     print(TITLE)
     print(SQL)
     last = time.monotonic() + _PLAIN_FRAMES if end is None else end

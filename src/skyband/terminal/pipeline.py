@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyband.errors import SkybandError
+from skyband.terminal.output import Answers
 
 if TYPE_CHECKING:
     from skyband.spark.progress import BatchInfo, OnBatch, Summary
@@ -32,6 +33,30 @@ def run_pipeline_live(path: Path, available_now: bool) -> None:
     with telling(queries, path.stem, live=pipeline.sink.format != "console") as on_batch:
         summary = run_pipeline(path, available_now=available_now, on_batch=on_batch)
     say_summary(summary)
+
+
+def run_demo_live(folder: Path) -> None:
+    """The flights through Spark; afterwards the answers and a line on how to look at what was written."""
+    need_spark()
+    from skyband.spark import run_demo
+    from skyband.spark.demo import QUERIES
+
+    latest: list[BatchInfo] = []
+    with telling(dict.fromkeys(QUERIES, ""), "a year of flights from New York") as on_batch:
+
+        def tell(info: BatchInfo) -> None:
+            latest[:] = [info]
+            on_batch(info)
+
+        result = run_demo(folder, on_batch=tell)
+    say_summary(result.summary)
+    if latest and not sys.stderr.isatty():
+        # No panels were to be seen: the answers themselves, as they are at the end.
+        answers = Answers("table", several=True)
+        for name, top in latest[0].tops.items():
+            answers.write(name, 0, top)
+        answers.close()
+    print(result.hint)
 
 
 def need_spark() -> None:

@@ -81,10 +81,16 @@ def monitor_of(schema: pa.Schema | None, queries: Mapping[str, Query], time: str
 
 
 def _push(monitor: Monitor, piece: Chunk) -> None:
-    if piece.bad:
-        monitor.push(piece.table, unreadable=piece.bad)
-    else:
+    if not piece.bad:
         monitor.push(piece.table)
+        return
+    import pyarrow as pa
+
+    # An empty row stands at the place of each that couldn't be read, so that the others keep their seq.
+    text = {row.position: row.raw for row in piece.bad}
+    good = iter(range(piece.table.num_rows))
+    places = pa.array([None if place in text else next(good) for place in range(piece.count)], pa.int64())
+    monitor.push_sifted([(None, [monitor.sifter().sift(piece.table.take(places), text=text)])])
 
 
 def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
