@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+_COMMON = {
+    "deadline": None,
+    "report_multiple_bugs": False,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
 settings.register_profile("default", max_examples=40, stateful_step_count=20, **_COMMON)
 settings.register_profile("soak", max_examples=2000, stateful_step_count=50, **_COMMON)
 settings.load_profile("default")

@@ -44,7 +44,7 @@ class Watch:
     where: Callable[[Mapping[str, Any]], bool | None]
     stream: str
     beginning: Recency
-    waiting: list[tuple[Recency, int]] = field(default_factory=list)  # (newest row at a change, old k)
+    waiting: list[tuple[Recency, int]] = field(default_factory=list)  # (complete after this, k until then)
     told: dict[int, Ranked] = field(default_factory=dict)  # what the changes so far add up to
 
 
@@ -83,7 +83,9 @@ class Oracle:
         return self._changes()
 
     def advance(self, time: float) -> dict[str, tuple[set, list]]:
-        self.now = time if self.now is None else max(self.now, time)
+        if self.now is not None and time <= self.now:
+            return {}
+        self.now = time
         return self._changes()
 
     def _time(self, values: Mapping[str, Any]) -> float:
@@ -98,13 +100,17 @@ class Oracle:
         return "late" if self._late(time, stream) else None
 
     def _late(self, time: float, stream: str) -> bool:
-        windows = [w.window for w in self.watches.values() if w.stream == stream]
+        """Older than every window, a row window being that of the rows since its watch's beginning."""
+        windows = [(w.window, w.beginning) for w in self.watches.values() if w.stream == stream]
         if self.time is None or self.now is None or not windows:
             return False
         held = self.rows.get(stream, [])
         return all(
-            time < self.now - size if kind == "seconds" else sum(r.time > time for r in held) >= size
-            for kind, size in windows + ([self.retain] if self.retain else [])
+            time < self.now - size
+            if kind == "seconds"
+            else sum(r.time > time and r.recency > beginning for r in held) >= size
+            for (kind, size), beginning in windows
+            + ([(self.retain, BEFORE_EVERYTHING)] if self.retain else [])
         )
 
     def _ahead(self, numbered: list[tuple[int, Mapping[str, Any]]]) -> set[int]:
@@ -140,44 +146,44 @@ class Oracle:
 
     def change(self, name: str, k: int | None = None, window: Window | None = None) -> None:
         w = self.watches[name]
-        old = self._in_window(w, w.window)
-        covered = set(self._in_window(w, window or w.window)) <= set(self._retained(w.stream))
-        if k is not None and k > w.k and not covered:
-            w.waiting.append((self._newest(w.stream), w.k))
-        if window is not None and not covered:
-            w.beginning = max(w.beginning, self._start(old, w.window))
+        old_start, old_k = self._start(w), w.k
         w.k, w.window = k or w.k, window or w.window
+        known = self._known(w.stream)
+        w.beginning = max(w.beginning, min(old_start, known))
+        if k is not None and k > old_k:
+            w.waiting.append((known, old_k))
 
     def _newest(self, stream: str) -> Recency:
         return self.rows[stream][-1].recency if self.rows.get(stream) else BEFORE_EVERYTHING
 
-    def _retained(self, stream: str) -> list[Row]:
-        return self._suffix(self.rows.get(stream, []), self.retain) if self.retain else []
-
     def _begin(self, stream: str) -> Recency:
-        retained = self._retained(stream)
-        return (retained[0].time, retained[0].seq - 1) if retained else self._newest(stream)
+        retained = self._suffix(self.rows.get(stream, []), self.retain) if self.retain else []
+        return _just_before(retained[0]) if retained else self._newest(stream)
 
-    def _start(self, rows: list[Row], window: Window) -> Recency:
-        """What a row has to be newer than to be in this window."""
+    def _known(self, stream: str) -> Recency:
+        """All rows newer than this are retained."""
+        return self._edge(self.rows.get(stream, []), self.retain) if self.retain else self._newest(stream)
+
+    def _start(self, w: Watch, window: Window | None = None) -> Recency:
+        """What a row has to be newer than to be in the window of a watch."""
+        return max(w.beginning, self._edge(self.rows.get(w.stream, []), window or w.window))
+
+    def _edge(self, rows: list[Row], window: Window) -> Recency:
         kind, size = window
         if kind == "seconds":
             return BEFORE_EVERYTHING if self.now is None else (self.now - size, -1)
-        return (rows[0].time, rows[0].seq - 1) if len(rows) == size else BEFORE_EVERYTHING
+        return _just_before(rows[-int(size)]) if len(rows) >= size else BEFORE_EVERYTHING
 
     def _suffix(self, rows: list[Row], window: Window) -> list[Row]:
-        kind, size = window
-        return rows[-int(size) :] if kind == "rows" else [r for r in rows if r.time >= self.now - size]
-
-    def _in_window(self, w: Watch, window: Window) -> list[Row]:
-        return self._suffix([r for r in self.rows.get(w.stream, []) if r.recency > w.beginning], window)
+        return [r for r in rows if r.recency > self._edge(rows, window)]
 
     # ---- what is answered
 
     def top(self, name: str, k: int | None = None, window: Window | None = None) -> list[Ranked]:
         w = self.watches[name]
-        rows = self._in_window(w, window or w.window)
-        held_back = [old for edge, old in w.waiting if any(r.recency <= edge for r in rows)]
+        start = self._start(w, window)
+        rows = [r for r in self.rows.get(w.stream, []) if r.recency > start]
+        held_back = [old for known, old in w.waiting if start < known]
         scored = [(w.score(r.values), r) for r in rows if w.where(r.values)]
         scored = [(s, r) for s, r in scored if s is not None and s == s]
         scored.sort(key=lambda item: (-item[0] if w.descending else item[0], -item[1].time, -item[1].seq))
@@ -194,3 +200,7 @@ class Oracle:
             changes[name] = (w.told.keys() - top.keys(), [r for s, r in top.items() if s not in w.told])
             w.told = top
         return changes
+
+
+def _just_before(row: Row) -> Recency:
+    return (row.time, row.seq - 1)

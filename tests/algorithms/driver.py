@@ -1,4 +1,4 @@
-"""Drives an algorithm by hand, without a monitor: rows in, horizons on, and the plain list to compare with."""
+"""Drives an algorithm by hand: rows in, horizons on, and the plain list to compare with."""
 
 from __future__ import annotations
 

@@ -1,0 +1,205 @@
+"""Beginnings, `retain` and `change`, by small examples worked out by hand from the contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import skyband as sb
+
+TOP = "SELECT x FROM s ORDER BY x DESC LIMIT {} WINDOW {}"
+
+
+def xs(watch: Any, **asked: Any) -> list[float]:
+    return watch.top(**asked)["x"].to_pylist()
+
+
+def push(m: Any, *values: float) -> Any:
+    return m.push({"x": [float(v) for v in values]})
+
+
+def timed(m: Any, *rows: tuple[float, float]) -> Any:
+    return m.push({"t": [float(t) for t, _ in rows], "x": [float(x) for _, x in rows]})
+
+
+def test_a_watch_sees_only_what_comes_after_it() -> None:
+    m = sb.Monitor()
+    first = m.watch(TOP.format(2, "5 ROWS"), name="first")
+    push(m, 9, 8, 7)
+    second = m.watch(TOP.format(2, "5 ROWS"), name="second")
+    assert xs(second) == []
+    push(m, 1)
+    assert (xs(first), xs(second)) == ([9, 8], [1])
+    push(m, 2, 3)
+    assert (xs(first), xs(second)) == ([8, 7], [3, 2])
+
+
+def test_a_late_row_from_before_a_beginning_does_not_count() -> None:
+    m = sb.Monitor(time="t")
+    old = m.watch(TOP.format(3, "100 SECONDS"), name="old")
+    timed(m, (10, 1), (20, 2))
+    new = m.watch(TOP.format(3, "100 SECONDS"), name="new")
+    timed(m, (15, 9), (20, 5), (19, 8), (21, 3))
+    assert xs(old) == [9, 8, 5]
+    assert xs(new) == [5, 3]  # 20 again is newer by its seq; 15 and 19 are older than the beginning
+
+
+def test_a_watch_of_an_empty_monitor_begins_before_everything() -> None:
+    m = sb.Monitor(time="t")
+    w = m.watch(TOP.format(2, "2 ROWS"))
+    timed(m, (10, 1))
+    timed(m, (5, 7))
+    assert xs(w) == [7, 1]
+
+
+@pytest.mark.parametrize("retain", ["3 rows", "2 seconds"])
+def test_with_retain_a_new_watch_sees_what_is_retained(retain: str) -> None:
+    m = sb.Monitor(time="t", retain=sb.rows(3) if retain == "3 rows" else sb.last("2 seconds"))
+    timed(m, (1, 9), (2, 8), (3, 7), (4, 6))
+    w = m.watch(TOP.format(5, "100 SECONDS"))
+    assert xs(w) == [8, 7, 6]
+    changes = timed(m, (5, 1))
+    assert changes["change"].to_pylist() == ["enter"] * 4
+    assert changes["score"].to_pylist() == [8, 7, 6, 1]
+    assert xs(w) == [8, 7, 6, 1]  # the watch keeps its own rows from then on
+
+
+def test_retained_rows_come_with_their_columns() -> None:
+    m = sb.Monitor(retain=sb.rows(10))
+    m.push({"x": [1.0, 3.0, 2.0], "name": ["a", "b", "c"]})
+    w = m.watch("SELECT name FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS")
+    assert w.top()["name"].to_pylist() == ["b", "c"]
+
+
+def test_retain_with_nothing_retained_begins_at_the_newest() -> None:
+    m = sb.Monitor(time="t", retain=sb.last("2 seconds"))
+    timed(m, (1, 9))
+    m.advance(50.0)
+    w = m.watch(TOP.format(2, "100 SECONDS"))
+    timed(m, (50, 1))
+    assert xs(w) == [1]
+
+
+def test_retain_counts_as_a_window_for_lateness() -> None:
+    m = sb.Monitor(time="t", retain=sb.last("10 seconds"))
+    m.watch(TOP.format(2, "1 SECOND"))
+    timed(m, (100, 1))
+    timed(m, (95, 2), (89, 3), (90, 4))
+    assert m.rejects()["seq"].to_pylist() == [2]
+    assert xs(m.watch(TOP.format(9, "99 SECONDS"))) == [4, 2, 1]
+
+
+def test_a_smaller_k_or_window_holds_at_once() -> None:
+    m = sb.Monitor()
+    w = m.watch(TOP.format(3, "5 ROWS"), name="w")
+    push(m, 5, 4, 3, 2, 1)
+    w.change(k=2)
+    assert xs(w) == [5, 4]
+    w.change(window=sb.rows(3))
+    assert xs(w) == [3, 2]
+    assert (w.k, w.window) == (2, sb.rows(3))
+    changes = push(m)  # the next step tells what the changes did
+    told = list(zip(changes["change"].to_pylist(), changes["score"].to_pylist(), strict=True))
+    assert sorted(told[:2]) == [("leave", 4.0), ("leave", 5.0)]
+    assert told[2:] == [("enter", 2.0)]
+
+
+def test_a_larger_row_window_grows_from_the_old_one() -> None:
+    m = sb.Monitor()
+    w = m.watch(TOP.format(2, "2 ROWS"))
+    push(m, 9, 8, 7, 6)
+    w.change(window="4 rows")
+    assert xs(w) == [7, 6]
+    push(m, 1)
+    assert xs(w) == [7, 6]
+    push(m, 2, 3)
+    assert xs(w) == [6, 3]
+
+
+def test_a_larger_time_window_grows_from_the_old_one() -> None:
+    m = sb.Monitor(time="t")
+    w = m.watch(TOP.format(3, "2 SECONDS"), name="w")
+    m.watch(TOP.format(9, "100 SECONDS"), name="holds everything, which must not show")
+    timed(m, (1, 9), (8, 8), (9, 7), (10, 6))
+    w.change(window="5 seconds")
+    assert xs(w) == [8, 7, 6]
+    timed(m, (7, 99), (8, 50))  # 7 is before the old window's start, which was 8
+    assert xs(w) == [50, 8, 7]
+    timed(m, (13, 1))
+    assert xs(w) == [50, 8, 7]
+    m.advance(14.0)
+    assert xs(w) == [7, 6, 1]
+
+
+def test_a_larger_k_returns_the_old_ranks_until_the_old_rows_have_left() -> None:
+    m = sb.Monitor()
+    w = m.watch(TOP.format(1, "3 ROWS"))
+    push(m, 5, 4, 3)
+    w.change(k=3)
+    assert xs(w) == [5]
+    push(m, 1)
+    assert xs(w) == [4]
+    push(m, 2)
+    assert xs(w) == [3]
+    push(m, 0)
+    assert xs(w) == [2, 1, 0]
+
+
+def test_both_are_exact_at_once_where_retained_rows_cover_them() -> None:
+    m = sb.Monitor(retain=sb.rows(10))
+    w = m.watch(TOP.format(1, "2 ROWS"))
+    push(m, 5, 4, 3, 2)
+    w.change(k=3)
+    assert xs(w) == [3, 2]
+    w.change(window="3 rows")
+    assert xs(w) == [4, 3, 2]
+
+
+def test_a_watch_can_be_dropped_and_its_name_used_again() -> None:
+    m = sb.Monitor()
+    m.watch(TOP.format(1, "3 ROWS"), name="w")
+    push(m, 5)
+    m.drop("w")
+    assert list(m.watches) == []
+    assert len(push(m, 6)) == 0
+    w = m.watch(TOP.format(1, "3 ROWS"), name="w")
+    push(m, 1)
+    assert xs(w) == [1]
+
+
+def test_snapshots() -> None:
+    m = sb.Monitor(time="t")
+    w = m.watch(TOP.format(3, "10 SECONDS"), name="time")
+    by_rows = m.watch(TOP.format(3, "4 ROWS"), name="rows")
+    timed(m, (1, 9), (5, 8), (9, 7), (10, 6), (11, 5))
+    assert xs(w, k=1) == [9]
+    assert xs(w, window="2 seconds") == [7, 6, 5]
+    assert xs(w, k=2, window=sb.rows(1)) == [5]
+    assert xs(w, k=2, window="2 rows") == [6, 5]
+    assert xs(by_rows, window=sb.last("1 second")) == [6, 5]
+    with pytest.raises(sb.SkybandError, match="4"):
+        w.top(k=4)
+
+
+def test_a_snapshot_beyond_what_is_watched_is_an_error() -> None:
+    m = sb.Monitor(time="t")
+    w = m.watch(TOP.format(3, "5 SECONDS"), name="time")
+    by_rows = m.watch("SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 6 ROWS", name="rows")
+    timed(m, *[(float(i), float(i)) for i in range(100)])
+    for window in ("6 seconds", sb.last("1 minute"), "7 rows", "90 rows"):
+        with pytest.raises(sb.SkybandError):
+            w.top(window=window)
+    assert xs(w, window="6 rows") == [99, 98, 97]  # 94 to 99: that is five seconds
+    assert xs(by_rows, window="4 seconds") == [95]
+    with pytest.raises(sb.SkybandError):
+        by_rows.top(window="6 seconds")
+
+
+def test_a_snapshot_does_not_disturb() -> None:
+    m = sb.Monitor()
+    w = m.watch(TOP.format(2, "4 ROWS"))
+    push(m, 4, 3, 2, 1)
+    assert xs(w, k=1, window="1 rows") == [1]
+    assert xs(w) == [4, 3]
+    assert push(m).num_rows == 0
