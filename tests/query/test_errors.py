@@ -107,3 +107,9 @@ def test_errors_are_value_errors_and_travel() -> None:
 def test_a_query_is_a_string(text: object) -> None:
     with pytest.raises(QueryError, match="A query is a string"):
         parse(text)  # type: ignore[arg-type]
+
+
+def test_half_characters() -> None:
+    with pytest.raises(QueryError) as caught:
+        parse("SELECT *\nFROM \udcff")
+    assert str(caught.value) == "A character is not Unicode (line 2, column 6); write the text in UTF-8."

@@ -286,6 +286,8 @@ def _select(select: SelectLike, aggregates: bool = False) -> Select:
     outputs = []
     for text in texts:
         e = parse_expression(text, aggregates)
+        if isinstance(e, nodes.Text):
+            raise QueryError(f"A text alone can't be selected; name a column instead of {text}.")
         outputs.append(Output(e.key if isinstance(e, Column) else expression_text(e), e))
     if len({output.name for output in outputs}) != len(outputs):
         raise QueryError('A column is selected twice; leave one away or name it, as in {"name": "x + 1"}.')

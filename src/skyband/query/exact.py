@@ -92,12 +92,12 @@ def _column(name: str, source: Source) -> Operand:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Without dictionary encoding, and strings of one kind."""
+    """In one piece, without dictionary encoding, strings with offsets."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_string(array.type) or pa.types.is_string_view(array.type):
+    if pa.types.is_string_view(array.type):
         array = array.cast(pa.large_string())
     return array
 
@@ -333,5 +333,9 @@ def _python_values(side: Operand, length: int) -> list[Any]:
 def _strings(op: str, left: Operand, right: Operand) -> Any:
     if left.kind == "text":
         return np.bool_(OPERATORS[op](left.data.encode(), right.data.encode()))
-    other = pa.scalar(right.data, type=left.data.type) if right.kind == "text" else right.data
-    return booleans(ARROW[op](left.data, other))
+    if right.kind == "text":
+        return booleans(ARROW[op](left.data, pa.scalar(right.data, type=left.data.type)))
+    one, other = left.data, right.data
+    if one.type != other.type:
+        one, other = one.cast(pa.large_string()), other.cast(pa.large_string())
+    return booleans(ARROW[op](one, other))

@@ -76,6 +76,7 @@ class Reader:
             raise QueryError(f"A {what} is a string, not {type(text).__name__}.")
         self.text = text
         self.what = what
+        self._check_characters()
         try:
             # The bracket keeps sqlglot from taking a first word such as `show` for a command.
             self.tokens: list[Token] = _Tokenizer().tokenize("(" + text)[1:]
@@ -84,6 +85,17 @@ class Reader:
         self.at = 0
         self.nesting = 0
         self.aggregates = False  # whether SUM, COUNT and MAX may be called
+
+    def _check_characters(self) -> None:
+        """Half a character, as a terminal with another encoding may give, can't be compared with anything."""
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as error:
+            before = self.text[: error.start]
+            place = (before.count("\n") + 1, error.start - (before.rfind("\n") + 1) + 1)
+            raise QueryError(
+                located("A character is not Unicode; write the text in UTF-8", place), place
+            ) from None
 
     # -- the cursor
 
@@ -401,7 +413,8 @@ class Reader:
             self.at += 1
             return token.text
         text = token.text
-        plain = text[:1].isidentifier() and token.token_type not in (TokenType.STRING, TokenType.NUMBER)
+        # Strings with a prefix, such as N'x', are tokens of other types whose text lacks the quotes.
+        plain = text[:1].isidentifier() and self.text[token.start - 1 : token.end] == text
         if not plain or not text.replace("$", "_").replace("@", "_").isidentifier():
             raise self.expected(expected)
         if text.lower() in RESERVED:

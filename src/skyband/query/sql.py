@@ -13,7 +13,7 @@ from skyband.errors import QueryError
 from skyband.query import nodes
 from skyband.query.grammar import Reader
 from skyband.query.model import Grouped, Joined, Output, Pairs, Query, Select, Threshold, TopK, Window
-from skyband.query.nodes import Call, Column, Expression
+from skyband.query.nodes import Call, Column, Expression, Text
 from skyband.query.statement import Item, Source, Statement, read
 from skyband.query.text import expression_text
 from skyband.query.threshold import split
@@ -139,6 +139,8 @@ class _Conclusion:
         for item in items:
             assert item.value is not None
             value = self.resolve(item.value)
+            if isinstance(value, Text):
+                raise self._error("A text alone can't be selected; name a column", item.token)
             name = item.alias or (value.key if isinstance(value, Column) else expression_text(value))
             if any(output.name == name for output in outputs):
                 raise self._error(
