@@ -35,7 +35,9 @@ def to_bytes(content: dict[str, Any]) -> bytes:
 def _strip(value: Any, path: str, parts: dict[str, bytes]) -> Any:
     """What JSON can say, with arrays and tables replaced by the names of their parts."""
     if isinstance(value, dict):
-        return {name: _strip(part, f"{path}/{name}" if path else str(name), parts) for name, part in value.items()}
+        return {
+            name: _strip(part, f"{path}/{name}" if path else str(name), parts) for name, part in value.items()
+        }
     if isinstance(value, list):
         return [_strip(part, f"{path}/{i}", parts) for i, part in enumerate(value)]
     if isinstance(value, np.ndarray):

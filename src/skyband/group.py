@@ -14,7 +14,21 @@ import numpy as np
 
 from skyband.algorithms import REGISTRY, Arrivals
 from skyband.order import LOWEST, Floats, Ints, Recency
-from skyband.query.expression import Column, Expression, columns_of, evaluate, lift, render
+from skyband.query.expression import (
+    And,
+    Arithmetic,
+    Column,
+    Compare,
+    Expression,
+    Not,
+    Number,
+    Or,
+    columns_of,
+    evaluate,
+    lift,
+    render,
+    walk,
+)  # fmt: skip
 from skyband.query.model import Threshold, TopK
 from skyband.stream.batches import Batch, View
 from skyband.structures.board import Board, Changes
@@ -33,8 +47,15 @@ class Group:
         self.shape: Expression = self.key[0]
         self.where = query.where
         self.sign = 1.0 if query.descending else -1.0
-        self.used = tuple(sorted({*columns_of(query.score), *(columns_of(query.where) if query.where else ())}))
+        self.used = tuple(
+            sorted({*columns_of(query.score), *(columns_of(query.where) if query.where else ())})
+        )
         self.score_columns = columns_of(self.shape)
+        # A NaN in such a column makes the score NaN, which no algorithm takes: no need to look for it.
+        tested = columns_of(query.where) if query.where else ()
+        telling = _carries_nan(self.shape)
+        self.score_only = tuple(name for name in self.score_columns if telling and name not in tested)
+        self.looked_at = tuple(name for name in self.used if name not in self.score_only)
         self.rendered = render(self.shape, self.score_columns)
         self.algorithm_name = algorithm
         self.options = options
@@ -132,7 +153,10 @@ class Group:
 
     def _expire(self, time: Ints, seq: Ints) -> None:
         """Each slot expires at the oldest horizon of its watches."""
-        slot_time, slot_seq = np.full(len(self.algorithm.ks), LOWEST.time), np.full(len(self.algorithm.ks), LOWEST.seq)
+        slot_time, slot_seq = (
+            np.full(len(self.algorithm.ks), LOWEST.time),
+            np.full(len(self.algorithm.ks), LOWEST.seq),
+        )
         slots = self.board.slot
         if len(slots) == len(self.slots):
             slot_time[slots], slot_seq[slots] = time, seq
@@ -146,7 +170,7 @@ class Group:
         """The rows that this family may use."""
         where = self.where
         predicate = None if where is None else (lambda view: np.asarray(evaluate(where, view), dtype=bool))
-        return View(batch).where(self.used, predicate)
+        return View(batch).where(self.looked_at, predicate, self.score_only)
 
     def good(self, view: View, slot: int) -> Floats:
         """The slot's scores, turned so that more is better."""
@@ -222,7 +246,24 @@ class Group:
 def family(query: TopK | Threshold, algorithm: str, options: dict[str, float]) -> tuple[Any, ...]:
     """Queries with equal keys are one family."""
     kind = "threshold" if isinstance(query, Threshold) else "topk"
-    return lift(query.score)[0], query.where, query.descending, kind, algorithm, tuple(sorted(options.items()))
+    return (
+        lift(query.score)[0],
+        query.where,
+        query.descending,
+        kind,
+        algorithm,
+        tuple(sorted(options.items())),
+    )
+
+
+def _carries_nan(e: Expression) -> bool:
+    """Whether a NaN in any column is sure to make the whole expression NaN."""
+    for node in walk(e):
+        if isinstance(node, Compare | And | Or | Not):
+            return False
+        if isinstance(node, Arithmetic) and node.op == "^" and node.right != Number(2):
+            return False  # NaN ^ 0 is 1
+    return True
 
 
 def _read_only(values: Floats) -> Floats:

@@ -151,7 +151,8 @@ def _user_cache() -> Path:
 def _digest() -> str:
     """A name that changes with any kernel source and with what compiled it."""
     here = Path(__file__).parent
-    sources = [here / "order.py", *sorted((here / "structures").glob("*.py")), *sorted((here / "algorithms").glob("*.py"))]
+    folders = (here / "structures", here / "algorithms")
+    sources = [here / "order.py", *(path for folder in folders for path in sorted(folder.glob("*.py")))]
     digest = hashlib.sha256(f"{sys.version_info[:3]} {sys.platform}".encode())
     for source in sources:
         digest.update(source.read_bytes())

@@ -23,12 +23,12 @@ from skyband.planner import choose
 from skyband.query.model import Last, Query, Threshold, TopK, Window, from_dict, to_dict
 from skyband.report import Report
 from skyband.sift import Sifted, Sifter
-from skyband.stream_state import Stream
 from skyband.stream import clock
 from skyband.stream.accept import Accepted, accept
-from skyband.stream.batches import Batch, read
+from skyband.stream.batches import Batch, names_of, read
 from skyband.stream.rejects import Reject, Rejects
 from skyband.stream.schema import declared, extend, infer
+from skyband.stream_state import Stream
 from skyband.watch import Watch
 
 log = logging.getLogger("skyband")
@@ -54,7 +54,9 @@ class Monitor:
         op: str | None = None,
     ) -> None:
         if key is not None or op is not None:
-            raise InputError("Update streams (key=, op=) are not answered yet: push rows that are only ever added.")
+            raise InputError(
+                "Update streams (key=, op=) are not answered yet: push rows that are only ever added."
+            )
         from skyband.query.model import last, window
 
         self.time = dict(time) if isinstance(time, Mapping) else time
@@ -70,7 +72,11 @@ class Monitor:
         self._kind: clock.Kind | None = None
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
-        if isinstance(schema, Mapping) and schema and all(isinstance(s, pa.Schema | Mapping) for s in schema.values()):
+        if (
+            isinstance(schema, Mapping)
+            and schema
+            and all(isinstance(s, pa.Schema | Mapping) for s in schema.values())
+        ):
             for name in schema:
                 self._stream(name)
 
@@ -184,7 +190,8 @@ class Monitor:
             kind = clock.kind_of(stream.schema.field(stream.time).type, stream.time)
             if self._kind is not None and kind != self._kind:
                 raise InputError(
-                    f'The time column "{stream.time}" is a {kind} and another stream\'s is a {self._kind}: cast one of them.'
+                    f'The time column "{stream.time}" is a {kind} and another stream\'s is a {self._kind}: '
+                    "cast one of them."
                 )
             self._kind = kind
         for watch in stream.watches:
@@ -205,7 +212,7 @@ class Monitor:
             except (InputError, QueryError):
                 target.schema = None
                 raise
-        elif any(name not in target.names for name in raw) or target.unknown_types:
+        elif target.unknown_types or any(n not in target.names for n in names_of(raw)):
             target.schema = extend(target.schema, raw)
         target.pushed = True
         return self._step([(target, [accept(target.door(), raw, rows)])])
@@ -264,8 +271,7 @@ class Monitor:
             passed = part.passed
             all_seqs.append(seqs[-1] if passed is None else base + passed[0])
             all_times.append(times[-1] if passed is None else passed[1])
-        seq, time = np.concatenate(seqs), np.concatenate(times)
-        every_seq, every_time = np.concatenate(all_seqs), np.concatenate(all_times)
+        seq, time, every_seq, every_time = (_joined(part) for part in (seqs, times, all_seqs, all_times))
         if stream.time is not None and len(every_time):
             latest = int(every_time.max())
             self._now = latest if self._now is None else max(self._now, latest)
@@ -384,10 +390,14 @@ class Monitor:
             watch.beginning = Recency(*part["beginning"])
             watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]
             monitor.watches[watch.name] = watch
-            places.setdefault((part["stream"], part["group"]), []).append((part["place"], watch, part["slot"]))
+            places.setdefault((part["stream"], part["group"]), []).append(
+                (part["place"], watch, part["slot"])
+            )
         for (stream_name, number), found in sorted(places.items(), key=lambda item: item[0]):
             found.sort(key=lambda item: item[0])
-            monitor.streams[stream_name].load_group(number, [w for _, w, _ in found], [s for _, _, s in found])
+            monitor.streams[stream_name].load_group(
+                number, [w for _, w, _ in found], [s for _, _, s in found]
+            )
         monitor._report.name(list(monitor.watches))
         return monitor
 
@@ -398,3 +408,7 @@ class Monitor:
         # names, watches and streams agree
         for name, watch in self.watches.items():
             assert watch.name == name and watch in watch._stream.watches
+
+
+def _joined(arrays: list[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

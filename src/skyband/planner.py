@@ -18,6 +18,12 @@ from skyband.query.model import Grouped, Joined, Pairs, Query, Threshold, TopK
 _FUTURE = {Pairs: "Top-k pairs", Joined: "Joined streams (FULL JOIN … USING)", Grouped: "GROUP BY queries"}
 
 
+_DEFAULT = {
+    "topk": ("ra", "for any score, in about k(1 + ln(n/k)) rows"),
+    "threshold": ("threshold", "every row beyond the bound is an answer"),
+}
+
+
 def choose(query: Query) -> tuple[str, dict[str, float], str]:
     """The algorithm for a query, its options, and why."""
     for kind, words in _FUTURE.items():
@@ -30,12 +36,13 @@ def choose(query: Query) -> tuple[str, dict[str, float], str]:
     wanted = "threshold" if isinstance(query, Threshold) else "topk"
     name = options.pop("algorithm", None)
     if options.pop("error", None) is not None:
-        raise QueryError("error = … asks for an approximate algorithm, and there is none yet: leave it out for exact answers.")
+        raise QueryError(
+            "error = … asks for an approximate algorithm, and there is none yet: leave it out for exact answers."
+        )
     if options.pop("repeat", None) is not None:
         raise QueryError("repeat = … is for joined streams; leave it out here.")
     if name is None:
-        chosen = "threshold" if wanted == "threshold" else "ra"
-        why = "keeps every row beyond the bound" if wanted == "threshold" else "exact for any score in about k(1 + ln(n/k)) rows"
+        chosen, why = _DEFAULT[wanted]
     else:
         chosen, why = _named(str(name), wanted), "asked for with WITH (algorithm = …)"
     card = REGISTRY[chosen].card
@@ -99,20 +106,26 @@ class Plan:
         ]
         of_window = "" if self.rows_in_window is None else f" of {self.rows_in_window:,} rows in the window"
         predicted = "" if self.predicted is None else f", predicted {self.predicted:,.0f}"
-        lines.append(f"  state      {self.candidates:,} candidates{of_window}{predicted}; {self.bytes:,} bytes")
+        lines.append(
+            f"  state      {self.candidates:,} candidates{of_window}{predicted}; {self.bytes:,} bytes"
+        )
         if self.shared_with:
             lines.append(f"  shared     with {', '.join(self.shared_with)}")
         did = ", ".join(f"{count:,} {name}" for name, count in self.counters.items())
         admitted = self.counters.get("admitted", 0)
-        share = f" ({100 * (1 - admitted / self.rows_seen):.1f} % of {self.rows_seen:,} rows never stored)" if self.rows_seen else ""
-        lines.append(f"  did        {did}{share}")
+        lines.append(f"  did        {did}")
+        if self.rows_seen:
+            never = 100 * (1 - admitted / self.rows_seen)
+            lines.append(f"  pruned     {never:.1f} % of {self.rows_seen:,} rows were never stored")
         for name, size in self.also_kept.items():
             lines.append(f"  also kept  {name}: {size:,} bytes")
         lines.extend(f"  note       {note}" for note in self.notes)
         return "\n".join(lines)
 
 
-def predicted(query: TopK | Threshold, algorithm: str, k: int | None, rows_in_window: int | None) -> float | None:
+def predicted(
+    query: TopK | Threshold, algorithm: str, k: int | None, rows_in_window: int | None
+) -> float | None:
     """The state that the card expects, in candidates."""
     if k is None or rows_in_window is None:
         return None

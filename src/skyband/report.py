@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -11,6 +13,7 @@ from skyband.structures.board import Changes
 
 _WORDS = pa.array(["leave", "enter"])
 _BLANK = 16_384
+COLUMNS = ["query", "change", "rank", "score", "seq", "seq_b", "id", "time"]
 
 
 class Report:
@@ -19,7 +22,8 @@ class Report:
     def __init__(self) -> None:
         self._names = pa.array([], pa.string())
         self._ids: dict[str, int] = {}
-        self._numbers: dict[int, np.ndarray] = {}  # the names of each family's watches  # type: ignore[type-arg]
+        self._numbers: dict[int, Any] = {}  # the numbers of each family's watches' names
+        self._empty: pa.Table | None = None
         self._no_seq = pa.nulls(_BLANK, pa.int64())
         self._no_id = pa.nulls(_BLANK, pa.string())
 
@@ -28,8 +32,12 @@ class Report:
         self._ids = {name: number for number, name in enumerate(names)}
         self._numbers = {}
 
-    def table(self, pieces: list[tuple[Group, Changes]], time: tuple[clock.Kind | None, pa.DataType]) -> pa.Table:
+    def table(
+        self, pieces: list[tuple[Group, Changes]], time: tuple[clock.Kind | None, pa.DataType]
+    ) -> pa.Table:
         kind, type_ = time
+        if not pieces:
+            return self._empty_table(type_)
         query, rank, score, stamp, seq = self._columns(pieces)
         n = len(seq)
         if n > len(self._no_seq):
@@ -45,12 +53,17 @@ class Report:
             self._no_id.slice(0, n),
             pa.nulls(n, type_) if kind is None else clock.column(stamp, kind, type_),
         ]
-        return pa.Table.from_arrays(arrays, names=["query", "change", "rank", "score", "seq", "seq_b", "id", "time"])
+        return pa.Table.from_arrays(arrays, names=COLUMNS)
 
-    def _columns(self, pieces: list[tuple[Group, Changes]]) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
-        if not pieces:
-            empty = np.empty(0, dtype=np.int64)
-            return empty.astype(np.int32), empty.astype(np.int32), empty.astype(np.float64), empty, empty
+    def _empty_table(self, type_: pa.DataType) -> pa.Table:
+        """Most steps change nothing."""
+        if self._empty is None or self._empty.schema.field("time").type != type_:
+            word = pa.dictionary(pa.int32(), pa.string())
+            types = [word, word, pa.int32(), pa.float64(), pa.int64(), pa.int64(), pa.string(), type_]
+            self._empty = pa.schema(list(zip(COLUMNS, types, strict=True))).empty_table()
+        return self._empty
+
+    def _columns(self, pieces: list[tuple[Group, Changes]]) -> tuple[Any, ...]:
         columns = []
         for group, changes in pieces:
             ids = self._numbers.get(id(group))
@@ -58,7 +71,9 @@ class Report:
                 ids = np.array([self._ids[watch.name] for watch in group.watches], dtype=np.int32)
                 self._numbers[id(group)] = ids
             score = changes.good if group.sign > 0 else np.negative(changes.good)
-            columns.append((ids[changes.watch], changes.rank.astype(np.int32), score + 0.0, changes.time, changes.seq))
+            columns.append(
+                (ids[changes.watch], changes.rank.astype(np.int32), score + 0.0, changes.time, changes.seq)
+            )
         if len(columns) == 1:
             return columns[0]
         return tuple(np.concatenate(parts) for parts in zip(*columns, strict=True))

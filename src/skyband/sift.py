@@ -130,12 +130,13 @@ class Sifter:
                 group.algorithm.insert(group.arrivals(batch, mark))
         rows = batch.arrived(mark)
         newest = batch.seq[:1], batch.time[:1]
-        table = part.table.select([name for name in part.table.column_names if name in set(self.columns or ())])
+        table = part.table.select(
+            [name for name in part.table.column_names if name in set(self.columns or ())]
+        )
         # without a time column, all accepted positions follow from the rejects
         passed = (position, part.time) if self.counts_rows or self.door.time is None else newest
-        return replace(
-            part, table=table.take(pa.array(rows)).combine_chunks(), position=position[rows], time=part.time[rows], passed=passed
-        )
+        kept = table.take(pa.array(rows)).combine_chunks()
+        return replace(part, table=kept, position=position[rows], time=part.time[rows], passed=passed)
 
     def _groups(self) -> list[Group]:
         """Families with empty state: what they take of a part is its k-skyband, or every row beyond a bound."""
@@ -146,4 +147,3 @@ class Sifter:
             group = groups.setdefault(group.key, group)
             group.open(query, k)  # type: ignore[arg-type]
         return list(groups.values())
-

@@ -18,7 +18,7 @@ from skyband.stream.accept import Door
 from skyband.stream.batches import Batch
 from skyband.stream.kept import Kept
 from skyband.stream.retained import Retained
-from skyband.stream.schema import Raw
+from skyband.stream.schema import Raw, columns
 from skyband.stream.tally import Tally
 from skyband.stream.window import Recencies, Runs
 from skyband.structures.board import Changes
@@ -66,9 +66,13 @@ class Stream:
 
     def readable(self, schema: pa.Schema, raw: Raw) -> pa.Schema:
         """An inferred schema, with a time column of ISO text read as timestamps."""
-        if self.time is None or self.time not in schema.names or not pa.types.is_string(schema.field(self.time).type):
+        if (
+            self.time is None
+            or self.time not in schema.names
+            or not pa.types.is_string(schema.field(self.time).type)
+        ):
             return schema
-        first = next((v for v in _values(raw[self.time]) if v is not None), None)
+        first = next((v for v in _values(columns(raw)[self.time]) if v is not None), None)
         for type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
             try:
                 pc.cast(pa.array([first], pa.string()), type_)
@@ -316,4 +320,3 @@ class Stream:
 def _values(column: Any) -> Any:
     for value in column:
         yield value.as_py() if isinstance(value, pa.Scalar) else value
-

@@ -34,7 +34,9 @@ class Watch:
     group: Group
     slot: int
 
-    def __init__(self, monitor: Monitor, stream: Stream, name: str, query: TopK | Threshold, why: str) -> None:
+    def __init__(
+        self, monitor: Monitor, stream: Stream, name: str, query: TopK | Threshold, why: str
+    ) -> None:
         self._monitor = monitor
         self._stream = stream
         self.name = name
@@ -89,7 +91,7 @@ class Watch:
                 f"least as long: ask for a time window, or watch {chosen}."
             )
         raise QueryError(
-            f'No watch of this score covers k = {"all rows" if ranks is None else ranks} over {chosen} now '
+            f"No watch of this score covers k = {'all rows' if ranks is None else ranks} over {chosen} now "
             f'("{self.name}" keeps {self.k or "all rows"} over {self.window}): watch it with a larger k or window.'
         )
 
@@ -97,7 +99,11 @@ class Watch:
         score = good if self.group.sign > 0 else np.negative(good)
         score = score + 0.0  # -0.0 equals 0.0, and is shown as 0.0
         names = ["rank", "score", "seq"]
-        columns: list[Any] = [pa.array(np.arange(1, len(seq) + 1, dtype=np.int32)), pa.array(score), pa.array(seq)]
+        columns: list[Any] = [
+            pa.array(np.arange(1, len(seq) + 1, dtype=np.int32)),
+            pa.array(score),
+            pa.array(seq),
+        ]
         for output, column in self._selected(seq):
             if output.name == "score" and output.value == self.query.score:
                 continue  # the very score that is there already
@@ -219,4 +225,3 @@ def _count(k: Any) -> int:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise QueryError(f"k must be a whole number of at least 1, not {k!r}.")
     return int(k)
-

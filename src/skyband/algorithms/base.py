@@ -186,7 +186,9 @@ class ListAlgorithm(Algorithm):
             self._insert_scored(slot, rows.good(slot), rows.time, rows.seq, rows.place, rows.mark)
 
     def _insert_fused(self, rows: Arrivals) -> None:
-        many = fused(rows.rendered or "", len(rows.columns()), rows.constants.shape[1], self.absorb.function.__module__)
+        many = fused(
+            rows.rendered or "", len(rows.columns()), rows.constants.shape[1], self.absorb.function.__module__
+        )
         slot = 0
         while True:
             slot = many(
@@ -248,14 +250,19 @@ class ListAlgorithm(Algorithm):
         return dict(zip(self.counter_names, self.counts[slot].tolist(), strict=True))
 
     def dump(self) -> dict[str, Any]:
-        own = {name: getattr(self, name).copy() for name in ("ks", "horizon_time", "horizon_seq", "limit", "counts")}
+        own = {
+            name: getattr(self, name).copy()
+            for name in ("ks", "horizon_time", "horizon_seq", "limit", "counts")
+        }
         return {**own, **{f"list_{name}": array for name, array in self.lists.dump().items()}}
 
     def load(self, blob: Mapping[str, Any]) -> None:
         for name in ("ks", "horizon_time", "horizon_seq", "limit", "counts"):
             setattr(self, name, blob[name].copy())
         self.fresh = np.full(len(self.ks), -np.inf)
-        self.lists.load({name.removeprefix("list_"): array for name, array in blob.items() if name.startswith("list_")})
+        self.lists.load(
+            {name.removeprefix("list_"): array for name, array in blob.items() if name.startswith("list_")}
+        )
 
     def _check(self) -> None:
         self.lists._check()
@@ -264,6 +271,9 @@ class ListAlgorithm(Algorithm):
             time, seq = self.lists.time[span], self.lists.seq[span]
             # nothing live lies before the horizon
             if len(time):
-                assert (int(time[0]), int(seq[0])) >= (int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
+                assert (int(time[0]), int(seq[0])) >= (
+                    int(self.horizon_time[slot]),
+                    int(self.horizon_seq[slot]),
+                )
             # a NaN is never a candidate
             assert not np.isnan(self.lists.good[span]).any()

@@ -72,7 +72,9 @@ def merge(
     write = end + count - 1
     for i in range(count):
         row = picks[i]
-        while left >= begin and (times[left] > time[row] or (times[left] == time[row] and seqs[left] > seq[row])):
+        while left >= begin and (
+            times[left] > time[row] or (times[left] == time[row] and seqs[left] > seq[row])
+        ):
             good[write] = good[left]
             times[write] = times[left]
             seqs[write] = seqs[left]
@@ -87,7 +89,9 @@ def merge(
 
 
 @kernel
-def count_and_evict(good: Floats, times: Ints, seqs: Ints, dominators: Ints, begin: int, end: int, k: int) -> int:
+def count_and_evict(
+    good: Floats, times: Ints, seqs: Ints, dominators: Ints, begin: int, end: int, k: int
+) -> int:
     """Count each new row (marked -1) against all others, then close the ranks. Returns how many stay."""
     for new in range(end - 1, begin - 1, -1):
         if dominators[new] >= 0:

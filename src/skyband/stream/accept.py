@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.stream import clock
+from skyband.stream.batches import flat
 from skyband.stream.rejects import Reject, raw_text
 from skyband.stream.schema import Raw, fit
 from skyband.stream.window import Ints
@@ -55,11 +56,7 @@ def accept(door: Door, raw: Raw, rows: int, text: dict[int, str] | None = None) 
     time = np.zeros(rows, dtype=np.int64)
     all_ahead = False
     if door.time is not None and door.kind is not None:
-        column = table.column(door.time)
-        flat = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(flat, pa.ChunkedArray):
-            flat = pa.concat_arrays(flat.chunks) if flat.num_chunks else pa.array([], flat.type)
-        time, missing = clock.keys_of(flat, door.kind)
+        time, missing = clock.keys_of(flat(table.column(door.time)), door.kind)
         for row in np.flatnonzero(missing).tolist():
             wrong.setdefault(row, ("time", f'no usable time in column "{door.time}"'))
         if door.late_before is not None:
@@ -78,11 +75,13 @@ def accept(door: Door, raw: Raw, rows: int, text: dict[int, str] | None = None) 
     inside = np.ones(rows, dtype=bool)
     inside[list(wrong)] = False
     position = np.flatnonzero(inside)
+    told = text or {}
     rejects = [
-        Reject(row, door.stream, reason, detail, text[row] if text and row in text else raw_text(raw, row))
+        Reject(row, door.stream, reason, detail, told[row] if row in told else raw_text(raw, row))
         for row, (reason, detail) in sorted(wrong.items())
     ]
-    return Accepted(rows, table.take(pa.array(position)), position, time[position], rejects, all_ahead, total=len(position))
+    table = table.take(pa.array(position))
+    return Accepted(rows, table, position, time[position], rejects, all_ahead, total=len(position))
 
 
 def _furthest(time: Ints, now: int, max_ahead: int, kind: clock.Kind) -> int:

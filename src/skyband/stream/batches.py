@@ -25,44 +25,40 @@ Bools = npt.NDArray[np.bool_]
 def read(batch: Any) -> tuple[Raw, int]:
     """A batch as columns by name, and its number of rows."""
     if isinstance(batch, pa.Table):
-        return _columns(batch), batch.num_rows
+        return batch, batch.num_rows
     if isinstance(batch, pa.RecordBatch):
-        return _columns(pa.Table.from_batches([batch])), batch.num_rows
+        return pa.Table.from_batches([batch]), batch.num_rows
     if isinstance(batch, Mapping):
         return _from_dict(batch)
     if isinstance(batch, list | tuple):
         return _from_dicts(batch)
     if isinstance(batch, pa.RecordBatchReader):
         table = batch.read_all()
-        return _columns(table), table.num_rows
+        return table, table.num_rows
     if type(batch).__module__.startswith("pandas."):
         try:
             table = pa.Table.from_pandas(batch, preserve_index=False)
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column of several types
             return _from_dict({str(name): batch[name].tolist() for name in batch.columns})
-        return _columns(table.replace_schema_metadata(None)), table.num_rows
+        return table.replace_schema_metadata(None), table.num_rows
     if hasattr(batch, "to_arrow"):
         table = batch.to_arrow()
-        return _columns(table), table.num_rows
+        return table, table.num_rows
     if hasattr(batch, "__arrow_c_stream__"):
         table = pa.table(batch)
-        return _columns(table), table.num_rows
+        return table, table.num_rows
     raise InputError(
         f"A batch can't be a {type(batch).__name__}: give an Arrow table or record batch, a pandas or polars "
         "frame, a dict of columns, or a list of dicts."
     )
 
 
-def _columns(table: pa.Table) -> Raw:
-    names = table.column_names
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f'The batch has two columns "{twice}"; rename one.')
-    return dict(zip(names, table.columns, strict=True))
+def names_of(raw: Raw) -> list[str]:
+    return list(raw.column_names) if isinstance(raw, pa.Table) else list(raw)
 
 
 def _from_dict(batch: Mapping[Any, Any]) -> tuple[Raw, int]:
-    raw: Raw = {}
+    raw: dict[str, Any] = {}
     rows = None
     for name, values in batch.items():
         column = _column(str(name), values)
@@ -82,7 +78,8 @@ def _column(name: str, values: Any) -> Any:
         return pa.chunked_array([values])
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(
-            f'Column "{name}" is a single value; a dict gives whole columns ({{"{name}": [...]}}), a list of dicts gives rows.'
+            f'Column "{name}" is a single value; a dict gives whole columns ({{"{name}": [...]}}), '
+            "a list of dicts gives rows."
         )
     try:
         array = pa.array(values, from_pandas=type(values).__module__.startswith("pandas."))
@@ -95,7 +92,9 @@ def _from_dicts(rows: list[Any] | tuple[Any, ...]) -> tuple[Raw, int]:
     names: dict[str, None] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise InputError(f"Row {number} of the list is a {type(row).__name__}; each must be a dict of columns.")
+            raise InputError(
+                f"Row {number} of the list is a {type(row).__name__}; each must be a dict of columns."
+            )
         names.update(dict.fromkeys(map(str, row)))
     return {name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows)
 
@@ -141,19 +140,19 @@ class Batch:
 
     def array(self, name: str) -> pa.Array:
         """A column as it is, newest first."""
+        order = np.arange(len(self) - 1, -1, -1) if self.order is None else self.order
+        return flat(self.table.column(name)).take(pa.array(order))
+
+    def present(self, name: str) -> Bools | None:
+        """Which rows (newest first) are not null in this column; None: all."""
         column = self.table.column(name)
-        flat = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-        if self.order is None:
-            return flat.take(pa.array(np.arange(len(self) - 1, -1, -1)))
-        return flat.take(pa.array(self.order))
+        return self.turn(np.asarray(column.is_valid())) if column.null_count else None
 
     def usable(self, name: str) -> Bools | None:
         """Which rows (newest first) have a value in this column, neither null nor NaN; None: all."""
         if name not in self._usable:
             column = self.table.column(name)
-            mask: Bools | None = None
-            if column.null_count:
-                mask = self.turn(np.asarray(column.is_valid()))
+            mask = self.present(name)
             if pa.types.is_floating(column.type):
                 nan = np.isnan(self.number(name))
                 if nan.any():
@@ -180,11 +179,15 @@ class View:
         values = self.batch.array(name)
         return values if self.index is None else values.take(pa.array(self.index))
 
-    def where(self, names: Iterable[str], predicate: Callable[[View], Bools] | None) -> View:
-        """The rows with a value in each of these columns for which the predicate holds."""
+    def where(
+        self, names: Iterable[str], predicate: Callable[[View], Bools] | None, not_null: Iterable[str] = ()
+    ) -> View:
+        """The rows with a value in each of these columns for which the predicate holds.
+
+        Columns in `not_null` may be NaN: whoever computes with them sees to that.
+        """
         mask: Bools | None = None
-        for name in names:
-            usable = self.batch.usable(name)
+        for usable in (*map(self.batch.usable, names), *map(self.batch.present, not_null)):
             if usable is not None:
                 mask = usable if mask is None else mask & usable
         view = self if mask is None else View(self.batch, np.flatnonzero(mask))
@@ -196,11 +199,18 @@ class View:
         return view
 
 
+def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column as one array; without a copy where it is one already."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
     """A column as float64 in order of arrival: timestamps as seconds, nulls as 0."""
-    array = column
-    if isinstance(column, pa.ChunkedArray):
-        array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    array = flat(column)
     if pa.types.is_decimal(array.type):
         array = pc.cast(array, pa.float64(), safe=False)
     type_ = array.type

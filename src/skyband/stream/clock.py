@@ -47,7 +47,9 @@ def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype
     if pa.types.is_date(array.type):
         array = pc.cast(array, pa.timestamp("ms"))
     unit = _UNITS[array.type.unit]
-    raw = np.asarray(pc.fill_null(array.view(pa.int64()) if not array.null_count else pc.cast(array, pa.int64()), 0))
+    raw = np.asarray(
+        pc.fill_null(array.view(pa.int64()) if not array.null_count else pc.cast(array, pa.int64()), 0)
+    )
     if unit == 1:
         return np.ascontiguousarray(raw, dtype=np.int64), missing
     beyond = (raw > _HIGH // unit) | (raw < _LOW // unit)
@@ -65,7 +67,9 @@ def number_keys(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
 def key(value: Any, kind: Kind) -> int:
     """The key of a Python value: datetime, date, numpy or pandas timestamp, ISO text, or seconds."""
     if kind == "number":
-        seconds = _nanoseconds(value) / 1e9 if not isinstance(value, int | float | np.number) else float(value)
+        seconds = (
+            _nanoseconds(value) / 1e9 if not isinstance(value, int | float | np.number) else float(value)
+        )
         if not math.isfinite(seconds):
             raise InputError(f"{value!r} is not a time; give a finite number of seconds.")
         return int(number_keys(np.array([seconds]))[0])
@@ -89,9 +93,15 @@ def _nanoseconds(value: Any) -> int:
         if isinstance(value, dt.date):
             return (value - _EPOCH.date()).days * _DAY
         if isinstance(value, int | float | np.number) and not isinstance(value, bool):
-            return round(float(value) * 1e9) if isinstance(value, float | np.floating) else int(value) * 1_000_000_000
+            return (
+                round(float(value) * 1e9)
+                if isinstance(value, float | np.floating)
+                else int(value) * 1_000_000_000
+            )
     except (ValueError, OverflowError) as error:
-        raise InputError(f"{value!r} is not a time ({error}); give a datetime, ISO text or seconds.") from None
+        raise InputError(
+            f"{value!r} is not a time ({error}); give a datetime, ISO text or seconds."
+        ) from None
     raise InputError(f"{value!r} is not a time; give a datetime, ISO text or a number of seconds.")
 
 

@@ -63,9 +63,10 @@ class Kept:
             return schema.empty_table()
         at = np.searchsorted(self._all(), seqs)
         found = self._table().take(pa.array(at))
+        there = set(found.column_names)
         columns = [
-            found.column(field.name).cast(field.type) if field.name in found.column_names else pa.nulls(len(seqs), field.type)
-            for field in schema
+            found.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(seqs), f.type)
+            for f in schema
         ]
         return pa.Table.from_arrays(columns, schema=schema)
 
@@ -77,8 +78,8 @@ class Kept:
         pieces.append((seq, table))
         merged = np.concatenate([s for s, _ in pieces])
         order = np.argsort(merged, kind="stable")
-        whole = pa.concat_tables([t for _, t in pieces], promote_options="default").take(pa.array(order)).combine_chunks()
-        self.chunks = [(merged[order], whole)]
+        whole = pa.concat_tables([t for _, t in pieces], promote_options="default")
+        self.chunks = [(merged[order], whole.take(pa.array(order)).combine_chunks())]
         self.rows = len(merged)
         self._seqs = None
 

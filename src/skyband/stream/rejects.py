@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from skyband.stream.schema import Raw
+from skyband.stream.schema import Raw, columns
 
 KEPT = 10_000
 REASONS = ("type", "time", "late", "ahead")
 SCHEMA = pa.schema(
-    [("seq", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("detail", pa.string()), ("raw", pa.string())]
+    [("seq", pa.int64()), *((name, pa.string()) for name in ("stream", "reason", "detail", "raw"))]
 )
 
 
@@ -56,14 +56,13 @@ class Rejects:
 
 
 def to_table(rejects: Iterable[Reject]) -> pa.Table:
-    columns = list(zip(*rejects, strict=True)) or [[]] * len(SCHEMA)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.Table.from_pylist([reject._asdict() for reject in rejects], schema=SCHEMA)
 
 
 def raw_text(raw: Raw, row: int) -> str:
     """A row as it came, as JSON."""
     values = {}
-    for name, column in raw.items():
+    for name, column in columns(raw).items():
         value = column[row]
         values[name] = value.as_py() if isinstance(value, pa.Scalar) else value
     return json.dumps(values, default=str, ensure_ascii=False)

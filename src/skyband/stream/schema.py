@@ -9,29 +9,40 @@ Dictionary-encoded columns are decoded, for the stream's type is that of the val
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import InputError
 
-Raw = dict[str, "pa.ChunkedArray | Sequence[Any]"]
-"""A batch as it came: Arrow columns, or plain Python values where they are of several types."""
+Raw: TypeAlias = pa.Table | dict[str, pa.ChunkedArray | Sequence[Any]]
+"""A batch as it came: an Arrow table, or columns, with plain Python values where they are of several types."""
+
+
+def columns(raw: Any) -> dict[str, Any]:
+    """A batch's columns by name."""
+    if not isinstance(raw, pa.Table):
+        return raw  # type: ignore[no-any-return]
+    names = raw.column_names
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f'The batch has two columns "{twice}"; rename one.')
+    return dict(zip(names, raw.columns, strict=True))
 
 
 def plain(type_: pa.DataType) -> pa.DataType:
     """The type that a stream keeps for a column that comes in this one."""
     if pa.types.is_dictionary(type_):
         return plain(type_.value_type)
-    if pa.types.is_large_string(type_) or str(type_) == "string_view":
+    if str(type_) == "string_view":
         return pa.string()
     return type_
 
 
 def infer(raw: Raw) -> pa.Schema:
     """The schema of a first batch."""
-    return pa.schema([(name, infer_type(column)) for name, column in raw.items()])
+    return pa.schema([(name, infer_type(column)) for name, column in columns(raw).items()])
 
 
 def infer_type(column: pa.ChunkedArray | Sequence[Any]) -> pa.DataType:
@@ -49,7 +60,7 @@ def infer_type(column: pa.ChunkedArray | Sequence[Any]) -> pa.DataType:
 def extend(schema: pa.Schema, raw: Raw) -> pa.Schema:
     """The schema with columns that it didn't have, and types that it didn't know yet."""
     fields = {field.name: field.type for field in schema}
-    for name, column in raw.items():
+    for name, column in columns(raw).items():
         if name not in fields or pa.types.is_null(fields[name]):
             fields[name] = infer_type(column)
     return pa.schema(list(fields.items()))
@@ -58,23 +69,26 @@ def extend(schema: pa.Schema, raw: Raw) -> pa.Schema:
 def fit(raw: Raw, rows: int, schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
     """The batch in the stream's types, and for each row that doesn't fit what is wrong with it."""
     misfits: dict[int, str] = {}
-    columns = []
+    if isinstance(raw, pa.Table) and raw.schema.equals(schema):
+        return raw, misfits
+    raw = columns(raw)
+    fitted = []
     for field in schema:
         column = raw.get(field.name)
         if column is None:
-            columns.append(pa.nulls(rows, field.type))
+            fitted.append(pa.nulls(rows, field.type))
         elif isinstance(column, pa.ChunkedArray) and column.type == field.type:
-            columns.append(column)
+            fitted.append(column)
         else:
-            columns.append(_fit_column(field.name, column, field.type, misfits))
-    return pa.Table.from_arrays(columns, schema=schema), misfits
+            fitted.append(_fit_column(field.name, column, field.type, misfits))
+    return pa.Table.from_arrays(fitted, schema=schema), misfits
 
 
 def _fit_column(name: str, column: Any, wanted: pa.DataType, misfits: dict[int, str]) -> pa.Array:
     if isinstance(column, pa.ChunkedArray | pa.Array):
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        array = column
+        if isinstance(column, pa.ChunkedArray):
+            array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
         return _fit_array(name, array, wanted, 0, misfits)
     parts = []
     for row, value in enumerate(column):
@@ -86,7 +100,9 @@ def _fit_column(name: str, column: Any, wanted: pa.DataType, misfits: dict[int, 
     return pa.concat_arrays(parts) if parts else pa.array([], wanted)
 
 
-def _fit_array(name: str, array: pa.Array, wanted: pa.DataType, offset: int, misfits: dict[int, str]) -> pa.Array:
+def _fit_array(
+    name: str, array: pa.Array, wanted: pa.DataType, offset: int, misfits: dict[int, str]
+) -> pa.Array:
     """Cast a stretch; where that fails, its halves, down to the single values that don't fit."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -117,7 +133,13 @@ def castable(given: pa.DataType, wanted: pa.DataType) -> bool:
     text = pa.types.is_string(given) or pa.types.is_large_string(given) or str(given) == "string_view"
     if text and (_temporal(wanted) or pa.types.is_string(wanted) or pa.types.is_large_string(wanted)):
         return True
-    nested = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time, pa.types.is_duration)
+    nested = (
+        pa.types.is_nested,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_time,
+        pa.types.is_duration,
+    )
     return any(test(given) and test(wanted) for test in nested)
 
 

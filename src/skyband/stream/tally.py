@@ -21,9 +21,9 @@ class Tally:
             self.time.append(time)
             self.rows.append(rows)
             if len(self.time) > BUCKETS:
-                half = len(self.time) // 2
-                self.rows = [a + b for a, b in zip(self.rows[: 2 * half : 2], self.rows[1 : 2 * half : 2], strict=True)] + self.rows[2 * half :]
-                self.time = [max(a, b) for a, b in zip(self.time[: 2 * half : 2], self.time[1 : 2 * half : 2], strict=True)] + self.time[2 * half :]
+                even = len(self.time) // 2 * 2
+                self.rows = [sum(self.rows[i : i + 2]) for i in range(0, even, 2)] + self.rows[even:]
+                self.time = [max(self.time[i : i + 2]) for i in range(0, even, 2)] + self.time[even:]
 
     def since(self, time: int) -> int:
         return sum(rows for moment, rows in zip(self.time, self.rows, strict=True) if moment >= time)

@@ -48,8 +48,9 @@ class Runs:
         """Rows in order of seq."""
         if len(seq) == 0:
             return
-        breaks = np.flatnonzero(np.diff(seq) != 1) + 1
-        starts = np.concatenate([[0], breaks]).astype(np.int64)
+        starts = np.zeros(1, dtype=np.int64)
+        if seq[-1] - seq[0] != len(seq) - 1:  # not one run
+            starts = np.concatenate([starts, np.flatnonzero(np.diff(seq) != 1) + 1])
         if self.count and seq[0] == self._end():
             starts = starts[1:]  # goes on with the last run
         need = self.count + len(starts)
@@ -89,7 +90,8 @@ class Runs:
         return self.first.nbytes + self.ordinal.nbytes
 
     def dump(self) -> dict[str, Any]:
-        return {"first": self.first[: self.count].copy(), "ordinal": self.ordinal[: self.count].copy(), "total": self.total}
+        first, ordinal = self.first[: self.count].copy(), self.ordinal[: self.count].copy()
+        return {"first": first, "ordinal": ordinal, "total": self.total}
 
     def load(self, blob: dict[str, Any]) -> None:
         self.first, self.ordinal = blob["first"].copy(), blob["ordinal"].copy()
@@ -155,7 +157,8 @@ class Recencies:
 
     def dump(self) -> dict[str, Any]:
         part = slice(self.begin, self.end)
-        return {"time": self.time[part].copy(), "seq": self.seq[part].copy(), "latest": np.array(self.latest, dtype=np.int64)}
+        latest = np.array(self.latest, dtype=np.int64)
+        return {"time": self.time[part].copy(), "seq": self.seq[part].copy(), "latest": latest}
 
     def load(self, blob: dict[str, Any]) -> None:
         self.time, self.seq = blob["time"].copy(), blob["seq"].copy()

@@ -9,7 +9,7 @@ Changes of all watches of a family go into one set of arrays, watch by watch, le
 per change, and the change table is made of the arrays themselves.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,7 +73,9 @@ class Board:
         self.room, self.start = room.astype(np.int64), start
         self.good, self.time, self.seq = arrays["good"], arrays["time"], arrays["seq"]
 
-    def refresh(self, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
+    def refresh(
+        self, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
+    ) -> Changes | None:
         """Bring every answer up to date; what changed, or None."""
         self._make_room(ks)
         most = int(ks.max(initial=0))
@@ -93,11 +95,15 @@ class Board:
                 scores, places, *buffer,
             )  # fmt: skip
             if count:
-                out.append(Changes(*(array[:count] for array in buffer)))
+                filled: list[Any] = [array[:count] for array in buffer]
+                out.append(Changes(*filled))
             room *= 4  # a busy step: fewer, larger rounds
         if not out:
             return None
-        return out[0] if len(out) == 1 else Changes(*(np.concatenate(arrays) for arrays in zip(*out, strict=True)))
+        if len(out) == 1:
+            return out[0]
+        columns: list[Any] = [np.concatenate(arrays) for arrays in zip(*out, strict=True)]
+        return Changes(*columns)
 
 
 @kernel
@@ -129,7 +135,10 @@ def refresh(
         # pass 1: who was there and is not any more
         j = 0
         for i in range(old):
-            while j < found and before(scores[j], pool_time[places[j]], pool_seq[places[j]], good[base + i], time[base + i], seq[base + i]):
+            here = base + i
+            while j < found and before(
+                scores[j], pool_time[places[j]], pool_seq[places[j]], good[here], time[here], seq[here]
+            ):
                 j += 1
             if j < found and pool_seq[places[j]] == seq[base + i]:
                 continue
@@ -143,7 +152,9 @@ def refresh(
         i = 0
         for j in range(found):
             at = places[j]
-            while i < old and before(good[base + i], time[base + i], seq[base + i], scores[j], pool_time[at], pool_seq[at]):
+            while i < old and before(
+                good[base + i], time[base + i], seq[base + i], scores[j], pool_time[at], pool_seq[at]
+            ):
                 i += 1
             if i < old and seq[base + i] == pool_seq[at]:
                 continue
@@ -160,7 +171,10 @@ def refresh(
             good[base + j] = scores[j]
             time[base + j] = pool_time[at]
             seq[base + j] = pool_seq[at]
-            if j == 0 or pool_time[at] < oldest_time[w] or (pool_time[at] == oldest_time[w] and pool_seq[at] < oldest_seq[w]):
+            older = pool_time[at] < oldest_time[w] or (
+                pool_time[at] == oldest_time[w] and pool_seq[at] < oldest_seq[w]
+            )
+            if j == 0 or older:
                 oldest_time[w] = pool_time[at]
                 oldest_seq[w] = pool_seq[at]
     return slots.shape[0], count

@@ -130,13 +130,14 @@ class Lists:
 
     def load(self, blob: dict[str, Any]) -> None:
         self.head, self.size = blob["head"].copy(), blob["size"].copy()
-        self.room = np.array([max(FIRST_ROOM, 1 << int(max(n, 1) - 1).bit_length()) for n in self.size], dtype=np.int64)
+        rooms = [max(FIRST_ROOM, 1 << max(n - 1, 0).bit_length()) for n in self.size.tolist()]
+        self.room = np.array(rooms, dtype=np.int64)
         self.start = np.concatenate([[0], np.cumsum(self.room)[:-1]]).astype(np.int64)[: len(self.room)]
         self.used = 0
         self._resize(int(self.room.sum()))
         self.used = int(self.room.sum())
         at = 0
-        for start, size in zip(self.start, self.size, strict=True):
+        for start, size in zip(self.start.tolist(), self.size.tolist(), strict=True):
             for name in ("good", "time", "seq", "count") if self.counted else ("good", "time", "seq"):
                 getattr(self, name)[start : start + size] = blob[name][at : at + size]
             at += size
@@ -205,7 +206,8 @@ def _sink(scores: Floats, places: Ints, size: int, value: float, place: int) -> 
             break
         other = child + 1
         if other < size and (
-            scores[other] < scores[child] or (scores[other] == scores[child] and places[other] < places[child])
+            scores[other] < scores[child]
+            or (scores[other] == scores[child] and places[other] < places[child])
         ):
             child = other
         if scores[child] > value or (scores[child] == value and places[child] > place):
@@ -258,7 +260,14 @@ def close_up(good: Floats, times: Ints, seqs: Ints, begin: int, head: int, size:
 
 @kernel
 def prune(
-    pool_good: Floats, pool_time: Ints, pool_seq: Ints, begin: int, end: int, target: int, k: int, heap: Floats
+    pool_good: Floats,
+    pool_time: Ints,
+    pool_seq: Ints,
+    begin: int,
+    end: int,
+    target: int,
+    k: int,
+    heap: Floats,
 ) -> int:
     """Reduce the stretch [begin, end) of a list to its k-skyband and move it to start at `target`.
 
@@ -290,7 +299,14 @@ def prune(
 
 @kernel
 def expire_all(
-    ks: Ints, horizon_time: Ints, horizon_seq: Ints, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints
+    ks: Ints,
+    horizon_time: Ints,
+    horizon_seq: Ints,
+    times: Ints,
+    seqs: Ints,
+    start: Ints,
+    head: Ints,
+    size: Ints,
 ) -> None:
     """Cut every list in use at its horizon."""
     for slot in range(ks.shape[0]):
