@@ -138,6 +138,12 @@ def test_bounds_are_tight(
         ("0.5 ^ x", None, "decreasing"),
         ("x ^ y", {"x": (0, 5), "y": (1, 2)}, "increasing"),
         ("x ^ 0", None, "constant"),
+        ("x ^ 0.5", None, "neither"),  # of -inf it is inf
+        ("x ^ 0.5", {"x": (0, 9)}, "increasing"),
+        ("x ^ -0.5", {"x": (1, 9)}, "decreasing"),
+        ("x ^ -2", {"x": (-9, -1)}, "increasing"),
+        ("x ^ 1e999", {"x": (0, 9)}, "neither"),
+        ("x ^ y", {"x": (0, 5)}, "neither"),
         ("x > 1", None, "neither"),
     ],
 )
@@ -157,3 +163,51 @@ def test_parameters_without_values_may_be_anything() -> None:
     assert direction(shape, "x") == "neither"
     assert direction(shape, "x", constants=constants) == "increasing"
     assert bound(shape, {"x": (1, 2)}) == (-math.inf, math.inf)
+
+
+POINTS = [
+    -math.inf,
+    -1e300,
+    -3.0,
+    -2.0,
+    -1.5,
+    -1.0,
+    -0.5,
+    -1e-300,
+    -0.0,
+    0.0,
+    1e-300,
+    0.3,
+    0.5,
+    1.0,
+    1.5,
+    2.0,
+    7.0,
+    1e300,
+    math.inf,
+]
+ENDS = [-math.inf, -2.0, -1.0, 0.0, 0.5, 1.0, 2.0, math.inf]
+
+
+def test_powers_of_everything() -> None:
+    """Every base and exponent of a grid, over every box of it: one is fixed, the other one goes through the box."""
+    proved = 0
+    for low, high in [(low, high) for low in ENDS for high in ENDS if low < high]:
+        points = [point for point in POINTS if low <= point <= high]
+        for fixed in POINTS:
+            shown = repr(fixed).replace("inf", "1e999")
+            for text in (f"x ^ ({shown})", f"({shown}) ^ x", "x ^ y", "y ^ x"):
+                e = parse_expression(text)
+                box = {"x": (low, high), "y": (fixed, fixed)}
+                got = evaluate(e, Rows({"x": points, "y": [fixed] * len(points)}))
+                real = got[~np.isnan(got)]
+                lowest, highest = bound(e, box)
+                assert np.all((lowest <= real) & (real <= highest)), (text, box)
+                found = direction(e, "x", box)
+                proved += found != "neither"
+                before, after = real[:-1], real[1:]
+                if found in ("increasing", "constant"):
+                    assert np.all(before <= after), (text, box, got)
+                if found in ("decreasing", "constant"):
+                    assert np.all(before >= after), (text, box, got)
+    assert proved > 900
