@@ -9,6 +9,7 @@ accepted, the newest of them, and all their times where row windows on a stream 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -109,10 +110,12 @@ class Sifter:
             can_prune=monitor.retain is None and monitor.max_ahead is None,
         )
 
-    def sift(self, table: Any, prune: bool = False, text: dict[int, str] | None = None) -> Sifted:
+    def sift(
+        self, table: Any, prune: bool = False, text: Mapping[int, tuple[str, str]] | None = None
+    ) -> Sifted:
         """Validate rows in order of arrival, and drop those that can never be in an answer if `prune`.
 
-        `text` holds the raw text of rows (by position) that could not be parsed.
+        `text` tells of rows (by position) that could not be parsed what is wrong and their raw text.
         """
         raw, rows = read(table)
         part = accept(self.door, raw, rows, text)

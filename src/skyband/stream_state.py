@@ -102,6 +102,14 @@ class Stream:
                 f"A window of {window} needs event times: make the monitor with time=, or watch a number of rows."
             )
 
+    def must_know(self, window: Rows) -> None:
+        """Which rows are the last n must be known: with event times that takes their recencies."""
+        if isinstance(self.recencies, Recencies) and len(self.recencies) < min(window.n, self.accepted):
+            raise QueryError(
+                f"Which rows are the last {window.n} is known only where a watch of this stream has had a row window "
+                f"at least as long: ask for a time window, or make a new watch over {window}."
+            )
+
     def door(self) -> Door:
         monitor = self.monitor
         released = self.ahead_steps >= 3
@@ -119,12 +127,16 @@ class Stream:
         """Rows stamped before this are older than every window and than what is retained."""
         if not self.watches or self.time is None:
             return None
-        windows = set(self._windows)
+        oldest = min(self._full_from(watch) for watch in self.watches)
         if self.monitor.retain is not None:
-            windows.add(self.monitor.retain)
+            oldest = min(oldest, self.horizon(self.monitor.retain))
         # a new row of the horizon's very time is newer than the row at the horizon: only the time decides
-        oldest = min(self.horizon(window) for window in windows)
         return None if oldest == LOWEST else oldest.time
+
+    def _full_from(self, watch: Watch) -> Recency:
+        """Where a watch's window begins; a row window that isn't full since the watch's beginning takes any row."""
+        horizon = self.horizon(watch.window)
+        return LOWEST if isinstance(watch.window, Rows) and horizon < watch.beginning else horizon
 
     # -- windows -------------------------------------------------------------------------------------------
 
@@ -160,6 +172,15 @@ class Stream:
         if self.monitor.retain is not None:
             windows.append(self.monitor.retain)
         self.row_limit = max((window.n for window in windows if isinstance(window, Rows)), default=0)
+        if (
+            isinstance(self.recencies, Recencies)
+            and len(self.recencies) < self.row_limit
+            and self.monitor.retain
+        ):
+            # retained rows know more of the past than the row windows have needed so far
+            batch = self.retained.batch(self.horizon(self.monitor.retain))
+            if batch is not None and len(batch) > len(self.recencies):
+                self.recencies.begin_with(batch.time[::-1], batch.seq[::-1])
 
     def count(self, time: Ints, seq: Ints, total: int) -> None:
         """Rows were accepted (in order of arrival): windows move."""
@@ -207,8 +228,7 @@ class Stream:
         group.attach(watch)
         self.watches.append(watch)
         self.watch_windows()
-        if self.retained.chunks:
-            self.refill(watch)
+        self.refill(watch)
 
     def detach(self, watch: Watch) -> None:
         watch.group.detach(watch)
@@ -219,7 +239,8 @@ class Stream:
 
     def refill(self, watch: Watch) -> None:
         """Bring a watch's slot up to what the retained rows know."""
-        assert self.monitor.retain is not None
+        if self.monitor.retain is None:
+            return
         batch = self.retained.batch(self.horizon(self.monitor.retain))
         if batch is None:
             return

@@ -85,11 +85,8 @@ class Watch:
                 known = other.ranks(other.horizon())
                 if known is None or (ranks is not None and ranks <= known):
                     return horizon, ranks
-        if isinstance(chosen, Rows) and self._stream.time is not None and chosen.n > self._stream.row_limit:
-            raise QueryError(
-                f"Which rows are the last {chosen.n} is known only where a watch of this stream has a row window at "
-                f"least as long: ask for a time window, or watch {chosen}."
-            )
+        if isinstance(chosen, Rows):
+            self._stream.must_know(chosen)
         raise QueryError(
             f"No watch of this score covers k = {'all rows' if ranks is None else ranks} over {chosen} now "
             f'("{self.name}" keeps {self.k or "all rows"} over {self.window}): watch it with a larger k or window.'
@@ -148,18 +145,19 @@ class Watch:
         chosen = self.window if window is None else _window(window)
         ranks = None if k is None else _count(k)
         self._stream.allow(chosen)
+        if isinstance(chosen, Rows) and not isinstance(self.window, Rows):
+            self._stream.must_know(chosen)
         old_horizon = self.horizon()
-        old_ranks = self.ranks(old_horizon)
+        old_k = self.k
         more = ranks is not None and self.k is not None and ranks > self.k
         self.window = chosen
         self.k = ranks if ranks is not None else self.k
         known = self._stream.known_from()  # retained rows are complete from here on
         self.beginning = max(self.beginning, min(old_horizon, known))
-        if more and old_ranks is not None and self.horizon() < known:
-            self.growing.append((known, old_ranks))
+        if more and old_k is not None and self.horizon() < known:
+            self.growing.append((known, old_k))
         self.group.update(self)
-        if known < self._stream.newest().after():
-            self._stream.refill(self)
+        self._stream.refill(self)
         self._stream.watch_windows()
 
     # -- explaining ----------------------------------------------------------------------------------------

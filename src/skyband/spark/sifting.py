@@ -93,11 +93,11 @@ def _answer(job: SiftJob, split: Split, piece: int, chunk: Chunk) -> pa.RecordBa
     return pa.RecordBatch.from_pylist([line])
 
 
-def with_gaps(chunk: Chunk) -> tuple[pa.Table, dict[int, str] | None]:
+def with_gaps(chunk: Chunk) -> tuple[pa.Table, dict[int, tuple[str, str]] | None]:
     """The rows with an empty one in the place of each bad line, and the bad lines' texts by place."""
     if not chunk.bad:
         return chunk.table, None
-    texts = {row.position: row.raw for row in chunk.bad}
+    texts = {row.position: (row.detail, row.raw) for row in chunk.bad}
     places = iter(range(chunk.table.num_rows))
     order = pa.array([None if place in texts else next(places) for place in range(chunk.count)], pa.int64())
     return chunk.table.take(order), texts

@@ -7,6 +7,7 @@ so it runs in the monitor and in Spark's executors alike.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +48,13 @@ class Accepted:
     total: int = 0  # accepted rows in all
 
 
-def accept(door: Door, raw: Raw, rows: int, text: dict[int, str] | None = None) -> Accepted:
-    """Let rows in. `text` has the raw text of rows that could not even be parsed; those are of the wrong type."""
+def accept(door: Door, raw: Raw, rows: int, text: Mapping[int, tuple[str, str]] | None = None) -> Accepted:
+    """Let rows in. `text` tells of rows that could not even be parsed what is wrong and their raw text."""
     table, misfits = fit(raw, rows, door.schema)
     wrong: dict[int, tuple[str, str]] = {row: ("type", detail) for row, detail in misfits.items()}
-    for row in text or {}:
-        wrong[row] = ("type", "the row can't be parsed")
+    unparsed = text or {}
+    for row, (detail, _) in unparsed.items():
+        wrong[row] = ("type", detail)
     time = np.zeros(rows, dtype=np.int64)
     all_ahead = False
     if door.time is not None and door.kind is not None:
@@ -75,9 +77,8 @@ def accept(door: Door, raw: Raw, rows: int, text: dict[int, str] | None = None) 
     inside = np.ones(rows, dtype=bool)
     inside[list(wrong)] = False
     position = np.flatnonzero(inside)
-    told = text or {}
     rejects = [
-        Reject(row, door.stream, reason, detail, told[row] if row in told else raw_text(raw, row))
+        Reject(row, door.stream, reason, detail, unparsed[row][1] if row in unparsed else raw_text(raw, row))
         for row, (reason, detail) in sorted(wrong.items())
     ]
     table = table.take(pa.array(position))

@@ -108,6 +108,9 @@ class Recencies:
         self.end = 0
         self.latest = LOWEST  # of all rows ever, kept or not
 
+    def __len__(self) -> int:
+        return self.end - self.begin
+
     def add(self, time: Ints, seq: Ints) -> None:
         """Rows in recency order."""
         n = len(time)
@@ -128,6 +131,11 @@ class Recencies:
         times[at : self.end + n] = time
         seqs[at : self.end + n] = seq
         self.end += n
+
+    def begin_with(self, time: Ints, seq: Ints) -> None:
+        """Forget what is here: these are the newest rows, in recency order."""
+        self.begin = self.end = 0
+        self.add(time, seq)
 
     def _make_room(self, n: int) -> None:
         if self.end + n <= len(self.time):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from skyband.errors import InputError
+from skyband.errors import QueryError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Large enough that a push costs little more than its rows, small enough to stay in the processor's cache.
 BATCH = 1 << 16
+_MOST_DETAILS = 10_000  # as many as the monitor keeps rejects
 
 
 def parse_all(sqls: Sequence[str]) -> dict[str, Query]:
@@ -35,13 +36,13 @@ class Replay:
 
         self.reader = open_rows(path, _kinds(queries, time))
         schema = self.reader.schema
-        if time is not None and time not in schema.names:
-            raise InputError(f"There is no column {time!r} for --time; there are {', '.join(schema.names)}.")
+        _check_time(queries, time, schema)
         # A wrong name is told against all columns of the file; then only those that are used are read.
         monitor_of(schema, queries, time)
         self.columns = _columns(queries, time, schema)
         self.monitor = monitor_of(_only(schema, self.columns), queries, time)
         self.rows = 0
+        self._details: dict[int, str] = {}  # of rows that couldn't be read, by seq
 
     def run(self, bar: Bar, every: int | None = None, tell: Callable[[int], None] | None = None) -> None:
         """Push everything; `tell` is called after every so many rows, and at the end."""
@@ -49,6 +50,8 @@ class Replay:
 
         told = -1
         for piece in cut(self.reader.chunks(self.columns), BATCH, every):
+            if len(self._details) < _MOST_DETAILS:
+                self._details.update((self.rows + row.position, row.detail) for row in piece.bad)
             _push(self.monitor, piece)
             self.rows += piece.count
             bar.update(self.rows, self.reader.fraction())
@@ -66,8 +69,9 @@ class Replay:
         total = sum(counts.values())
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items()))
         print(f"{total:,} {'row' if total == 1 else 'rows'} rejected: {reasons}", file=sys.stderr)
-        last = self.monitor.rejects().to_pylist()[-1]
-        print(f"  the last one, row {last['seq']}: {last['detail']}", file=sys.stderr)
+        first = self.monitor.rejects().slice(0, 1).to_pylist()[0]
+        detail = self._details.get(first["seq"], first["detail"])
+        print(f"  such as row {first['seq']}: {detail}", file=sys.stderr)
 
 
 def monitor_of(schema: pa.Schema | None, queries: Mapping[str, Query], time: str | None) -> Monitor:
@@ -87,10 +91,23 @@ def _push(monitor: Monitor, piece: Chunk) -> None:
     import pyarrow as pa
 
     # An empty row stands at the place of each that couldn't be read, so that the others keep their seq.
-    text = {row.position: row.raw for row in piece.bad}
+    text = {row.position: (row.detail, row.raw) for row in piece.bad}
     good = iter(range(piece.table.num_rows))
     places = pa.array([None if place in text else next(good) for place in range(piece.count)], pa.int64())
     monitor.push_sifted([(None, [monitor.sifter().sift(piece.table.take(places), text=text)])])
+
+
+def _check_time(queries: Mapping[str, Query], time: str | None, schema: pa.Schema) -> None:
+    import pyarrow as pa
+
+    from skyband.query.model import Last
+
+    if time is not None and time not in schema.names:
+        raise QueryError(f"There is no column {time!r} for --time; there are {', '.join(schema.names)}.")
+    if time is None and any(isinstance(query.window, Last) for query in queries.values()):
+        times = [field.name for field in schema if pa.types.is_temporal(field.type)]
+        example = times[0] if times else "COLUMN"
+        raise QueryError(f"A window of a duration needs times: name their column, as in --time {example}.")
 
 
 def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
