@@ -76,6 +76,14 @@ def test_unnamed_expressions_are_called_by_their_text() -> None:
     assert [output.name for output in query.select] == ["x + 1", "y", "sq"]
 
 
+def test_options() -> None:
+    query = parse(
+        'SELECT * FROM s ORDER BY x LIMIT 5 WITH (limit = 3, "gamma" = .5, Buffer = 2) WINDOW 10 ROWS'
+    )
+    assert query.options == (("buffer", 2), ("gamma", 0.5), ("limit", 3))
+    assert parse(to_sql(query)) == query
+
+
 def test_an_alias_may_be_ordered_by_and_hides_the_column() -> None:
     query = parse("SELECT -x AS x FROM s ORDER BY x LIMIT 5 WINDOW 10 ROWS")
     assert query.score == e("-x")

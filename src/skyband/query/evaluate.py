@@ -5,11 +5,11 @@ uses are kept out by the caller. No value raises or warns; 0/0 is NaN, 1/0 an in
 too large an infinity, as IEEE 754 has it.
 
 The result for a row depends on that row alone, to the last bit, wherever the batches are cut. numpy makes that
-almost free, with one trap: its power takes shortcuts (a square, a root) when the exponent has stride 0, which is
-also what a batch of one row looks like. So an exponent that is written as a number is treated as such, x^2 is
-x*x by definition, and other exponents never come in arrays of one. For the same reason power, exp and ln never
-write over their own input, where numpy would take another loop. least and greatest are the first of equal
-arguments and NaN if any is; numpy's own minimum leaves open which zero it takes.
+almost free, with one trap: its power takes shortcuts (a square, a root) that round differently when the exponent
+has stride 0, which a batch of one row may have as well. So an exponent that is written as a number is treated as
+such, x^2 is x*x by definition, and other exponents never come in arrays of one. For the same reason power, exp
+and ln never write over their own input, where numpy would take another loop. least and greatest are the first of
+equal arguments and NaN if any is; numpy's own minimum leaves open which zero it takes.
 
 Temporaries are reused: a node writes into its operand's array if that array is its own.
 """

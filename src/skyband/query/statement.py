@@ -323,7 +323,7 @@ def _with(reader: Reader, statement: Statement) -> None:
     options: dict[str, str | int | float] = {}
     while True:
         token = reader.token
-        name = reader.name("an option's name").lower()
+        name = _option_name(reader)
         if not reader.take(TokenType.EQ):
             raise reader.expected(f"= and a value after {name}")
         if name in options:
@@ -337,6 +337,14 @@ def _with(reader: Reader, statement: Statement) -> None:
             break
     reader.expect(TokenType.R_PAREN, "a comma or a closing bracket )")
     statement.options = tuple(sorted(options.items()))
+
+
+def _option_name(reader: Reader) -> str:
+    word = reader.word()
+    if word is not None and word.isidentifier():  # any word, since `limit` is an option too
+        reader.at += 1
+        return word
+    return reader.name("an option's name").lower()
 
 
 def _option_value(reader: Reader, name: str) -> str | int | float:
