@@ -122,7 +122,7 @@ def _parse_slowly(data: bytes, schema: pa.Schema, delimiter: str, wanted: list[s
     raw = _read(data, schema.names, delimiter, asbytes, wanted, ragged, threads=False)
     bad = {
         row.number - 1: BadRow(
-            row.number - 1, f"{row.actual_columns} fields, expected {row.expected_columns}", row.text
+            row.number - 1, f"fields: {row.actual_columns}, expected: {row.expected_columns}", row.text
         )
         for row in ragged
     }

@@ -107,7 +107,8 @@ def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
     """
     sample = values.slice(0, 1000).drop_null()
     sample = sample.filter(pc.not_equal(sample, pa.scalar("")))
-    best, fewest = None, len(sample) / 2
+    # The column of times was named as such; a score's column may yet be the wrong one: most must be numbers.
+    best, fewest = None, len(sample) if kind == "time" else len(sample) / 2
     for to in _TIMES if kind == "time" else _NUMBERS:
         misfits = len(cast_each(sample, to)[1]) if len(sample) else 0
         if misfits < fewest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 import sys
 import threading
 import time
@@ -153,6 +154,8 @@ def run_hello(seconds: float | None) -> None:
     stage = Stage(time.time())
     throttle = Throttle()
     end = None if seconds is None else time.monotonic() + seconds
+    # Being ended from outside is an end like others: the terminal must be given back in order.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if sys.stdout.isatty():
         _live(stage, throttle, warming, end)
     else:

@@ -72,14 +72,24 @@ class Answers:
         title = [query] * self.several + [f"after {rows:,} rows"] * self.every
         if self._begun:
             self.out.write("\n")
-        table = Table(box=_lines(), title=", ".join(title) or None, title_justify="left", title_style="bold")
+        table = Table(
+            box=_lines(),
+            title=", ".join(title) or None,
+            title_justify="left",
+            title_style="bold",
+            pad_edge=False,
+        )
         for name in top.column_names:
             numeric = name in ("rank", "score", "seq", "seq_b") or _is_number(top.schema.field(name).type)
             style = {"rank": "bold", "score": "cyan", "seq": "dim"}.get(name, "")
             table.add_column(name, justify="right" if numeric else "left", style=style, overflow="fold")
         for row in top.to_pylist():
             table.add_row(*(shown(value) for value in row.values()))
-        console(self.out).print(table)
+        screen = console(self.out)
+        with screen.capture() as drawn:
+            screen.print(table)
+        lines = [line.rstrip() for line in drawn.get().splitlines()]
+        self.out.write("\n".join(line for line in lines if line) + "\n")
 
 
 def json_rows(top: pa.Table) -> list[dict[str, Any]]:

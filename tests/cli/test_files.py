@@ -1,0 +1,253 @@
+"""Reading files: what is good, what is bad, and that the bad keep their places."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyband.errors import InputError
+from skyband.files import BadRow, Chunk, cut, open_rows, parse_csv, parse_json_lines
+from skyband.files import source as bytes_of
+
+
+def read(path: Path, kinds: dict[str, str] | None = None, columns: list[str] | None = None) -> Chunk:
+    """All rows of a file as one chunk."""
+    rows, bad, before = [], [], 0
+    reader = open_rows(path, kinds)
+    for chunk in reader.chunks(columns):
+        bad += [row._replace(position=row.position + before) for row in chunk.bad]
+        before += chunk.count
+        rows.append(chunk.table)
+    return Chunk(pa.concat_tables(rows), bad)
+
+
+def written(folder: Path, data: bytes | str, name: str = "file") -> Path:
+    path = folder / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def test_csv_types(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "a,b,c,d,e\n1,2.5,x,true,2024-01-01T00:00:00.5Z\n2,3,,false,2024-01-02T00:00:00Z\n"
+    )
+    table = read(path).table
+    assert [str(kind) for kind in table.schema.types] == [
+        "int64",
+        "double",
+        "string",
+        "bool",
+        "timestamp[ns, tz=UTC]",
+    ]
+    assert table["c"].to_pylist() == ["x", ""]
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_dialects(tmp_path: Path, delimiter: str, end: str) -> None:
+    text = end.join(["a,b", "1,2", "", '3,"4"', ""]).replace(",", delimiter)
+    assert read(written(tmp_path, "\ufeff" + text)).table.to_pydict() == {"a": [1, 3], "b": [2, 4]}
+
+
+def test_csv_bad_rows_keep_their_places_and_text(tmp_path: Path) -> None:
+    data = b'n,v,s\n0,1,a\n1\n\n2,2,"x\ny",7\n3,zz,b\n4,3,\xff\n5,4,c\n'
+    chunk = read(written(tmp_path, data), {"v": "number"})
+    assert chunk.table["n"].to_pylist() == [0, 5]
+    assert chunk.bad == [
+        BadRow(1, "fields: 1, expected: 3", "1"),
+        BadRow(2, "fields: 4, expected: 3", '2,2,"x\ny",7'),
+        BadRow(3, "column v: 'zz' is not int64", "3,zz,b"),
+        BadRow(4, "column s: not UTF-8", "4,3,�"),
+    ]
+    assert chunk.count == 6
+
+
+def test_csv_only_the_columns_that_are_wanted_can_be_misfits(tmp_path: Path) -> None:
+    path = written(tmp_path, "n,v\n0,1\n1,zz\n")
+    assert read(path, {"v": "number"}, ["n"]).bad == []
+
+
+def test_csv_types_are_those_of_the_first_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytes_of, "BLOCK", 64)
+    lines = [f"{n},{n}" for n in range(100)]
+    lines[90] = "90,later"
+    chunk = read(written(tmp_path, "a,b\n" + "\n".join(lines)))
+    assert chunk.bad == [BadRow(90, "column b: 'later' is not int64", "90,later")]
+    assert chunk.table["a"].to_pylist() == [n for n in range(100) if n != 90]
+
+
+def test_where_blocks_are_cut_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random_numbers = random.Random(5)
+    lines = [f'{n},{random_numbers.random()},"name{chr(10) * (n % 7 == 0)}{n}"' for n in range(600)]
+    lines[200], lines[300], lines[400] = "oops", "1,2,3,4", "400,zz,k"
+    path = written(tmp_path, "n,v,s\n" + "\n".join(lines))
+    seen = []
+    for size in (50, 333, 4096):
+        monkeypatch.setattr(bytes_of, "BLOCK", size)
+        seen.append(read(path, {"v": "number"}))
+    for chunk in seen:
+        assert [row.position for row in chunk.bad] == [200, 300, 400]
+        assert chunk.table.equals(seen[0].table) and chunk.bad == seen[0].bad
+
+
+_FIELD = st.one_of(st.integers(-9, 9).map(str), st.sampled_from(["", "1.5", "x", "NA", " 7 "]))
+
+
+@given(st.lists(st.lists(_FIELD, min_size=1, max_size=4), max_size=12))
+def test_csv_good_rows_are_what_arrow_reads_alone(rows: list[list[str]]) -> None:
+    """Every row is good exactly if Arrow would read it, alone, with the same types."""
+    schema = pa.schema([("a", pa.int64()), ("b", pa.float64()), ("c", pa.string())])
+    rows = [row for row in rows if any(row) or len(row) > 1]
+    chunk = parse_csv("\n".join(",".join(row) for row in rows).encode(), schema)
+    good, bad = [], []
+    for place, row in enumerate(rows):
+        line = ",".join(row)
+        try:
+            options = pacsv.ReadOptions(column_names=schema.names)
+            convert = pacsv.ConvertOptions(column_types=schema)
+            table = pacsv.read_csv(pa.py_buffer(line.encode()), options, convert_options=convert)
+            good += table.to_pylist()
+        except pa.ArrowInvalid:
+            bad.append((place, line))
+    assert chunk.table.to_pylist() == good
+    assert [(row.position, row.raw) for row in chunk.bad] == bad
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    lines = [
+        '{"a": 1, "t": "2024-01-01T00:00:00Z", "deep": {"x": 1}}',
+        "{broken",
+        "",
+        '{"a": 2.5}',
+        "[1]",
+        '{"a": "x"}',
+        '{"t": "yesterday"}',
+    ]
+    chunk = read(written(tmp_path, "\n".join(lines)), {"t": "time"})
+    assert chunk.table.schema.names == ["a", "t"]  # what is nested is left out
+    assert chunk.table["a"].to_pylist() == [1.0, 2.5]
+    assert chunk.bad == [
+        BadRow(1, "not JSON", "{broken"),
+        BadRow(3, "not a JSON object", "[1]"),
+        BadRow(4, 'column a: "x" is not double', '{"a": "x"}'),
+        BadRow(5, "column t: 'yesterday' is not timestamp[us, tz=UTC]", '{"t": "yesterday"}'),
+    ]
+
+
+def test_json_types_are_those_of_the_first_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytes_of, "BLOCK", 64)
+    lines = [json.dumps({"n": n}) for n in range(100)]
+    lines[80], lines[81], lines[82] = '{"n": 1.5}', '{"n": true}', '{"n": 99999999999999999999}'
+    chunk = read(written(tmp_path, "\n".join(lines)))
+    assert [row.position for row in chunk.bad] == [80, 81, 82]
+
+
+def test_json_fields_may_be_missing_or_more() -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    for extra in (b"", b"{bad\n"):  # the quick way and the slow one
+        chunk = parse_json_lines(extra + b'{"b": "x", "z": 1}\n{"a": null}\n', schema)
+        assert chunk.table.to_pylist() == [{"a": None, "b": "x"}, {"a": None, "b": None}]
+
+
+def test_parquet_reads_only_what_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), path)
+    reader = open_rows(path)
+    assert (reader.rows, reader.schema.names) == (2, ["a", "b"])
+    assert [chunk.table.column_names for chunk in reader.chunks(["b"])] == [["b"]]
+    assert reader.fraction() == 1.0
+
+
+def test_parquet_with_times_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    pq.write_table(pa.table({"t": ["2024-01-01 00:00:00", "late", None]}), path)
+    chunk = read(path, {"t": "time"})
+    assert chunk.table["t"].null_count == 1 and chunk.table.num_rows == 2
+    assert chunk.bad == [BadRow(1, "column t: 'late' is not timestamp[us]", "late")]
+
+
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, bz2.compress, lambda data: pa.compress(data, "zstd", asbytes=True)]
+)
+def test_packed_files(tmp_path: Path, pack: object) -> None:
+    data = b"a\n" + b"\n".join(b"%d" % n for n in range(5000))
+    if "lambda" in repr(pack):
+        packed = tmp_path / "file.zst"
+        with pa.output_stream(packed, compression="zstd") as out:
+            out.write(data)
+    else:
+        packed = written(tmp_path, pack(data))  # type: ignore[operator]
+    assert read(packed).table["a"].to_pylist() == list(range(5000))
+
+
+BAD_FILES = {
+    "is empty: there are no rows to read.": b"",
+    "has only empty lines: there are no rows to read.": b"\n\n",
+    "seems to have no header: its first line is '1,2'; add a first line with the names of the columns.": b"1,2\n3,4\n",
+    "has more than one column named 'a'; give each its own name.": b"a,a\n1,2\n",
+    "isn't UTF-8 (its header can't be read): convert it, for instance with iconv -t UTF-8.": b"n\xe9\n1\n",
+    "is one JSON array: make it JSON lines, for instance with jq -c '.[]'.": b'[{"a": 1}]',
+    "has no line that is a JSON object; each line must be one.": b"{a\n{b\n",
+    "is neither CSV nor JSON lines in UTF-8, nor Parquet: convert it to one of them.": "a,b\n1,2\n".encode(
+        "utf-16"
+    ),
+    "is a damaged Parquet file: make it anew.": b"PAR1 and nothing else",
+    "is empty once it is unpacked: there are no rows to read.": gzip.compress(b""),
+}
+
+
+@pytest.mark.parametrize("sentence", BAD_FILES)
+def test_bad_files(tmp_path: Path, sentence: str) -> None:
+    path = written(tmp_path, BAD_FILES[sentence])
+    with pytest.raises(InputError) as problem:
+        open_rows(path)
+    assert str(problem.value) == f"{path} {sentence}"
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder: name one file in it"):
+        open_rows(tmp_path)
+    with pytest.raises(InputError, match=r"There is no file .*nowhere: check the path"):
+        open_rows(tmp_path / "nowhere")
+    torn = written(tmp_path, gzip.compress(random.Random(1).randbytes(20_000).hex().encode())[:9000])
+    with pytest.raises(InputError, match="can't be read to its end"):
+        list(open_rows(torn).chunks())
+
+
+@given(
+    st.lists(st.booleans(), max_size=30), st.integers(1, 8), st.none() | st.integers(1, 8), st.integers(1, 7)
+)
+def test_cut_keeps_every_row_in_its_place(
+    kinds: list[bool], size: int, every: int | None, block: int
+) -> None:
+    """True is a good row, False a bad one; each holds its own number."""
+
+    def chunk(start: int, part: list[bool]) -> Chunk:
+        bad = [BadRow(place, "", str(start + place)) for place, good in enumerate(part) if not good]
+        return Chunk(
+            pa.table({"n": pa.array([start + p for p, good in enumerate(part) if good], pa.int64())}), bad
+        )
+
+    blocks = (chunk(start, kinds[start : start + block]) for start in range(0, len(kinds), block))
+    seen = 0
+    for piece in cut(blocks, size, every):
+        assert 0 < piece.count <= size
+        bad = {row.position: int(row.raw) for row in piece.bad}
+        good = iter(piece.table["n"].to_pylist())
+        assert [bad[p] if p in bad else next(good) for p in range(piece.count)] == list(
+            range(seen, seen + piece.count)
+        )
+        if every is not None:
+            assert seen // every == (seen + piece.count - 1) // every  # never across a mark
+        seen += piece.count
+    assert seen == len(kinds)
