@@ -36,7 +36,8 @@ def test_help_and_version(skyband: Run) -> None:
 
 
 def test_help_imports_next_to_nothing() -> None:
-    code = "import sys, skyband.cli; print([m for m in ('numpy', 'pyarrow', 'numba', 'sqlglot', 'rich') if m in sys.modules])"
+    heavy = ("numpy", "pyarrow", "numba", "sqlglot", "rich", "pandas", "pyspark")
+    code = f"import sys, skyband.cli; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
     assert done.stdout == "[]\n"
 
@@ -61,7 +62,7 @@ WRONG_CALLS = {
         "A window of a duration needs times: name their column, as in --time ts.\n"
     ),
     ("top", "cars.csv", "--sql", FASTEST.replace("speed DESC", "sped DESC")): (
-        "There is no column sped (line 1, column 36); did you mean speed?\n"
+        "There is no column sped (line 1, column 37); did you mean speed?\n"
     ),
     (
         "top",
@@ -70,6 +71,7 @@ WRONG_CALLS = {
         FASTEST.replace("speed DESC", "id DESC"),
     ): "The score (ORDER BY) must be a number",
     ("top", "cars.csv", "--sql", "SELECT"): "Expected a column or * after SELECT, but the query ends",
+    ("bench", "nothing"): "Invalid value: there is no experiment 'nothing'; there are engine, ",
     ("explain", "--sql", "SELECT id FROM s"): "Expected WINDOW and a window at the end of the query",
 }
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from skyband.errors import SkybandError
+import typer
 
 
 def run_experiment(name: str | None) -> None:
     """Run one, or list them all."""
-    try:
-        from skyband import bench
-    except ImportError:
-        raise SkybandError("This version has no experiments yet: they come with a later one.") from None
+    from skyband import bench
+
+    names = bench.names()
     if name is None:
-        for each, about in bench.names().items():
+        for each, about in names.items():
             print(f"{each:16} {about}")
         return
+    if name not in names:
+        raise typer.BadParameter(f"there is no experiment {name!r}; there are {', '.join(names)}")
     bench.run(name)
