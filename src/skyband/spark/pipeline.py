@@ -188,6 +188,9 @@ class _Run:
             if spark is None:
                 with _signals_ignored():
                     session.stop()
+        waiting = self._waiting()
+        if waiting and not self._stop.event.is_set():
+            _say(f"left for later, because it cannot be read yet: {', '.join(waiting)}")
         rows, changes, rejects = (sum(column) for column in zip((0, 0, 0), *self._infos, strict=False))
         return Summary(
             batches=len(self._infos),
@@ -196,7 +199,7 @@ class _Run:
             rejects=rejects,
             seconds=time.monotonic() - began,
             stopped=self._stop.event.is_set(),
-            waiting=self._waiting(),
+            waiting=waiting,
         )
 
     def _session(self) -> SparkSession:

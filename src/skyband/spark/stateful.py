@@ -40,13 +40,11 @@ def watch(df: DataFrame, queries: Sequence[str] | Mapping[str, str], time: str |
     event times. The result has the columns of `Monitor.push`; write it in append mode. Queries that are other at
     the next start of the same checkpoint: kept, added from then on, or dropped, by name and text.
     """
-    from pyspark.sql.functions import lit
-
     named = _named(queries)
     schema = _arrow_schema(df, time)
     _check(named, schema, time)
-    blobs = df.select(*schema.names).mapInArrow(_pack, "rows binary")
-    return blobs.groupBy(lit(0).alias("one")).applyInPandasWithState(
+    blobs = df.select(*schema.names).mapInArrow(_pack, "one int, rows binary")
+    return blobs.groupBy("one").applyInPandasWithState(
         _stepper(named, schema, time), _change_columns(df, time), _STATE, "append", "NoTimeout"
     )
 
@@ -66,7 +64,7 @@ def _arrow_schema(df: DataFrame, time: str | None) -> pa.Schema:
     """The DataFrame's schema in Arrow, without the columns that no query can use."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    whole: pa.Schema = to_arrow_schema(df.schema)
+    whole: pa.Schema = to_arrow_schema(df.schema, timezone="UTC")
     schema = pa.schema([pa.field(f.name, f.type) for f in whole if not pa.types.is_nested(f.type)])
     if time is not None and time not in schema.names:
         raise InputError(f"The DataFrame has no column '{time}'; it has {', '.join(schema.names)}.")
@@ -92,7 +90,8 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
-        yield pa.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+        one = pa.array([0], pa.int32())
+        yield pa.RecordBatch.from_pydict({"one": one, "rows": [sink.getvalue().to_pybytes()]})
 
 
 def _stepper(
@@ -154,11 +153,8 @@ def in_order(rows: pa.Table, time: str | None) -> pa.Table:
     keys = {"hash": pa.array(stable_hash(rows))}
     if time is not None:
         keys["time"] = rows.column(time)
-    order = pc.sort_indices(
-        pa.table(keys),
-        [(name, "ascending") for name in ("time", "hash") if name in keys],
-        null_placement="at_end",
-    )
+    by = [(name, "ascending") for name in ("time", "hash") if name in keys]
+    order = pc.sort_indices(pa.table(keys), by)  # rows without a time come last
     return rows.take(order)
 
 
