@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from skyband.group import Group
 from skyband.stream import clock
+from skyband.stream.arrow import numbers_array, texts_array
 from skyband.structures.board import Changes
 
-_WORDS = pa.array(["leave", "enter"])
+_WORDS = texts_array(["leave", "enter"])
 _BLANK = 16_384
 COLUMNS = ["query", "change", "rank", "score", "seq", "seq_b", "id", "time"]
 
@@ -20,7 +21,7 @@ class Report:
     """Builds change tables; knows the watches' names."""
 
     def __init__(self) -> None:
-        self._names = pa.array([], pa.string())
+        self._names = texts_array([])
         self._ids: dict[str, int] = {}
         self._numbers: dict[int, Any] = {}  # the numbers of each family's watches' names
         self._empty: pa.Table | None = None
@@ -28,7 +29,7 @@ class Report:
         self._no_id = pa.nulls(_BLANK, pa.string())
 
     def name(self, names: list[str]) -> None:
-        self._names = pa.array(names, pa.string())
+        self._names = texts_array(names)
         self._ids = {name: number for number, name in enumerate(names)}
         self._numbers = {}
 
@@ -44,11 +45,11 @@ class Report:
             self._no_seq, self._no_id = pa.nulls(2 * n, pa.int64()), pa.nulls(2 * n, pa.string())
         entering = rank > 0
         arrays = [
-            pa.DictionaryArray.from_arrays(pa.array(query), self._names, safe=False),
-            pa.DictionaryArray.from_arrays(pa.array(entering.astype(np.int32)), _WORDS, safe=False),
-            pa.array(rank, mask=~entering),
-            pa.array(score),
-            pa.array(seq),
+            pa.DictionaryArray.from_arrays(numbers_array(query), self._names, safe=False),
+            pa.DictionaryArray.from_arrays(numbers_array(entering.astype(np.int32)), _WORDS, safe=False),
+            numbers_array(rank, ~entering),
+            numbers_array(score),
+            numbers_array(seq),
             self._no_seq.slice(0, n),
             self._no_id.slice(0, n),
             pa.nulls(n, type_) if kind is None else clock.column(stamp, kind, type_),

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from skyband import blob
 from skyband.group import Group
 from skyband.query.model import Query, Rows, from_dict, to_dict
 from skyband.stream.accept import Accepted, Door, accept
+from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, read
 from skyband.stream.rejects import Reject
 
@@ -138,7 +138,7 @@ class Sifter:
         )
         # without a time column, all accepted positions follow from the rejects
         passed = (position, part.time) if self.counts_rows or self.door.time is None else newest
-        kept = table.take(pa.array(rows)).combine_chunks()
+        kept = table.take(numbers_array(rows)).combine_chunks()
         return replace(part, table=kept, position=position[rows], time=part.time[rows], passed=passed)
 
     def _groups(self) -> list[Group]:

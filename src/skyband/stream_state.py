@@ -15,6 +15,7 @@ from skyband.query.expression import Column, check, unknown_column
 from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.stream import clock
 from skyband.stream.accept import Door
+from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch
 from skyband.stream.kept import Kept
 from skyband.stream.retained import Retained
@@ -247,7 +248,7 @@ class Stream:
         taken = watch.group.refill(watch.slot, batch)
         rows = np.flatnonzero(np.isin(batch.seq_arrived, taken))
         order = rows[np.argsort(batch.seq_arrived[rows])]
-        table = batch.table.select(self._columns(batch.table)).take(pa.array(order))
+        table = batch.table.select(self._columns(batch.table)).take(numbers_array(order))
         self.kept.replace(batch.seq_arrived[order], table)
 
     def _columns(self, table: pa.Table) -> list[str]:
@@ -261,7 +262,9 @@ class Stream:
     def step(self, batch: Batch | None) -> list[tuple[Group, Changes]]:
         """Show a step's rows to each family; what changed, family by family."""
         if batch is not None and self.monitor.retain is not None:
-            copy = batch.table.take(pa.array(np.arange(len(batch))))  # the caller may use its memory again
+            copy = batch.table.take(
+                numbers_array(np.arange(len(batch)))
+            )  # the caller may use its memory again
             self.retained.add(copy, batch.seq_arrived, batch.time_arrived)
             self.retained.expire(self.horizon(self.monitor.retain))
         if not self.watches:
@@ -285,7 +288,7 @@ class Stream:
         if not columns:
             return
         # a copy, even of all rows: the caller may use the batch's memory again
-        self.kept.add(batch.seq_arrived[rows], batch.table.select(columns).take(pa.array(rows)))
+        self.kept.add(batch.seq_arrived[rows], batch.table.select(columns).take(numbers_array(rows)))
         if self.kept.full:
             self.kept.clear(np.concatenate([group.live_seqs() for group in self.groups]))
 

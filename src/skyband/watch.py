@@ -20,6 +20,7 @@ from skyband.planner import Plan, predicted
 from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.text import to_sql
+from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, View
 
 if TYPE_CHECKING:
@@ -96,11 +97,8 @@ class Watch:
         score = good if self.group.sign > 0 else np.negative(good)
         score = score + 0.0  # -0.0 equals 0.0, and is shown as 0.0
         names = ["rank", "score", "seq"]
-        columns: list[Any] = [
-            pa.array(np.arange(1, len(seq) + 1, dtype=np.int32)),
-            pa.array(score),
-            pa.array(seq),
-        ]
+        ranks = np.arange(1, len(seq) + 1, dtype=np.int32)
+        columns: list[Any] = [numbers_array(values) for values in (ranks, score, seq)]
         for output, column in self._selected(seq):
             if output.name == "score" and output.value == self.query.score:
                 continue  # the very score that is there already
@@ -212,7 +210,7 @@ def _computed(output: Output, table: pa.Table) -> Any:
         if known is not None:
             usable &= known
     values = evaluate(output.value, View(batch))[::-1]  # a batch shows its rows newest first
-    return pa.array(values, mask=~usable[::-1])
+    return numbers_array(values, ~usable[::-1])
 
 
 def _window(wanted: str | Window) -> Window:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.stream import clock
+from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import flat
 from skyband.stream.rejects import Reject, raw_text
 from skyband.stream.schema import Raw, fit
@@ -81,7 +82,7 @@ def accept(door: Door, raw: Raw, rows: int, text: Mapping[int, tuple[str, str]] 
         Reject(row, door.stream, reason, detail, unparsed[row][1] if row in unparsed else raw_text(raw, row))
         for row, (reason, detail) in sorted(wrong.items())
     ]
-    table = table.take(pa.array(position))
+    table = table.take(numbers_array(position))
     return Accepted(rows, table, position, time[position], rejects, all_ahead, total=len(position))
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import InputError
+from skyband.stream.arrow import numbers_array
 from skyband.stream.schema import Raw
 from skyband.stream.window import Floats, Ints
 
@@ -81,6 +82,8 @@ def _column(name: str, values: Any) -> Any:
             f'Column "{name}" is a single value; a dict gives whole columns ({{"{name}": [...]}}), '
             "a list of dicts gives rows."
         )
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype in (np.float64, np.int64):
+        return pa.chunked_array([numbers_array(values)])
     try:
         array = pa.array(values, from_pandas=type(values).__module__.startswith("pandas."))
         return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
@@ -141,7 +144,7 @@ class Batch:
     def array(self, name: str) -> pa.Array:
         """A column as it is, newest first."""
         order = np.arange(len(self) - 1, -1, -1) if self.order is None else self.order
-        return flat(self.table.column(name)).take(pa.array(order))
+        return flat(self.table.column(name)).take(numbers_array(order))
 
     def present(self, name: str) -> Bools | None:
         """Which rows (newest first) are not null in this column; None: all."""
@@ -177,7 +180,7 @@ class View:
 
     def array(self, name: str) -> pa.Array:
         values = self.batch.array(name)
-        return values if self.index is None else values.take(pa.array(self.index))
+        return values if self.index is None else values.take(numbers_array(self.index))
 
     def where(
         self, names: Iterable[str], predicate: Callable[[View], Bools] | None, not_null: Iterable[str] = ()

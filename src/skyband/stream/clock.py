@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import InputError
+from skyband.stream.arrow import numbers_array
 from skyband.stream.window import MINIMUM, Ints
 
 Kind = Literal["timestamp", "number"]
@@ -134,7 +135,7 @@ def column(keys: Ints, kind: Kind, type_: pa.DataType) -> pa.Array:
     """Keys as a column of the stream's own time type."""
     if kind == "number":
         values = np.where(keys >= 0, keys, keys ^ np.int64(2**63 - 1)).view(np.float64)
-        return pc.cast(pa.array(values), type_, safe=False)
+        return pc.cast(numbers_array(values), type_, safe=False)
     if pa.types.is_date(type_):
-        return pc.cast(pa.array(keys // _DAY).cast(pa.int32()), pa.date32()).cast(type_)
-    return pa.array(keys // _UNITS[type_.unit]).view(type_)
+        return pc.cast(numbers_array(keys // _DAY).cast(pa.int32()), pa.date32()).cast(type_)
+    return numbers_array(keys // _UNITS[type_.unit]).view(type_)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.stream.arrow import numbers_array
 from skyband.stream.window import Ints
 
 SLACK = 4096
@@ -41,7 +42,7 @@ class Kept:
         """Forget all rows but these."""
         seqs = self._all()
         keep = np.isin(seqs, np.unique(live))
-        table = self._table().filter(pa.array(keep)).combine_chunks()
+        table = self._table().filter(numbers_array(keep)).combine_chunks()
         seqs = seqs[keep]
         self.chunks = [(seqs, table)] if len(seqs) else []
         self.rows = len(seqs)
@@ -62,7 +63,7 @@ class Kept:
         if not len(seqs) or not self.chunks:
             return schema.empty_table()
         at = np.searchsorted(self._all(), seqs)
-        found = self._table().take(pa.array(at))
+        found = self._table().take(numbers_array(at))
         there = set(found.column_names)
         columns = [
             found.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(seqs), f.type)
@@ -74,12 +75,12 @@ class Kept:
         """Add rows some of which may be here already (with fewer columns): the new ones take their place."""
         seqs = self._all()
         keep = ~np.isin(seqs, seq)
-        pieces = [(seqs[keep], self._table().filter(pa.array(keep)))] if len(seqs) else []
+        pieces = [(seqs[keep], self._table().filter(numbers_array(keep)))] if len(seqs) else []
         pieces.append((seq, table))
         merged = np.concatenate([s for s, _ in pieces])
         order = np.argsort(merged, kind="stable")
         whole = pa.concat_tables([t for _, t in pieces], promote_options="default")
-        self.chunks = [(merged[order], whole.take(pa.array(order)).combine_chunks())]
+        self.chunks = [(merged[order], whole.take(numbers_array(order)).combine_chunks())]
         self.rows = len(merged)
         self._seqs = None
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch
 from skyband.stream.window import LOWEST, Ints, Recency
 
@@ -36,7 +37,7 @@ class Retained:
                 kept.append((table, seq, time))  # cut only when most of it has gone
             elif count:
                 rows = np.flatnonzero(inside)
-                kept.append((table.take(pa.array(rows)).combine_chunks(), seq[rows], time[rows]))
+                kept.append((table.take(numbers_array(rows)).combine_chunks(), seq[rows], time[rows]))
         self.chunks = kept
 
     def batch(self, horizon: Recency) -> Batch | None:
@@ -50,7 +51,7 @@ class Retained:
         rows = np.flatnonzero(inside)
         if len(rows) == 0:
             return None
-        return Batch(table.take(pa.array(rows)).combine_chunks(), seq[rows], time[rows])
+        return Batch(table.take(numbers_array(rows)).combine_chunks(), seq[rows], time[rows])
 
     def start(self, horizon: Recency) -> Recency | None:
         """The oldest retained row at or after the horizon."""
