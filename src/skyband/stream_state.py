@@ -195,7 +195,7 @@ class Stream:
             if len(time) > 1 and np.any(time[1:] < time[:-1]):
                 order = np.lexsort((seq, time))
                 time, seq = time[order], seq[order]
-            self.recencies.add(time, seq)
+            self.recencies.add(time, seq, self.row_limit)
         self.recencies.trim(self.row_limit)
 
     def rows_in(self, window: Window, beginning: Recency) -> int | None:

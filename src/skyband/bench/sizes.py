@@ -29,8 +29,9 @@ def mean_size(name: str, options: dict[str, float], n: int, k: int, seed: int = 
         algorithm.expire(slot, Recency(0, seq - n + 1))
         algorithm.insert(
             Arrivals(
-                time=np.zeros(1, dtype=np.int64), seq=np.array([seq]), place=place, mark=mark,
-                good=partial(_same, scores[seq : seq + 1]), constants=np.zeros((1, 0)), sign=1.0, rendered=None, columns=tuple,
+                time=place, seq=np.array([seq]), place=place, mark=mark,
+                good=partial(_same, scores[seq : seq + 1]),
+                constants=np.zeros((1, 0)), sign=1.0, rendered=None, columns=tuple,
             )
         )  # fmt: skip
         if seq >= n:

@@ -43,14 +43,14 @@ def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype
     """Time keys of a column and which of them are missing or can't be told."""
     missing = np.asarray(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
     if kind == "number":
-        values = np.asarray(pc.fill_null(pc.cast(array, pa.float64(), safe=False), 0.0), dtype=np.float64)
+        floats = pc.cast(array, pa.float64(), safe=False)
+        values = np.asarray(pc.fill_null(floats, 0.0) if array.null_count else floats, dtype=np.float64)
         return number_keys(values), missing | ~np.isfinite(values)
     if pa.types.is_date(array.type):
         array = pc.cast(array, pa.timestamp("ms"))
     unit = _UNITS[array.type.unit]
-    raw = np.asarray(
-        pc.fill_null(array.view(pa.int64()) if not array.null_count else pc.cast(array, pa.int64()), 0)
-    )
+    whole = pc.cast(array, pa.int64())
+    raw = np.asarray(pc.fill_null(whole, 0) if array.null_count else whole)
     if unit == 1:
         return np.ascontiguousarray(raw, dtype=np.int64), missing
     beyond = (raw > _HIGH // unit) | (raw < _LOW // unit)

@@ -111,12 +111,15 @@ class Recencies:
     def __len__(self) -> int:
         return self.end - self.begin
 
-    def add(self, time: Ints, seq: Ints) -> None:
-        """Rows in recency order."""
-        n = len(time)
-        if n == 0:
+    def add(self, time: Ints, seq: Ints, most: int = 2**62) -> None:
+        """Rows in recency order; no window needs more than the newest `most` of them."""
+        if len(time) == 0:
             return
         self.latest = max(self.latest, Recency(int(time[-1]), int(seq[-1])))
+        n = min(len(time), most)
+        if n == 0:
+            return
+        time, seq = time[-n:], seq[-n:]
         self._make_room(n)
         times, seqs = self.time, self.seq
         first = Recency(int(time[0]), int(seq[0]))
