@@ -86,7 +86,8 @@ class Group:
         self.watches.append(watch)
         self.board.add(slot)
         self.changed()
-        self._resize(slot)
+        if watch.capacity > self.algorithm.ks[slot]:
+            self.algorithm.resize(slot, watch.capacity)
 
     def detach(self, watch: Watch) -> None:
         index = self.watches.index(watch)

@@ -70,6 +70,7 @@ class Monitor:
         self._next_seq = 0
         self._now: int | None = None  # time key
         self._kind: clock.Kind | None = None
+        self._pending: Any = None  # an advance before the kind of time was known
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
         if (
@@ -117,6 +118,7 @@ class Monitor:
         if name not in self.watches:
             raise InputError(f'There is no watch "{name}"; there are {", ".join(self.watches) or "none"}.')
         watch = self.watches.pop(name)
+        watch.dropped = True
         watch._stream.detach(watch)
         self._report.name(list(self.watches))
 
@@ -194,6 +196,8 @@ class Monitor:
                     "cast one of them."
                 )
             self._kind = kind
+            if self._pending is not None:
+                self._now, self._pending = clock.key(self._pending, kind), None
         for watch in stream.watches:
             stream.check(watch.query)
 
@@ -221,8 +225,9 @@ class Monitor:
         """Time passes without rows; to an earlier time: nothing."""
         if not self.time:
             raise InputError("advance needs event time: make the monitor with time=.")
-        if self._kind is None:
-            self._kind = "number" if isinstance(time, int | float | np.number) else "timestamp"
+        if self._kind is None:  # seconds may yet turn out to be a timestamp's
+            self._pending = time
+            return self._report.table([], self._time_type())
         key = clock.key(time, self._kind)
         if self._now is None or key > self._now:
             self._now = key
@@ -348,6 +353,7 @@ class Monitor:
             "next_seq": self._next_seq,
             "now": self._now,
             "kind": self._kind,
+            "pending": self._pending if isinstance(self._pending, int | float | None) else str(self._pending),
             "rejects": self._rejects.dump(),
             "streams": [stream.dump() for stream in self.streams.values()],
             "watches": [self._dump_watch(watch) for watch in self.watches.values()],
@@ -376,6 +382,7 @@ class Monitor:
         if content["max_ahead"] is not None:
             monitor.max_ahead = Last(int(content["max_ahead"]))
         monitor._next_seq, monitor._now, monitor._kind = content["next_seq"], content["now"], content["kind"]
+        monitor._pending = content["pending"]
         monitor._rejects.load(content["rejects"])
         for part in content["streams"]:
             stream = Stream(monitor, part["name"], part["time"], None)

@@ -47,6 +47,7 @@ class Watch:
         self.window: Window = query.window
         self.beginning: Recency = stream.beginning()
         self.growing: list[tuple[Recency, int]] = []
+        self.dropped = False
 
     @property
     def capacity(self) -> int:
@@ -55,6 +56,10 @@ class Watch:
 
     def horizon(self, wanted: Window | None = None) -> Recency:
         return max(self._stream.horizon(wanted or self.window), self.beginning)
+
+    def _must_be_watched(self) -> None:
+        if self.dropped:
+            raise QueryError(f'"{self.name}" was dropped and has no answer any more: watch it anew.')
 
     def ranks(self, horizon: Recency) -> int | None:
         """How many ranks are known exactly at this horizon; None: all rows."""
@@ -68,6 +73,7 @@ class Watch:
 
         With `k` or `window` a snapshot: any that the watches of this score cover now, else an error.
         """
+        self._must_be_watched()
         if k is None and window is None:
             horizon = self.horizon()
             ranks = self.ranks(horizon)
@@ -138,6 +144,7 @@ class Watch:
 
     def change(self, k: int | None = None, window: str | Window | None = None) -> None:
         """Another k or window. A smaller one holds at once; a larger one is exact as far as rows are known."""
+        self._must_be_watched()
         if k is not None and self.k is None:
             raise QueryError(f'"{self.name}" reports every row beyond its bound and has no k to change.')
         chosen = self.window if window is None else _window(window)
@@ -162,6 +169,7 @@ class Watch:
 
     def explain(self) -> Plan:
         """The plan: algorithm, why, state predicted and actual, what was pruned."""
+        self._must_be_watched()
         card = self.group.algorithm.card
         candidates, size = self.group.algorithm.size(self.slot)
         rows = self._stream.rows_in(self.window, self.beginning)

@@ -34,3 +34,18 @@ def texts_array(texts: Sequence[str]) -> pa.Array:
     return pa.Array.from_buffers(
         pa.string(), len(parts), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(parts))]
     )
+
+
+def values_of(array: pa.Array) -> npt.NDArray[Any]:
+    """The numbers or truth values of an array, over the same memory where it can be; nulls are whatever is there."""
+    n, offset = len(array), array.offset
+    data = array.buffers()[1]
+    if pa.types.is_boolean(array.type):
+        if n == 0 or data is None:
+            return np.zeros(n, dtype=bool)
+        bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+        return bits[offset : offset + n].astype(bool)
+    dtype = np.dtype(array.type.to_pandas_dtype())
+    if n == 0 or data is None:
+        return np.zeros(n, dtype=dtype)
+    return np.frombuffer(data, dtype=dtype)[offset : offset + n]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import InputError
-from skyband.stream.arrow import numbers_array
+from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.schema import Raw
 from skyband.stream.window import Floats, Ints
 
@@ -116,6 +116,7 @@ class Batch:
         self.time: Ints = self.turn(time)
         self.seq: Ints = self.turn(seq)
         self._numbers: dict[str, Floats] = {}
+        self._columns: dict[str, pa.Array] = {}
         self._usable: dict[str, Bools | None] = {}
 
     def __len__(self) -> int:
@@ -133,7 +134,7 @@ class Batch:
         return np.sort(self.order[marked])
 
     def number(self, name: str) -> Floats:
-        """A column as float64, newest first; nulls are 0 (a caller has left those rows out)."""
+        """A column as float64, newest first; a null is any number (callers leave its row out)."""
         found = self._numbers.get(name)
         if found is None:
             found = self.turn(numbers(self.table.column(name)))
@@ -143,13 +144,16 @@ class Batch:
 
     def array(self, name: str) -> pa.Array:
         """A column as it is, newest first."""
-        order = np.arange(len(self) - 1, -1, -1) if self.order is None else self.order
-        return flat(self.table.column(name)).take(numbers_array(order))
+        found = self._columns.get(name)
+        if found is None:
+            order = np.arange(len(self) - 1, -1, -1) if self.order is None else self.order
+            found = self._columns[name] = flat(self.table.column(name)).take(numbers_array(order))
+        return found
 
     def present(self, name: str) -> Bools | None:
         """Which rows (newest first) are not null in this column; None: all."""
         column = self.table.column(name)
-        return self.turn(np.asarray(column.is_valid())) if column.null_count else None
+        return self.turn(values_of(flat(column).is_valid())) if column.null_count else None
 
     def usable(self, name: str) -> Bools | None:
         """Which rows (newest first) have a value in this column, neither null nor NaN; None: all."""
@@ -212,27 +216,17 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
-    """A column as float64 in order of arrival: timestamps as seconds, nulls as 0."""
+    """A column as float64 in order of arrival: timestamps as seconds. A null is any number: leave its row out."""
     array = flat(column)
-    if pa.types.is_decimal(array.type):
-        array = pc.cast(array, pa.float64(), safe=False)
     type_ = array.type
-    if array.null_count:
-        array = pc.fill_null(array, _zero(type_))
     if pa.types.is_float64(type_):
-        return np.asarray(array)
+        return values_of(array)
     if pa.types.is_date(type_):
         array = pc.cast(array, pa.timestamp("ms"))
         type_ = array.type
     if pa.types.is_timestamp(type_):
         per = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[type_.unit]
-        return np.asarray(pc.cast(array, pa.int64())).astype(np.float64) / per
+        return values_of(pc.cast(array, pa.int64())).astype(np.float64) / per
     if pa.types.is_boolean(type_):
-        return np.asarray(array).astype(np.float64)
-    return np.asarray(pc.cast(array, pa.float64(), safe=False), dtype=np.float64)
-
-
-def _zero(type_: pa.DataType) -> pa.Scalar:
-    if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
-        return pa.scalar(0, pa.int64() if not pa.types.is_date32(type_) else pa.int32()).cast(type_)
-    return pa.scalar(False if pa.types.is_boolean(type_) else 0, type_)
+        return values_of(array).astype(np.float64)
+    return values_of(pc.cast(array, pa.float64(), safe=False))

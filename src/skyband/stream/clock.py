@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import InputError
-from skyband.stream.arrow import numbers_array
+from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.window import MINIMUM, Ints
 
 Kind = Literal["timestamp", "number"]
@@ -41,16 +41,14 @@ def kind_of(type_: pa.DataType, column: str) -> Kind:
 
 def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
     """Time keys of a column and which of them are missing or can't be told."""
-    missing = np.asarray(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
+    missing = values_of(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
     if kind == "number":
-        floats = pc.cast(array, pa.float64(), safe=False)
-        values = np.asarray(pc.fill_null(floats, 0.0) if array.null_count else floats, dtype=np.float64)
+        values = values_of(pc.cast(array, pa.float64(), safe=False))
         return number_keys(values), missing | ~np.isfinite(values)
     if pa.types.is_date(array.type):
         array = pc.cast(array, pa.timestamp("ms"))
     unit = _UNITS[array.type.unit]
-    whole = pc.cast(array, pa.int64())
-    raw = np.asarray(pc.fill_null(whole, 0) if array.null_count else whole)
+    raw = values_of(pc.cast(array, pa.int64()))
     if unit == 1:
         return np.ascontiguousarray(raw, dtype=np.int64), missing
     beyond = (raw > _HIGH // unit) | (raw < _LOW // unit)
