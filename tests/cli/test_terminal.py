@@ -163,7 +163,7 @@ def test_a_board_tells_moves_and_forgets_them() -> None:
 
 def test_small_drawings() -> None:
     assert bar(1.0, 4) == "━━━━" and bar(0.6, 4) == "━━╸" and bar(0.0, 4) == "╸"
-    assert sparkline([1, 4, 8], 2) == "▅█"
+    assert sparkline([1, 4, 8], 2) == "▄▆"
     assert sparkline([], 5) == ""
     assert [speed(score) for score in (5, 999e3, 12.34e6, 4.5e9, 2e12)] == [
         "5.00 B/s", "999 kB/s", "12.34 MB/s", "4.50 GB/s", "2000 GB/s",

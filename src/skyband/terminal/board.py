@@ -34,7 +34,8 @@ class Mark:
 class Board:
     """Follows the ranks of lines through time. Times are seconds of any clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: float = TRACE) -> None:
+        self.trace = trace
         self._lines: dict[Hashable, Line] = {}
         self._started: float | None = None
 
@@ -47,21 +48,20 @@ class Board:
             line = self._lines.get(key)
             if line is None:
                 # The first board is simply there; calling all of it new would say nothing.
-                entered = now if now != self._started else now - TRACE
-                line = Line(rank, entered, now - TRACE, rank)
+                entered = now if now != self._started else now - self.trace
+                line = Line(rank, entered, now - self.trace, rank)
             elif line.rank != rank:
-                if now - line.moved >= TRACE:
+                if now - line.moved >= self.trace:
                     line.before = line.rank  # a new move, not the rest of the last one
                 line.rank, line.moved = rank, now
             lines[key] = line
         self._lines = lines
-        return [_mark(line, now) for line in lines.values()]
+        return [self._mark(line, now) for line in lines.values()]
 
-
-def _mark(line: Line, now: float) -> Mark:
-    if now - line.entered < TRACE:
-        return Mark("new", 0, 1 - (now - line.entered) / TRACE)
-    places = line.before - line.rank
-    if now - line.moved < TRACE and places:
-        return Mark("up" if places > 0 else "down", abs(places), 1 - (now - line.moved) / TRACE)
-    return Mark("", 0, 0.0)
+    def _mark(self, line: Line, now: float) -> Mark:
+        if now - line.entered < self.trace:
+            return Mark("new", 0, 1 - (now - line.entered) / self.trace)
+        places = line.before - line.rank
+        if now - line.moved < self.trace and places:
+            return Mark("up" if places > 0 else "down", abs(places), 1 - (now - line.moved) / self.trace)
+        return Mark("", 0, 0.0)

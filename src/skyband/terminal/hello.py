@@ -144,8 +144,8 @@ class Throttle:
 
 
 def tide(now: float) -> float:
-    """Traffic is never quite even: a slow swell around 0.85."""
-    return 0.85 + 0.1 * math.sin(now / 2.7) + 0.05 * math.sin(now / 0.9)
+    """Traffic is never quite even: a slow swell around 0.75."""
+    return 0.75 + 0.18 * math.sin(now / 2.7) + 0.07 * math.sin(now / 0.9)
 
 
 def run_hello(seconds: float | None) -> None:

@@ -72,13 +72,7 @@ class Answers:
         title = [query] * self.several + [f"after {rows:,} rows"] * self.every
         if self._begun:
             self.out.write("\n")
-        table = Table(
-            box=_lines(),
-            title=", ".join(title) or None,
-            title_justify="left",
-            title_style="bold",
-            pad_edge=False,
-        )
+        table = Table(box=_lines(), title=", ".join(title) or None, title_justify="left", title_style="bold")
         for name in top.column_names:
             numeric = name in ("rank", "score", "seq", "seq_b") or _is_number(top.schema.field(name).type)
             style = {"rank": "bold", "score": "cyan", "seq": "dim"}.get(name, "")

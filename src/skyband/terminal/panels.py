@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from skyband.terminal.board import Board, Mark
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from skyband.spark.progress import BatchInfo
 
 _NARROWEST = 38  # a panel that is less wide shows too little
+_TRACE = 1.5  # seconds that a move can be seen: a batch may bring many
 _HEADER = 3  # lines above the panels
 _HIDDEN = ("rank", "seq", "seq_b")  # rank is shown by the place, seq means nothing to a person
 
@@ -34,7 +36,7 @@ class Panels:
     def __init__(self, queries: Mapping[str, str], title: str) -> None:
         self.title = title
         self._notes = dict(queries)  # by query, a few words under its panel
-        self._boards = {name: Board() for name in queries}
+        self._boards = {name: Board(_TRACE) for name in queries}
         self._tops: dict[str, pa.Table] = {}
         self._rates: deque[float] = deque(maxlen=30)
         self._last: BatchInfo | None = None
@@ -131,7 +133,7 @@ def _lines(top: pa.Table, marks: Sequence[Mark], width: int, lines: int) -> Rend
     names = [name for name in top.column_names if name not in _HIDDEN]
     # A selected column that only repeats the score is shown once.
     names = [name for name in names if name == "score" or not _repeats(rows, name)]
-    fitting = _fitting(rows, names, width - 8)
+    fitting, longest = _fitting(rows, names, width - 8)
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim", expand=False)
     table.add_column("#", justify="right", width=2)
     table.add_column("", width=4)
@@ -141,7 +143,9 @@ def _lines(top: pa.Table, marks: Sequence[Mark], width: int, lines: int) -> Rend
     for place, row in enumerate(rows):
         mark = marks[place]
         style = mark_style(mark) if mark.kind == "new" else ""
-        cells = [Text(brief(row[name]), style or ("bold" if name == "score" else "")) for name in fitting]
+        cells = [
+            Text(brief(row[name], longest), style or ("bold" if name == "score" else "")) for name in fitting
+        ]
         table.add_row(Text(str(place + 1), "bold"), mark_sign(mark), *cells)
     return table
 
@@ -150,20 +154,30 @@ def _repeats(rows: Sequence[dict[str, Any]], name: str) -> bool:
     return all(row[name] == row["score"] and isinstance(row[name], (int, float)) for row in rows)
 
 
-def _fitting(rows: Sequence[dict[str, Any]], names: Sequence[str], width: int) -> list[str]:
-    """As many of the columns, from the left, as fit into this many characters."""
+def _fitting(rows: Sequence[dict[str, Any]], names: Sequence[str], width: int) -> tuple[list[str], int]:
+    """The columns that fit into this many characters, from the left, and how long their texts may be.
+
+    Rather than leave a column out, long texts are cut: the airline's full name matters less than the route.
+    """
     fitting: list[str] = []
-    for name in names:
-        need = 1 + max(len(name), *(len(brief(row[name])) for row in rows))
-        if need <= width:
-            fitting.append(name)
-            width -= need
-    return fitting
+    longest = 0
+    for longest in (40, 20, 14, 10):
+        fitting, room = [], width
+        for name in names:
+            need = 1 + max(len(name), *(len(brief(row[name], longest)) for row in rows))
+            if need <= room:
+                fitting.append(name)
+                room -= need
+        if len(fitting) == len(names):
+            break
+    return fitting, longest
 
 
-def brief(value: Any) -> str:
-    """A value in a panel: no more digits than can be read in passing."""
+def brief(value: Any, longest: int = 40) -> str:
+    """A value in a panel: no more digits or letters than can be read in passing."""
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    if isinstance(value, datetime):
+        return value.strftime("%d %b %H:%M")
     text = shown(value)
-    return text.removesuffix(":00") if len(text) == 19 and text[4] == "-" else text
+    return text if len(text) <= longest or not isinstance(value, str) else text[: longest - 1] + "…"

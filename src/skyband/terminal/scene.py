@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from skyband.terminal.board import Mark
 
-_SPARKS = "▁▂▃▄▅▆▇█"
+_SPARKS = "▁▂▃▄▅▆"  # no higher, so that the line above stays apart
 _WIDEST = 96
 TITLE = "The ten fastest flows of the last 30 seconds, exact at every moment"
 
@@ -169,7 +169,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
     """The last values as a row of small bars."""
     shown = list(values)[-width:]
     most = max(shown, default=0.0) or 1.0
-    return "".join(_SPARKS[min(7, int(8 * value / most))] for value in shown)
+    return "".join(_SPARKS[min(5, int(6 * value / most))] for value in shown)
 
 
 def plain(moment: Moment) -> str:
