@@ -226,7 +226,8 @@ class Monitor:
         if not self.time:
             raise InputError("advance needs event time: make the monitor with time=.")
         if self._kind is None:  # seconds may yet turn out to be a timestamp's
-            self._pending = time
+            if self._pending is None or clock.key(time, "timestamp") > clock.key(self._pending, "timestamp"):
+                self._pending = time
             return self._report.table([], self._time_type())
         key = clock.key(time, self._kind)
         if self._now is None or key > self._now:
@@ -303,6 +304,9 @@ class Monitor:
     @property
     def now(self) -> Any:
         """The greatest event time accepted, or the latest advance: a datetime or a number of seconds."""
+        if self._pending is not None:
+            kind: clock.Kind = "number" if isinstance(self._pending, int | float | np.number) else "timestamp"
+            return clock.value_of(clock.key(self._pending, kind), kind)
         return None if self._now is None or self._kind is None else clock.value_of(self._now, self._kind)
 
     @property

@@ -156,14 +156,18 @@ class Stream:
     def known_from(self) -> Recency:
         """All rows from here on are known: the retained ones, or only those yet to come."""
         if self.monitor.retain is not None:
+            return self.horizon(self.monitor.retain)
+        newest = self.newest()
+        return LOWEST if newest == LOWEST else newest.after()
+
+    def beginning(self) -> Recency:
+        """Where a new watch begins: with the oldest retained row, or after the newest row."""
+        if self.monitor.retain is not None:
             start = self.retained.start(self.horizon(self.monitor.retain))
             if start is not None:
                 return start
         newest = self.newest()
         return LOWEST if newest == LOWEST else newest.after()
-
-    def beginning(self) -> Recency:
-        return self.known_from()
 
     def watch_windows(self) -> None:
         """Watches came, went or changed: how many recencies the row windows need."""
