@@ -1,0 +1,81 @@
+"""`skyband run` and `verify` as processes, in a pipe and on a terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skyband.errors import InputError
+from skyband.java import find_java
+
+from .conftest import Outcome
+from .test_terminal import on_a_terminal
+
+pytest.importorskip("pyspark")
+pytestmark = [pytest.mark.spark]
+
+PIPELINE = """
+[stream.cars]
+path = "cars"
+max_files = 1
+[[query]]
+name = "fastest"
+sql = "SELECT id, speed FROM cars ORDER BY speed DESC LIMIT 2 WINDOW 3 ROWS"
+[sink]
+format = "parquet"
+path = "out"
+[spark]
+master = "local[1]"
+checkpoint = "checkpoint"
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    try:
+        find_java()
+    except InputError as problem:
+        pytest.skip(str(problem))
+    (tmp_path / "cars").mkdir()
+    for number, speeds in enumerate(([50, 70], [60, None, 40], [65])):
+        table = pa.table(
+            {"id": [f"{number}{n}" for n in range(len(speeds))], "speed": pa.array(speeds, pa.int64())}
+        )
+        pq.write_table(table, tmp_path / "cars" / f"{number}.parquet")
+    path = tmp_path / "pipeline.toml"
+    path.write_text(PIPELINE)
+    return path
+
+
+@pytest.mark.slow
+def test_run_and_verify_in_a_pipe(skyband: Callable[..., Outcome], pipeline: Path) -> None:
+    done = skyband("run", "pipeline.toml", "--available-now")
+    assert (done.code, done.out) == (0, "")
+    lines = done.err.splitlines()
+    assert [line.partition(":")[0] for line in lines[-4:]] == ["batch 0", "batch 1", "batch 2", "Done"]
+    assert lines[-1].startswith("Done: 3 batches, 6 rows, ")
+
+    checked = skyband("verify", "pipeline.toml")
+    assert (checked.code, checked.err) == (0, "") and "all equal" in checked.out
+
+    broken = pipeline.parent / "out" / "changes" / "batch-1.parquet"
+    pq.write_table(pq.read_table(broken).slice(1), broken)
+    differs = skyband("verify", "pipeline.toml")
+    assert differs.code == 1 and "a difference" in differs.out
+    assert differs.err.startswith("The output is not what the brute force finds")
+
+
+@pytest.mark.slow
+def test_run_on_a_terminal_until_ctrl_c(pipeline: Path) -> None:
+    screen = on_a_terminal("run", pipeline)
+    assert screen.until(lambda text: "batch 2" in text and "fastest" in text, 150)
+    assert screen.until(lambda text: "65" in text)
+    os.write(screen.terminal, b"\x03")
+    assert screen.code() == 0
+    assert "last 3 rows" in screen.text and "Stopped: 3 batches, 6 rows" in screen.text
+    assert "Traceback" not in screen.text
