@@ -46,7 +46,8 @@ class Engine:
         self._reached: int | None = None
         self._monitor: Monitor | None = None
         self._queries: Queries = ()
-        self._shown: dict[str, pa.Table] = {}  # the `top` output of each query; redone when it changes
+        self.tops: dict[str, pa.Table] = {}  # each query's answer, taken anew when it changes
+        self._shown: dict[str, pa.Table] = {}  # the same as the `top` output has it
         self._since: tuple[int, int] = (0, 0)  # batches and bytes since the last snapshot
 
     @property
@@ -144,7 +145,8 @@ class Engine:
             self._monitor = Monitor(time=times or None, schema=self._schemas)
         else:
             self._monitor = Monitor.from_bytes(state)
-        self._reached, self._queries, self._shown, self._since = batch, queries, {}, (0, 0)
+        self._reached, self._queries, self._since = batch, queries, (0, 0)
+        self.tops, self._shown = {}, {}
 
     def _steps(self, first: int, end: int) -> list[Step] | None:
         """The steps of batches first, ..., end - 1; None if one is missing or torn."""
@@ -158,13 +160,15 @@ class Engine:
 
     def _drop(self, name: str) -> pa.Table:
         self._shown.pop(name, None)
+        self.tops.pop(name, None)
         return drop(self.monitor, name)
 
     def _tops(self, changes: pa.Table) -> pa.Table:
         touched = set(changes.column("query").unique().to_pylist())
         for query in self._queries:
             if query.name in touched or query.name not in self._shown:
-                self._shown[query.name] = top_rows(query.name, self.monitor.watches[query.name].top())
+                self.tops[query.name] = self.monitor.watches[query.name].top()
+                self._shown[query.name] = top_rows(query.name, self.tops[query.name])
         return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)])
 
 

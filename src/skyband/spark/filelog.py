@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .files import append_line, read_lines
+from .files import append_line, read_from, read_lines
 
 # What one micro-batch takes of a stream without max_files: enough to be worth a batch, little enough to fit.
 _BATCH_BYTES = 1 << 30
@@ -73,8 +73,18 @@ class FileLog:
     def __init__(self, path: Path, writer: bool = False) -> None:
         self._path = path
         self._streams: dict[str, _StreamLog] = {}
-        for record in read_lines(path, repair=writer):
-            self._apply(record)
+        self._size = 0  # bytes that have been read
+        if writer:
+            read_lines(path, repair=True)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what another process has added."""
+        size = self._path.stat().st_size if self._path.exists() else 0
+        if size > self._size:
+            records, self._size = read_from(self._path, self._size)
+            for record in records:
+                self._apply(record)
 
     def taken(self, stream: str) -> list[Taken]:
         """All files of a stream that have a place, in that order."""
@@ -119,8 +129,7 @@ class FileLog:
     def _add(self, records: list[dict[str, Any]]) -> None:
         if records:
             append_line(self._path, *records)
-            for record in records:
-                self._apply(record)
+            self.refresh()
 
     def _apply(self, record: dict[str, Any]) -> None:
         if "see" in record:

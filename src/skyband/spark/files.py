@@ -77,6 +77,15 @@ def read_lines(path: Path, repair: bool = False) -> list[dict[str, Any]]:
     return [json.loads(line) for line in data[:whole].splitlines()]
 
 
+def read_from(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of a log after its first `start` bytes, and up to where they go."""
+    with open(path, "rb") as log:
+        log.seek(start)
+        data = log.read()
+    whole = data.rfind(b"\n") + 1
+    return [json.loads(line) for line in data[:whole].splitlines()], start + whole
+
+
 def frame(header: dict[str, Any], *blobs: bytes) -> bytes:
     """A checksummed block: a JSON header (which gets the blobs' lengths) and the blobs."""
     head = json.dumps({**header, "lengths": [len(blob) for blob in blobs]}).encode()

@@ -174,6 +174,7 @@ class _Run:
         self._on_batch = on_batch
         self._stop = stop
         self._engine = Engine(pipeline, schemas, checkpoint)
+        self._files = FileLog(checkpoint.files)
         self._busy = threading.Lock()
         self._problem: BaseException | None = None
         self._infos: list[tuple[int, int, int]] = []
@@ -286,7 +287,7 @@ class _Run:
             changes=output.changes.num_rows,
             rejects=output.rejects.num_rows,
             seconds=time.monotonic() - began,
-            tops={name: watch.top() for name, watch in engine.monitor.watches.items()},
+            tops=dict(engine.tops),
             replayed=replayed,
             tasks=step.tasks,
             reject_counts=dict(engine.monitor.reject_counts),
@@ -318,7 +319,8 @@ class _Run:
         return rows >= max(20_000, 8 * kept)
 
     def _rows(self, batch: int, offset: dict[str, Any]) -> int:
-        log = FileLog(self._checkpoint.files)
+        log = self._files
+        log.refresh()
         start = self._checkpoint.offset(batch - 1) if batch else {}
         rows = 0
         for name, end in offset.items():
@@ -328,9 +330,11 @@ class _Run:
         return rows
 
     def _waiting(self) -> tuple[str, ...]:
-        log = FileLog(self._checkpoint.files)
+        self._files.refresh()
         return tuple(
-            str(spec.path / name) for spec in self._pipeline.streams for name in log.waiting(spec.name)
+            str(spec.path / name)
+            for spec in self._pipeline.streams
+            for name in self._files.waiting(spec.name)
         )
 
 
