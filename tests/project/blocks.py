@@ -126,7 +126,9 @@ def main() -> None:
         command = Path("bin/skyband")
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m skyband.cli "$@"\n')
         command.chmod(0o755)
-        os.environ["PATH"] = f"{folder}/bin{os.pathsep}{os.environ['PATH']}"
+        # As in an activated venv: `python3` is this one, also for Spark's workers.
+        paths = [f"{folder}/bin", str(Path(sys.executable).parent), os.environ["PATH"]]
+        os.environ["PATH"] = os.pathsep.join(paths)
         # Pages show what a pipe gets: no colours, and tables as wide as the page.
         os.environ.update(NO_COLOR="1", COLUMNS="110")
         count = run(page)

@@ -34,7 +34,7 @@ def test_the_blocks_of_a_page(page: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=290,
         check=False,
     )
     assert done.returncode == 0, done.stderr or done.stdout
