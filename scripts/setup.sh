@@ -48,7 +48,7 @@ find_python() {
         fail "PYTHON=$PYTHON is not a Python that starts: name the path of a Python 3.$oldest to 3.$newest."
     fi
     for candidate in python3 python3.13 python3.12 python3.14 python3.11 python3.15 python \
-        "$HOME"/.pyenv/versions/3.1[1-5]*/bin/python /opt/homebrew/bin/python3 /usr/local/bin/python3 /usr/bin/python3; do
+        "${HOME:-/nowhere}"/.pyenv/versions/3.1[1-5]*/bin/python /opt/homebrew/bin/python3 /usr/local/bin/python3 /usr/bin/python3; do
         try "$candidate" && return
     done
     [ -n "$bare" ] && no_venv
