@@ -154,6 +154,8 @@ def top(
         # A bar and tables on the same terminal would write over each other.
         with Bar("reading", shown=sys.stderr.isatty() and not (every and sys.stdout.isatty())) as bar:
             replay.run(bar, every, tell)
+        if every is None or replay.rows == 0 or replay.rows % every:
+            tell(replay.rows)
     finally:
         answers.close()
     replay.say_rejects()

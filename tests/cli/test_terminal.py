@@ -130,7 +130,10 @@ def test_no_color_is_respected(cars: Path) -> None:
 def test_a_progress_bar_on_a_terminal(cars: Path) -> None:
     screen = on_a_terminal("top", cars, "--sql", FASTEST)
     assert screen.code() == 0
-    assert "reading" in screen.text and "65" in screen.text
+    assert "starting" in screen.text and "65" in screen.text
+    # The bar is gone before the answer comes: its line is erased.
+    assert b"\x1b[2K" in screen.seen.partition(b"rank")[0]
+    assert re.search(r"(^|[\r\n])  rank", screen.text)
 
 
 def test_a_wrong_query_is_pointed_at_on_a_terminal(cars: Path) -> None:

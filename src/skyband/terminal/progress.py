@@ -29,14 +29,14 @@ class Bar:
             self._progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=40),
-                TextColumn("{task.percentage:>3.0f} %"),
+                TextColumn("{task.fields[share]}"),
                 TextColumn("[dim]{task.fields[rows]:,} rows[/]"),
                 TimeElapsedColumn(),
                 console=Console(file=sys.stderr),
                 transient=True,
                 refresh_per_second=8,
             )
-            self._task = self._progress.add_task(self._label, total=None, rows=0)
+            self._task = self._progress.add_task("starting", total=None, rows=0, share="")
             self._progress.start()
         return self
 
@@ -45,8 +45,13 @@ class Bar:
         if self._progress is None or self._task is None or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + 0.05
-        total = None if fraction is None else 1.0
-        self._progress.update(self._task, total=total, completed=fraction or 0.0, rows=rows)
+        if fraction is None:
+            self._progress.update(self._task, description=self._label, rows=rows)
+        else:
+            share = f"{100 * fraction:3.0f} %"
+            self._progress.update(
+                self._task, description=self._label, total=1.0, completed=fraction, rows=rows, share=share
+            )
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None

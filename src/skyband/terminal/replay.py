@@ -45,10 +45,9 @@ class Replay:
         self._details: dict[int, str] = {}  # of rows that couldn't be read, by seq
 
     def run(self, bar: Bar, every: int | None = None, tell: Callable[[int], None] | None = None) -> None:
-        """Push everything; `tell` is called after every so many rows, and at the end."""
+        """Push everything; `tell` is called after every so many rows."""
         from skyband.files import cut
 
-        told = -1
         for piece in cut(self.reader.chunks(self.columns), BATCH, every):
             if len(self._details) < _MOST_DETAILS:
                 self._details.update((self.rows + row.position, row.detail) for row in piece.bad)
@@ -57,9 +56,6 @@ class Replay:
             bar.update(self.rows, self.reader.fraction())
             if tell is not None and every is not None and self.rows % every == 0:
                 tell(self.rows)
-                told = self.rows
-        if tell is not None and told != self.rows:
-            tell(self.rows)
 
     def say_rejects(self) -> None:
         """How many rows were rejected, and why, on standard error; silence if none was."""
