@@ -82,6 +82,16 @@ def test_a_link_on_the_path_leads_home(
     assert java.find_java() == home
 
 
+def test_where_installers_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real search, in a home folder that SDKMAN and IntelliJ have been to."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    homes = [
+        jdk(tmp_path / ".sdkman/candidates/java/17.0.1-tem", "17.0.1"),
+        jdk(tmp_path / ".jdks/openjdk-21", "21"),
+    ]
+    assert set(homes) <= set(java._installed())
+
+
 def test_no_java(machine: list[Path]) -> None:
     with pytest.raises(InputError) as error:
         java.find_java()
