@@ -156,8 +156,10 @@ def top(
             replay.run(bar, every, tell)
         if every is None or replay.rows == 0 or replay.rows % every:
             tell(replay.rows)
-    finally:
-        answers.close()
+    except BaseException:
+        answers.close(failed=True)
+        raise
+    answers.close()
     replay.say_rejects()
 
 

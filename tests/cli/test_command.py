@@ -232,6 +232,21 @@ def test_a_file_without_rows(skyband: Run, tmp_path: Path) -> None:
     assert skyband("top", "none.csv", "--sql", LATELY, "--time", "ts").code == 0
 
 
+def test_a_failure_on_the_way_leaves_no_empty_answer(skyband: Run, tmp_path: Path) -> None:
+    whole = gzip.compress(b"id,speed\n" + b"\n".join(b"%d,%d" % (n, n * n) for n in range(900_000)))
+    (tmp_path / "torn.gz").write_bytes(whole[: len(whole) // 2])
+    done = skyband("top", "torn.gz", "--sql", FASTEST, "--format", "json")
+    assert (done.code, done.out) == (1, "") and "can't be read to its end" in done.err
+    done = skyband("top", "torn.gz", "--sql", FASTEST, "--format", "json", "--every", "100000")
+    assert done.code == 1 and json.loads(done.out)[0]["rows"] == 100_000
+
+
+def test_what_is_nested_is_left_out_and_that_is_said(skyband: Run) -> None:
+    feed = b'{"id": 1, "speed": 2, "tags": ["a"]}\n'
+    done = skyband("top", "-", "--sql", FASTEST, "--format", "csv", feed=feed)
+    assert done == Outcome(0, "rank,score,seq,id,speed\n1,2.0,0,1,2\n", "left out, because nested: tags\n")
+
+
 def test_infinities_are_valid_json(skyband: Run, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("x\n1\n0\n-1\n")
     done = skyband(

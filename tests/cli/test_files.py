@@ -134,7 +134,8 @@ def test_json_lines(tmp_path: Path) -> None:
         '{"t": "yesterday"}',
     ]
     chunk = read(written(tmp_path, "\n".join(lines)), {"t": "time"})
-    assert chunk.table.schema.names == ["a", "t"]  # what is nested is left out
+    assert chunk.table.schema.names == ["a", "t"]
+    assert open_rows(tmp_path / "file").left_out == ["deep"]
     assert chunk.table["a"].to_pylist() == [1.0, 2.5]
     assert chunk.bad == [
         BadRow(1, "not JSON", "{broken"),

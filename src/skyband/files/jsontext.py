@@ -24,23 +24,24 @@ def lines_of(data: bytes) -> list[bytes]:
     return [line for line in data.split(b"\n") if line.strip()]
 
 
-def infer_json(data: bytes, name: str = "The input") -> pa.Schema:
-    """The columns and their types, from a first block of lines. Nested columns are left out."""
+def infer_json(data: bytes, name: str = "The input") -> tuple[pa.Schema, list[str]]:
+    """The columns and their types, from a first block of lines, and the nested ones, which are left out."""
     try:
         table = _read(data, pajson.ParseOptions())
     except pa.ArrowInvalid:
         table = _infer_slowly(data, name)
-    fields = []
+    fields, nested = [], []
     for column, values in zip(table.schema, table.columns, strict=True):
         kind = column.type
         if pa.types.is_nested(kind):
+            nested.append(column.name)
             continue
         if pa.types.is_null(kind):
             kind = pa.string()
         if pa.types.is_string(kind):
             kind = times_of(values.combine_chunks()) or kind
         fields.append(pa.field(column.name, kind))
-    return pa.schema(fields)
+    return pa.schema(fields), nested
 
 
 def _read(data: bytes, options: pajson.ParseOptions) -> pa.Table:

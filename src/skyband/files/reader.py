@@ -24,6 +24,7 @@ class Reader(ABC):
     format: str
     schema: pa.Schema  # all columns of the file, as chunks() delivers them
     rows: int | None = None  # how many there are, where the file says so
+    left_out: Sequence[str] = ()  # columns of the file that can't be used
 
     @abstractmethod
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:
@@ -95,7 +96,7 @@ class _JsonLines(Reader):
         self._source = source
         self._blocks = source.blocks(lambda data: data.rfind(b"\n") + 1)
         self._first = next(self._blocks).removeprefix(b"\xef\xbb\xbf")
-        self.schema = infer_json(self._first, source.sentence_name)
+        self.schema, self.left_out = infer_json(self._first, source.sentence_name)
         texts = texts_among(kinds, self.schema)
         if texts:
             fields = pa.schema([self.schema.field(name) for name in texts])

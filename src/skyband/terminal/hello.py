@@ -48,7 +48,7 @@ class Stage:
 
     def step(self, now: float, rate: float) -> None:
         """Let the flows of the time since the last step arrive."""
-        count = int((now - self.start) * rate) if self.rows == 0 else int((now - self.now) * rate)
+        count = int((now - self.now) * rate)
         if count <= 0:
             return
         self.monitor.push(self.flows.between(self.now, now, count))
@@ -102,12 +102,18 @@ class Warming:
 
         self.ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="skyband-warming", daemon=True)
+        jit.cache_folder()  # if it can't be written, that is said now, before the screen is ours
         jit.start_interpreted()
 
     def begin(self) -> None:
         """Start compiling, if that hasn't begun: best called when there is something to look at meanwhile."""
         if self._thread.ident is None:
             self._thread.start()
+
+    @property
+    def note(self) -> str:
+        """What to say meanwhile."""
+        return "compiling, faster soon" if self._thread.is_alive() and not self.ready.is_set() else ""
 
     def _run(self) -> None:
         from skyband import jit
@@ -189,7 +195,7 @@ def _live(stage: Stage, throttle: Throttle, warming: Warming, end: float | None)
             _tick(stage, throttle, warming)
             if time.monotonic() >= due:
                 due = time.monotonic() + 1 / _FRAMES
-                moment = stage.moment("" if warming.ready.is_set() else "compiling, faster soon")
+                moment = stage.moment(warming.note)
                 live.update(frame(moment, console.width, console.height, SQL), refresh=True)
                 warming.begin()
     if moment is not None:

@@ -43,9 +43,9 @@ class Answers:
         if self.every:
             self.out.flush()
 
-    def close(self) -> None:
-        """The end of the output; also after a failure, so that what was written stays readable."""
-        if self._json:
+    def close(self, failed: bool = False) -> None:
+        """The end of the output. After a failure what was written stays readable, and nothing stays nothing."""
+        if self._json and (self._begun or not failed):
             self.out.write("\n]\n" if self._begun else "[]\n")
         self.out.flush()
 

@@ -36,6 +36,8 @@ class Replay:
 
         self.reader = open_rows(path, _kinds(queries, time))
         schema = self.reader.schema
+        if self.reader.left_out:
+            print(f"left out, because nested: {', '.join(self.reader.left_out)}", file=sys.stderr)
         _check_time(queries, time, schema)
         # A wrong name is told against all columns of the file; then only those that are used are read.
         monitor_of(schema, queries, time)
