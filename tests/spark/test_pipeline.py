@@ -184,6 +184,10 @@ def test_late_names_changed_files_and_torn_state(
     write_file(tmp_path / "data" / "a.parquet", files[5])
     check(run(path, spark), files[5:6])
 
+    # A file without rows is a batch without rows.
+    write_file(tmp_path / "data" / "aa.parquet", [])
+    check(run(path, spark), [[]])
+
     # The newest snapshot and one step are torn: the older ones serve.
     newest = max((tmp_path / "checkpoint/skyband/snapshots").iterdir(), key=lambda p: int(p.stem))
     newest.write_bytes(newest.read_bytes()[:-7])
@@ -194,7 +198,7 @@ def test_late_names_changed_files_and_torn_state(
     write_file(tmp_path / "data" / "m1.parquet", files[7])
     with pytest.raises(InputError, match=r"m1\.parquet of stream 's' changed after it was read"):
         run(path, spark)
-    folded(tmp_path / "out", 7)
+    folded(tmp_path / "out", 8)
 
 
 def test_a_wrong_column_is_found_before_spark_starts(tmp_path: Path) -> None:

@@ -107,3 +107,19 @@ def test_schema_of_the_first_file(tmp_path: Path) -> None:
     assert infer_schema(StreamSpec("s", "parquet", nested, ""), nested, {}).names == ["b"]
     with pytest.raises(InputError, match=r"No schema can be told from .*declare it in pipeline\.toml"):
         infer_schema(StreamSpec("s", "parquet", path, ""), path, {})
+
+
+def test_a_damaged_row_group_is_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"n": list(range(300)), "x": [0.5] * 300})
+    pq.write_table(table, path, row_group_size=100, compression="snappy", use_dictionary=False)
+    column = pq.ParquetFile(path).metadata.row_group(1).column(0)
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset : column.data_page_offset + column.total_compressed_size] = bytes(
+        column.total_compressed_size
+    )
+    path.write_bytes(data)
+    chunk = rows_of(splits_of(path, "parquet"))
+    assert chunk.table.column("n").to_pylist() == [*range(100), *range(200, 300)]
+    assert [bad.position for bad in chunk.bad] == list(range(100, 200))
+    assert "damaged" in chunk.bad[0].detail

@@ -182,10 +182,10 @@ def file_path(root: str, name: str) -> Path:
 def check_unchanged(stream: StreamFiles, taken: Taken, size: int, changed: int) -> None:
     """Raise the error for a file that is not what it was when it got its place."""
     if (size, changed) != (taken.size, taken.changed):
+        how = "was written again" if size == taken.size else f"had {taken.size} bytes then and has {size} now"
         raise InputError(
-            f"The file {file_path(stream.root, taken.name)} of stream '{stream.name}' changed after it was read "
-            f"({taken.size} bytes then, {size} now): put new rows into new files, or start again with an empty "
-            f"checkpoint and output folder."
+            f"The file {file_path(stream.root, taken.name)} of stream '{stream.name}' changed after it was read (it "
+            f"{how}): put new rows into new files, or start again with an empty checkpoint and output folder."
         )
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ..errors import InputError
 from ..files.csvtext import header_of, last_record_end, parse_csv
 from ..files.jsontext import parse_json_lines
-from ..files.rows import Chunk
+from ..files.rows import BadRow, Chunk
 from .splits import Split
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
     _check(split, path)
     try:
         if split.format == "parquet":
-            yield Chunk(_read_parquet(path, split, schema))
+            yield from _read_parquet(path, split, schema)
         elif split.format == "csv":
             yield from _read_csv(path, schema)
         else:
@@ -106,14 +106,31 @@ def _check(split: Split, path: Path) -> None:
         )
 
 
-def _read_parquet(path: Path, split: Split, schema: pa.Schema) -> pa.Table:
+def _read_parquet(path: Path, split: Split, schema: pa.Schema) -> Iterator[Chunk]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, memory_map=True) as file:
         there = set(file.schema_arrow.names)
         columns = [name for name in schema.names if name in there]
         groups = list(range(split.first, split.first + split.count))
-        return file.read_row_groups(groups, columns=columns, use_threads=False)
+        try:
+            yield Chunk(file.read_row_groups(groups, columns=columns, use_threads=False))
+        except (pa.ArrowException, OSError) as problem:
+            if getattr(problem, "errno", None) is not None:
+                raise  # the disk, not the data
+            for group in groups:
+                yield _read_group(file, path, group, columns)
+
+
+def _read_group(file: Any, path: Path, group: int, columns: list[str]) -> Chunk:
+    """One row group; if it is damaged its rows are unreadable, and no reason to stop."""
+    try:
+        return Chunk(file.read_row_groups([group], columns=columns, use_threads=False))
+    except (pa.ArrowException, OSError) as problem:
+        rows = file.metadata.row_group(group).num_rows
+        empty = file.schema_arrow.empty_table().select(columns)
+        raw = f"row group {group} of {path}"
+        return Chunk(empty, [BadRow(row, f"the row group is damaged: {problem}", raw) for row in range(rows)])
 
 
 def _read_csv(path: Path, schema: pa.Schema) -> Iterator[Chunk]:

@@ -7,7 +7,9 @@ this very package, and what the JVM and its Python workers have to say goes to a
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -37,7 +39,6 @@ _DEFAULTS = {
     "spark.driver.maxResultSize": "0",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     # The plan of every micro-batch is the same few operators; planning them adaptively only costs time.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
@@ -73,7 +74,7 @@ def start_session(spec: SparkSpec, log: Path | None = None, app: str = "skyband"
             f"PySpark cannot be imported ({problem}): install it with 'pip install skyband[spark]'."
         ) from None
 
-    scratch = Path(tempfile.mkdtemp(prefix="skyband-spark-"))
+    scratch = _scratch()
     settings = _settings(spec, scratch, app)
     try:
         if SparkContext._active_spark_context is None and SparkContext._gateway is None and log is not None:
@@ -88,17 +89,40 @@ def start_session(spec: SparkSpec, log: Path | None = None, app: str = "skyband"
         raise InputError(f"Spark did not start{where}: {first}") from problem
 
 
+def _scratch() -> Path:
+    """A folder for what Spark leaves behind; it goes with the process, and those of killed ones go now."""
+    home = Path(tempfile.gettempdir())
+    for old in home.glob("skyband-spark-*"):
+        owner = old.name.split("-")[2]
+        if owner.isdigit() and not _alive(int(owner)):
+            shutil.rmtree(old, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"skyband-spark-{os.getpid()}-"))
+    atexit.register(shutil.rmtree, scratch, True)
+    return scratch
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def _settings(spec: SparkSpec, scratch: Path, app: str) -> dict[str, str]:
     local = spec.master.startswith("local")
     settings = {**_DEFAULTS, **(_LOCAL if local else {}), **dict(spec.conf)}
     (scratch / "log4j2.properties").write_text(_LOG4J)
-    java = [f"-Dlog4j2.configurationFile=file:{scratch / 'log4j2.properties'}"]
+    java = [f"-Dlog4j2.configurationFile=file:{scratch / 'log4j2.properties'}", f"-Djava.io.tmpdir={scratch}"]
     if local:
         java += _LIGHT_JVM
     # The user's own options come last, so that they win.
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, [*java, settings.get("spark.driver.extraJavaOptions")])
     )
+    settings.setdefault("spark.local.dir", str(scratch))
     settings.setdefault("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     settings["spark.master"] = spec.master
     settings.setdefault("spark.app.name", app)
