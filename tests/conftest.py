@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
@@ -12,7 +14,8 @@ _COMMON = {
 }
 settings.register_profile("default", max_examples=30, stateful_step_count=20, **_COMMON)
 settings.register_profile("soak", max_examples=2000, stateful_step_count=50, **_COMMON)
-settings.load_profile("default")
+settings.register_profile("few", max_examples=int(os.environ.get("SKYBAND_EXAMPLES", "8")), **_COMMON)
+settings.load_profile("few" if "SKYBAND_EXAMPLES" in os.environ else "default")
 
 
 def _soaking(config: pytest.Config) -> bool:
