@@ -284,7 +284,8 @@ class Monitor:
         stream.count(every_time, every_seq, sum(part.total for part in parts))
         if not len(seq):
             return None
-        return Batch(tables[0] if len(tables) == 1 else pa.concat_tables(tables), seq, time)
+        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        return Batch(table, seq, time, timed=stream.time is not None)
 
     def _jumped(self, stream: Stream, parts: list[Accepted]) -> None:
         """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""

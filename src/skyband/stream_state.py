@@ -190,7 +190,7 @@ class Stream:
     def count(self, time: Ints, seq: Ints, total: int) -> None:
         """Rows were accepted (in order of arrival): windows move."""
         self.accepted += total
-        self.tally.add(int(time.max()) if len(time) else 0, total)
+        self.tally.add(int(time.max()) if self.time is not None and len(time) else 0, total)
         if not len(seq):
             return
         if isinstance(self.recencies, Runs):

@@ -32,9 +32,10 @@ from skyband.structures.lists import Lists, expire_all
 from skyband.structures.skyband import select
 
 # A generated kernel takes about half a second to compile and then scores ten times as fast as numpy: it
-# pays from this many queries of one shape, or after this many scores.
+# pays from this many queries of one shape, or after this many scores; much sooner if it was compiled before.
 FUSE_MEMBERS = 32
-FUSE_SCORES = 100_000_000
+FUSE_SCORES = 50_000_000
+FUSE_SCORES_CACHED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -179,16 +180,23 @@ class ListAlgorithm(Algorithm):
             return
         self._scratch(len(rows))
         self.scored += members * len(rows)
-        if rows.rendered is not None and (members >= FUSE_MEMBERS or self.scored >= FUSE_SCORES):
+        if rows.rendered is not None and self._fusion_pays(rows, members):
             self._insert_fused(rows)
             return
         for slot in np.flatnonzero(self.ks).tolist():
             self._insert_scored(slot, rows.good(slot), rows.time, rows.seq, rows.place, rows.mark)
 
+    def _fusion_pays(self, rows: Arrivals, members: int) -> bool:
+        if members >= FUSE_MEMBERS or self.scored >= FUSE_SCORES:
+            return True
+        return self.scored >= FUSE_SCORES_CACHED and self._fused(rows, known=True) is not None
+
+    def _fused(self, rows: Arrivals, known: bool = False) -> Any:
+        module = self.absorb.function.__module__
+        return fused(rows.rendered or "", len(rows.columns()), rows.constants.shape[1], module, known)
+
     def _insert_fused(self, rows: Arrivals) -> None:
-        many = fused(
-            rows.rendered or "", len(rows.columns()), rows.constants.shape[1], self.absorb.function.__module__
-        )
+        many = self._fused(rows)
         slot = 0
         while True:
             slot = many(

@@ -11,7 +11,9 @@ next limit is (1 + gamma) times what the sweep left.
 **What is kept.** One list a query, in recency order. The paper has a tree of the top k, one of candidates and
 one by time; here the order by recency alone serves: expiry is a cut at the front, every window is a suffix,
 and the sweep (the paper's *dominator tree*) is one pass from the newest row back with a heap of k scores.
-A batch is swept against itself before it comes in, so that most of its rows are never stored at all.
+A batch is swept against itself before it comes in, so that most of its rows are never stored at all; and if
+it has more than k rows, older candidates no better than its k-th best go with one comparison each, which makes
+sweeps rare. (Row by row, as in the paper, neither happens.)
 
 **Cost.** O(n) to score a batch, then amortised O(log k) for each row that its own batch doesn't dominate.
 State: on average (1 + gamma/2)n' - (gamma/2)k with n' = k(1 + H_n - H_k) in random order.
@@ -31,7 +33,7 @@ import numpy.typing as npt
 from skyband.algorithms.base import Card, ListAlgorithm
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
-from skyband.structures.lists import append, close_up, prune
+from skyband.structures.lists import append, close_up, outdo, prune
 from skyband.structures.skyband import expected_size
 
 GAMMA = 1.0  # the paper's 0.2 sweeps at every large batch; memory for speed
@@ -53,6 +55,12 @@ def absorb(
     if count == 0:
         return 0
     begin = start[slot]
+    if time.shape[0] > k and count >= k:
+        # a batch of more than k rows, swept against itself: its k-th best outdoes older rows by a mere comparison
+        before = size[slot] - head[slot]
+        size[slot] = outdo(good, times, seqs, begin, head[slot], size[slot], heap[0], time, seq, picks[count - 1])
+        counts[slot, 2] += before - size[slot]
+        head[slot] = 0
     if size[slot] + count > room[slot]:
         if head[slot] == 0:
             return 1

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Card, ListAlgorithm
+from skyband.algorithms.base import Arrivals, Card, ListAlgorithm
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
 from skyband.structures.lists import append, close_up
@@ -73,9 +73,8 @@ class Threshold(ListAlgorithm):
         self._values[: len(picks)] = good[picks]
         return len(picks)
 
-    def _insert_fused(self, rows: Any) -> None:
-        for slot in np.flatnonzero(self.ks).tolist():  # nothing to select: the score column is all there is
-            self._insert_scored(slot, rows.good(slot), rows.time, rows.seq, rows.place, rows.mark)
+    def _fusion_pays(self, rows: Arrivals, members: int) -> bool:
+        return False  # nothing to select: the score column is all there is
 
     def state(self) -> tuple[Any, ...]:
         lists = self.lists

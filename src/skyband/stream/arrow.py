@@ -13,7 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "int32": pa.int32(), "bool": pa.bool_()}
+_TYPES = {
+    np.dtype(np.int64): pa.int64(),
+    np.dtype(np.float64): pa.float64(),
+    np.dtype(np.int32): pa.int32(),
+    np.dtype(np.bool_): pa.bool_(),
+}
 
 
 def numbers_array(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -24,7 +29,7 @@ def numbers_array(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | Non
     else:
         data = pa.py_buffer(values)
     valid = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
-    return pa.Array.from_buffers(_TYPES[values.dtype.name], len(values), [valid, data])
+    return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [valid, data])
 
 
 def texts_array(texts: Sequence[str]) -> pa.Array:

@@ -105,15 +105,15 @@ def _from_dicts(rows: list[Any] | tuple[Any, ...]) -> tuple[Raw, int]:
 class Batch:
     """The accepted rows of one stream in one step, and their columns newest first."""
 
-    def __init__(self, table: pa.Table, seq: Ints, time: Ints) -> None:
+    def __init__(self, table: pa.Table, seq: Ints, time: Ints, timed: bool = True) -> None:
         self.table = table  # in order of arrival, as are these two
         self.seq_arrived = seq
         self.time_arrived = time
         n = len(seq)
-        self.in_order = n < 2 or bool(np.all(time[1:] >= time[:-1]))
+        self.in_order = n < 2 or not timed or bool(np.all(time[1:] >= time[:-1]))
         # position in order of arrival of each row, newest first; None: simply backwards
         self.order: Ints | None = None if self.in_order else np.lexsort((seq, time))[::-1].astype(np.int64)
-        self.time: Ints = self.turn(time)
+        self.time: Ints = self.turn(time) if timed else time
         self.seq: Ints = self.turn(seq)
         self._numbers: dict[str, Floats] = {}
         self._columns: dict[str, pa.Array] = {}

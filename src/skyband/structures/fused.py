@@ -80,8 +80,9 @@ def many(first, constants, sign, {columns}, time, seq, place, mark, horizon_time
 
 
 @lru_cache(maxsize=256)
-def fused(score: str, columns: int, constants: int, module: str) -> Any:
-    """The kernel `many` for a rendered score over x0, x1, … and p0, p1, …"""
+def fused(score: str, columns: int, constants: int, module: str, known: bool = False) -> Any:
+    """The kernel `many` for a rendered score over x0, x1, … and p[0], p[1], …; with `known` only if it was made
+    before, here or in an earlier run, else None."""
     names = [f"X{i}" for i in range(columns)]
 
     def loads(index: str, indent: int) -> str:
@@ -97,4 +98,5 @@ def fused(score: str, columns: int, constants: int, module: str) -> Any:
         score=score,
         loads_block=loads("b * 64 + j", 20),
     )
-    return generated(source).many
+    made = generated(source, known)
+    return None if made is None else made.many

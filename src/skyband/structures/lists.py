@@ -161,29 +161,27 @@ class Lists:
 def best(good: Floats, begin: int, end: int, k: int, scores: Floats, places: Ints) -> int:
     """The k best of good[begin:end], a stretch in recency order, best first; ties: the newer first.
 
-    Walks from the newest row back with a min-heap whose root is the worst held: an older row must beat the
-    root outright, and among equals the older one is the worse. Returns how many were found.
+    Walks from the oldest row on, because in a skyband the old ones are the best: whoever has stayed in spite of
+    so many newer rows beats most of them, and the heap's root, the worst held, is soon high. Among equals the
+    newer one is the better. Returns how many were found.
     """
     size = 0
-    place = end - 1
-    while place >= begin:
+    for place in range(begin, end):
         value = good[place]
         if size < k:
             at = size
             size += 1
             while at > 0:
                 parent = (at - 1) >> 1
-                # worse than its parent: lower score, or equal and older (we walk back, so it is older)
-                if scores[parent] < value:
+                if scores[parent] <= value:  # an equal is newer than those before it, and so the better
                     break
                 scores[at] = scores[parent]
                 places[at] = places[parent]
                 at = parent
             scores[at] = value
             places[at] = place
-        elif k > 0 and value > scores[0]:
+        elif k > 0 and value >= scores[0]:
             _sink(scores, places, k, value, place)
-        place -= 1
     # heap sort in place: the worst goes last
     last = size - 1
     while last > 0:
@@ -256,6 +254,30 @@ def close_up(good: Floats, times: Ints, seqs: Ints, begin: int, head: int, size:
         times[begin + i] = times[begin + head + i]
         seqs[begin + i] = seqs[begin + head + i]
     return live
+
+
+@kernel
+def outdo(
+    good: Floats, times: Ints, seqs: Ints, begin: int, head: int, size: int, bar: float, time: Ints, seq: Ints, row: int
+) -> int:  # fmt: skip
+    """Drop the candidates that are no better than `bar`, the k-th best of newer rows of which `row` is the oldest.
+
+    Only if the whole list is older than that row: else some of those k might not be newer. What is left moves to
+    the front of the list's stretch; returns how many that are.
+    """
+    last = begin + size - 1
+    if size > head and (times[last] > time[row] or (times[last] == time[row] and seqs[last] > seq[row])):
+        bar = -np.inf
+        if head == 0:
+            return size
+    write = begin
+    for place in range(begin + head, begin + size):
+        if good[place] > bar or bar == -np.inf:
+            good[write] = good[place]
+            times[write] = times[place]
+            seqs[write] = seqs[place]
+            write += 1
+    return write - begin
 
 
 @kernel
