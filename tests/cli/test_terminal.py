@@ -21,8 +21,10 @@ import pyarrow as pa
 import pytest
 from rich.console import Console, RenderableType
 
+from skyband.query.sql import parse
 from skyband.spark.progress import BatchInfo
 from skyband.terminal.board import TRACE, Board
+from skyband.terminal.flows import SQL, query
 from skyband.terminal.panels import Panels
 from skyband.terminal.pipeline import duration, window_words
 from skyband.terminal.scene import bar, rounded, sparkline, speed
@@ -216,6 +218,10 @@ def test_panels(width: int) -> None:
         assert word in text or width < 80
     assert "nothing in the window" in text
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_hello_asks_what_it_shows() -> None:
+    assert parse(SQL) == query()
 
 
 def test_words_for_windows() -> None:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from skyband.query.model import Output, TopK, last
+from skyband.query.nodes import Arithmetic, Column
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -51,6 +54,19 @@ SCHEMA = pa.schema(
         ("seconds", pa.float64()),
     ]
 )
+
+
+def query() -> TopK:
+    """SQL as the query that it is, without loading a parser: the first frame shouldn't wait for one."""
+    names = ("ts", "source", "target", "service", "bytes", "seconds")
+    return TopK(
+        stream="flows",
+        select=tuple(Output(name, Column(name)) for name in names),
+        score=Arithmetic("/", Column("bytes"), Column("seconds")),
+        descending=True,
+        k=10,
+        window=last(WINDOW),
+    )
 
 
 class Flows:

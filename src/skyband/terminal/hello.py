@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from skyband.terminal.board import Board
-from skyband.terminal.flows import SCHEMA, SQL, WINDOW, Flows
+from skyband.terminal.flows import SCHEMA, SQL, WINDOW, Flows, query
 from skyband.terminal.scene import TITLE, Moment, frame, plain
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def watched() -> tuple[Monitor, Watch]:
     from skyband.monitor import Monitor
 
     monitor = Monitor(time="ts", schema=SCHEMA)
-    return monitor, monitor.watch(SQL, name="fastest")
+    return monitor, monitor.watch(query(), name="fastest")
 
 
 def kept_rows(watch: Watch) -> int:
