@@ -112,7 +112,7 @@ def _fit_array(
         return pa.nulls(len(array), wanted)
     if castable(array.type, wanted):
         try:
-            return pc.cast(array, wanted, safe=True)
+            return _cast(array, wanted)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass
     if len(array) == 1:
@@ -122,6 +122,21 @@ def _fit_array(
     left = _fit_array(name, array.slice(0, half), wanted, offset, misfits)
     right = _fit_array(name, array.slice(half), wanted, offset + half, misfits)
     return pa.concat_arrays([left, right])
+
+
+def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A cast that loses nothing, or an error.
+
+    Arrow's own safe cast rounds decimals and cuts the time of day off dates; it can't make integers into narrow
+    decimals at all. A double in a float32 column is rounded: such a column says that this precision is enough.
+    """
+    if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):
+        array = pc.cast(array, pa.decimal128(38, 0))
+    fitted = pc.cast(array, wanted, safe=True)
+    rounds = pa.types.is_decimal(wanted) or (pa.types.is_date(wanted) and pa.types.is_timestamp(array.type))
+    if rounds and not pc.all(pc.equal(pc.cast(fitted, array.type, safe=False), array)).as_py():
+        raise pa.ArrowInvalid("the cast would lose something")
+    return fitted
 
 
 def castable(given: pa.DataType, wanted: pa.DataType) -> bool:
