@@ -160,17 +160,22 @@ def list_files(root: Path) -> Iterator[tuple[str, int, int]]:
     if not root.is_dir():
         yield root.name, status.st_size, status.st_mtime_ns
         return
-    for folder, folders, names in os.walk(root):
-        folders[:] = [f for f in folders if not _hidden(f)]
-        for name in names:
-            if _hidden(name):
+    yield from _below(str(root), "")
+
+
+def _below(folder: str, prefix: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _hidden(entry.name):
                 continue
-            path = Path(folder) / name
             try:
-                status = path.stat()
+                if entry.is_dir():
+                    yield from _below(entry.path, f"{prefix}{entry.name}/")
+                    continue
+                status = entry.stat()
             except FileNotFoundError:
                 continue  # removed while we looked
-            yield path.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns
+            yield prefix + entry.name, status.st_size, status.st_mtime_ns
 
 
 def file_path(root: str, name: str) -> Path:
