@@ -29,7 +29,7 @@ from ..errors import InputError
 from .files import append_line, read_from, read_lines
 
 # What one micro-batch takes of a stream without max_files: enough to be worth a batch, little enough to fit.
-_BATCH_BYTES = 1 << 30
+_BATCH_BYTES = 256 << 20
 _UNFINISHED = (".tmp", ".crdownload", ".part", ".partial", ".inprogress", "._copying_")
 
 
