@@ -108,7 +108,11 @@ def test_hello_fits_any_terminal(size: tuple[int, int]) -> None:
     screen = on_a_terminal("hello", "--seconds", "1", size=size)
     assert screen.code() == 0
     assert "Traceback" not in screen.text
-    assert all(len(line) <= size[1] for line in screen.text.split("\r\n")[-20:] if "╭" in line or "│" in line)
+    # What is left on the screen at the end is the last frame.
+    last = Screen(0, 0, screen.seen.rpartition(b"\x1b[?1049l")[2]).text
+    frame = [line for line in re.split(r"[\r\n]+", last) if re.search("[╭│╰]", line)]
+    assert len(frame) <= size[0] and all(len(line) <= size[1] for line in frame)
+    assert has_board(last) == (size[0] >= 22)
 
 
 def test_hello_compiled_goes_on_where_interpreted_began() -> None:

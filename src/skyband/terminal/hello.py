@@ -202,7 +202,7 @@ def _live(stage: Stage, throttle: Throttle, warming: Warming, end: float | None)
         console.print(frame(moment, console.width, console.height, SQL))
         console.print(
             "That was a made-up stream. On your own file:\n"
-            '  skyband top FILE --sql "SELECT * FROM s ORDER BY column DESC LIMIT 5 WINDOW 1000 ROWS"\n'
+            '  skyband top FILE --sql "SELECT * FROM s ORDER BY x DESC LIMIT 5 WINDOW 99 ROWS"\n'
             "On Spark, over real flights:\n"
             "  skyband demo",
             style="dim",

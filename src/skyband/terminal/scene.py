@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SPARKS = "▁▂▃▄▅▆"  # no higher, so that the line above stays apart
 _WIDEST = 96
+_RANKS = 10
 TITLE = "The ten fastest flows of the last 30 seconds, exact at every moment"
 
 
@@ -47,11 +48,15 @@ def frame(moment: Moment, width: int, height: int, sql: str) -> RenderableType:
     from rich.text import Text
 
     inner = min(width, _WIDEST) - 6
-    gap = [Text("")] if height >= 23 else []
-    parts: list[RenderableType] = [Text(TITLE, "bold")]
+    roomy = height >= 27
+    # What there is to read comes first; on a small terminal the query goes, then the lower ranks.
+    head = [Text(TITLE, "bold", no_wrap=True)]
     if height >= 22:
-        parts += [Text(line, "dim") for line in _folded(sql)]
-    parts += [Text(""), _leaders(moment, inner), *gap, _figures(moment, inner)]
+        head += [Text(line, "dim", no_wrap=True) for line in _folded(sql)]
+    gap = [Text("")] if height >= 23 else []
+    used = len(head) + 2 * len(gap) + 1 + 3 + 2 + 2 * roomy
+    shown = max(1, min(_RANKS, height - used))
+    parts: list[RenderableType] = [*head, *gap, _leaders(moment, inner, shown), *gap, _figures(moment, inner)]
     panel = Panel(
         Group(*parts),
         title="[bold]skyband hello[/]",
@@ -60,7 +65,7 @@ def frame(moment: Moment, width: int, height: int, sql: str) -> RenderableType:
         subtitle_align="right",
         box=box.ROUNDED,
         border_style="bright_black",
-        padding=(1 if height >= 27 else 0, 2),
+        padding=(1 if roomy else 0, 2),
         width=min(width, _WIDEST),
     )
     return Align.center(panel) if width > _WIDEST else panel
@@ -71,36 +76,41 @@ def _folded(sql: str) -> list[str]:
     return [head, f"ORDER BY {tail}"]
 
 
-def _leaders(moment: Moment, width: int) -> Table:
+def _leaders(moment: Moment, width: int, shown: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False, width=width)
-    length = max(6, width - 67)
+    # On a narrow terminal the bar goes first, then how long a line still has, then the service.
+    length = width - 67 if width >= 73 else 0
+    leaves, service = width >= 60, width >= 50
     table.add_column("#", justify="right", width=2)
     table.add_column("", width=4)
-    table.add_column("from", width=11)
-    table.add_column("to", width=11)
-    table.add_column("by", width=8)
-    table.add_column("speed", justify="right", width=9)
-    table.add_column("", width=length)
-    table.add_column("leaves in", justify="right", width=9)
+    table.add_column("from", width=11, no_wrap=True)
+    table.add_column("to", width=11, no_wrap=True)
+    if service:
+        table.add_column("by", width=8, no_wrap=True)
+    table.add_column("speed", justify="right", width=9, no_wrap=True)
+    if length:
+        table.add_column("", width=length, no_wrap=True)
+    if leaves:
+        table.add_column("leaves in", justify="right", width=9, no_wrap=True)
     best = max((row["score"] for row in moment.top), default=1.0)
-    for row, left, mark in zip(moment.top, moment.left, moment.marks, strict=True):
+    lines = list(zip(moment.top, moment.left, moment.marks, strict=True))
+    for row, left, mark in lines[:shown]:
         # A new line lights up as a whole. When it enters at the head all others fall: that is told by
         # their signs alone, or the whole board would flash.
         style = mark_style(mark) if mark.kind == "new" else ""
-        table.add_row(
-            Text(str(row["rank"]), "bold"),
-            mark_sign(mark),
-            Text(row["source"], style),
-            Text(row["target"], style),
-            Text(row["service"], "dim"),
-            Text(speed(row["score"]), style or "bold"),
-            Text(bar(row["score"] / best, length), style or "cyan"),
-            Text(f"{max(0.0, left):.0f} s", "dim" if left > 5 else "yellow"),
-        )
-    for _ in range(10 - len(moment.top)):
+        cells = [Text(str(row["rank"]), "bold"), mark_sign(mark)]
+        cells += [Text(row["source"], style), Text(row["target"], style)]
+        cells += [Text(row["service"], "dim")] * service
+        cells += [Text(speed(row["score"]), style or "bold")]
+        if length:
+            cells.append(Text(bar(row["score"] / best, length), style or "cyan"))
+        if leaves:
+            cells.append(Text(f"{max(0.0, left):.0f} s", "dim" if left > 5 else "yellow"))
+        table.add_row(*cells)
+    for _ in range(shown - len(lines)):
         table.add_row(Text("·", "dim"))
     return table
 
@@ -127,10 +137,10 @@ def _figures(moment: Moment, width: int) -> Table:
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False, width=width)
-    length = max(10, width - 31)
+    length = max(6, width - 31)
     table.add_column(style="dim", width=8)
     table.add_column(justify="right", width=17)
-    table.add_column(width=length)
+    table.add_column(width=length, no_wrap=True, overflow="crop")
     lately = Text(sparkline(moment.rates, 30), "cyan")
     if moment.note:
         lately.append(f"  {moment.note}", "dim")
@@ -140,7 +150,9 @@ def _figures(moment: Moment, width: int) -> Table:
     share = moment.window_rows // moment.kept_rows if moment.kept_rows else 0
     kept = Text.styled(bar(moment.kept_rows / max(1, moment.window_rows), length), "green")
     if share > 1:
-        kept.append(f" one row in {rounded(share):,} is kept, and no other is needed", "dim")
+        kept.append(
+            f" one row in {rounded(share):,} is kept" + ", and no other is needed" * (length > 50), "dim"
+        )
     table.add_row("skyband", Text(f"{moment.kept_rows:,} rows", "bold green"), kept)
     return table
 
