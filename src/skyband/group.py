@@ -122,9 +122,8 @@ class Group:
         if batch is not None and len(batch):
             self.algorithm.insert(self.arrivals(batch, mark))
         algorithm = self.algorithm
-        if self.algorithm_name == "threshold":
-            live = algorithm.lists.size - algorithm.lists.head
-            ks = np.minimum(ks, live[self.board.slot])
+        live = algorithm.lists.size - algorithm.lists.head
+        ks = np.minimum(ks, live[self.board.slot])
         return self.board.refresh(algorithm.lists, algorithm.fresh, ks, horizon_time, horizon_seq)
 
     def _horizons(self, horizons: dict[Any, Recency]) -> tuple[Ints, Ints, Ints]:
@@ -222,14 +221,16 @@ class Group:
         return np.concatenate([self.algorithm.lists.all_seqs(), self.board.seq])
 
     def dump(self) -> dict[str, Any]:
-        board = {name: array.copy() for name, array in vars(self.board).items()}
-        return {"constants": self.constants.copy(), "board": board, "algorithm": self.algorithm.dump()}
+        return {
+            "constants": self.constants.copy(),
+            "board": self.board.dump(),
+            "algorithm": self.algorithm.dump(),
+        }
 
     def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
         self.constants = blob["constants"]
         self.algorithm.load(blob["algorithm"])
-        for name, array in blob["board"].items():
-            setattr(self.board, name, array)
+        self.board.load(blob["board"])
         for watch, slot in zip(watches, slots, strict=True):
             watch.group, watch.slot = self, slot
             self.slots[tuple(self.constants[slot].tolist())] = slot

@@ -24,7 +24,7 @@ from skyband.query.model import Last, Query, Threshold, TopK, Window, from_dict,
 from skyband.report import Report
 from skyband.sift import Sifted, Sifter
 from skyband.stream import clock
-from skyband.stream.accept import Accepted, accept
+from skyband.stream.accept import Accepted, accept, without_ahead
 from skyband.stream.batches import Batch, names_of, read
 from skyband.stream.rejects import Reject, Rejects
 from skyband.stream.schema import declared, extend, infer
@@ -85,10 +85,14 @@ class Monitor:
 
     def watch(self, query: str | Query, name: str | None = None) -> Watch:
         """Ask once; from then on the answer is kept."""
-        from skyband.query.sql import parse
-
         if isinstance(query, str):
+            from skyband.query.sql import parse  # loads sqlglot: not needed for a query object
+
             query = parse(query)
+        elif not isinstance(query, Query):
+            raise QueryError(
+                f"A watch needs SQL or a query object (sb.topk and its like), not a {type(query).__name__}."
+            )
         algorithm, options, why = choose(query)
         assert isinstance(query, TopK | Threshold)
         name = self._name(name)
@@ -217,7 +221,12 @@ class Monitor:
                 target.schema = None
                 raise
         elif target.unknown_types or any(n not in target.names for n in names_of(raw)):
-            target.schema = extend(target.schema, raw)
+            before, target.schema = target.schema, extend(target.schema, raw)
+            try:
+                self._settle(target)
+            except (InputError, QueryError):
+                target.schema = before
+                raise
         target.pushed = True
         return self._step([(target, [accept(target.door(), raw, rows)])])
 
@@ -264,7 +273,10 @@ class Monitor:
 
     def _number(self, stream: Stream, parts: list[Accepted]) -> Batch | None:
         """Give a stream's rows their seqs; rejected rows keep theirs and go no further."""
-        self._jumped(stream, parts)
+        if self.max_ahead is not None and self._now is not None and self._kind is not None:
+            if stream.time is not None and stream.ahead_steps < JUMP_STEPS:
+                parts = without_ahead(parts, self._now, self.max_ahead.nanoseconds, self._kind, stream.name)
+            self._jumped(stream, parts)
         seqs, times, tables, all_seqs, all_times = [], [], [], [], []
         for part in parts:
             base = self._next_seq
@@ -289,7 +301,7 @@ class Monitor:
 
     def _jumped(self, stream: Stream, parts: list[Accepted]) -> None:
         """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""
-        if self.max_ahead is None or not any(part.count for part in parts):
+        if not any(part.count for part in parts):
             return
         stream.ahead_steps = stream.ahead_steps + 1 if all(p.all_ahead for p in parts if p.count) else 0
         if stream.ahead_steps == JUMP_STEPS:

@@ -85,6 +85,7 @@ class Plan:
     window: str
     rows_in_window: int | None
     predicted: float | None
+    predicted_full: float | None
     candidates: int
     bytes: int
     shared_with: list[str]
@@ -109,6 +110,8 @@ class Plan:
         lines.append(
             f"  state      {self.candidates:,} candidates{of_window}{predicted}; {self.bytes:,} bytes"
         )
+        if self.predicted_full is not None and self.predicted_full != self.predicted:
+            lines.append(f"  expected   about {self.predicted_full:,.0f} candidates when the window is full")
         if self.shared_with:
             lines.append(f"  shared     with {', '.join(self.shared_with)}")
         did = ", ".join(f"{count:,} {name}" for name, count in self.counters.items())

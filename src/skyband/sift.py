@@ -47,32 +47,48 @@ class Sifted:
         return self.part
 
     def to_bytes(self) -> bytes:
+        """What can be told from the rest is left out: it would be most of the bytes."""
         part = self.part
         content: dict[str, Any] = {
             "count": part.count,
             "total": part.total,
             "all_ahead": part.all_ahead,
             "table": part.table,
-            "time": part.time,
             "rejects": [list(reject) for reject in part.rejects],
         }
-        if part.position is not None:
+        if part.time.any():
+            content["time"] = part.time
+        if part.position is not None and len(part.position) < part.total:
             content["position"] = part.position
         if part.passed is not None:
-            content["passed_position"], content["passed_time"] = part.passed
+            position, time = part.passed
+            content["passed"] = len(position)
+            if len(position) < part.total:
+                content["passed_position"] = position
+            if time.any():
+                content["passed_time"] = time
         return blob.to_bytes(content)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Sifted:
         content = blob.from_bytes(data)
-        passed = (content["passed_position"], content["passed_time"]) if "passed_time" in content else None
+        rejects = [Reject(*values) for values in content["rejects"]]
+        every = None
+        if rejects or "passed" in content:  # all positions but the rejects'
+            every = np.delete(np.arange(content["count"]), [reject.seq for reject in rejects])
+        kept = content["table"].num_rows
+        passed = None
+        if "passed" in content:
+            time = content.get("passed_time", np.zeros(content["passed"], dtype=np.int64))
+            assert every is not None
+            passed = content.get("passed_position", every), time
         return cls(
             Accepted(
                 count=content["count"],
                 table=content["table"],
-                position=content.get("position"),
-                time=content["time"],
-                rejects=[Reject(*values) for values in content["rejects"]],
+                position=content.get("position", every),
+                time=content.get("time", np.zeros(kept, dtype=np.int64)),
+                rejects=rejects,
                 all_ahead=content["all_ahead"],
                 passed=passed,
                 total=content["total"],

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from skyband.errors import QueryError
 from skyband.group import Group, family
 from skyband.order import LOWEST, Ints, Recency
-from skyband.query.expression import Column, check, unknown_column
+from skyband.query.expression import Column, check, columns_of, unknown_column
 from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.stream import clock
 from skyband.stream.accept import Door
@@ -83,8 +83,11 @@ class Stream:
         return schema
 
     def check(self, query: TopK | Threshold) -> None:
-        """Whether the stream has the query's columns, in types that fit."""
+        """Whether the stream has the query's columns, in types that fit; a type not known yet fits."""
         if self.schema is None:
+            return
+        used = {*columns_of(query.score), *(columns_of(query.where) if query.where is not None else ())}
+        if any(name in self.names and pa.types.is_null(self.schema.field(name).type) for name in used):
             return
         if check(query.score, self.schema) not in ("number", "time"):
             raise QueryError("The score (ORDER BY) must be a number; it is a condition or a text.")
@@ -113,15 +116,12 @@ class Stream:
 
     def door(self) -> Door:
         monitor = self.monitor
-        released = self.ahead_steps >= 3
         return Door(
             stream=self.name,
             schema=self.schema,
             time=self.time,
             kind=monitor._kind if self.time is not None else None,
             late_before=self._late_before(),
-            now=monitor._now,
-            max_ahead=None if monitor.max_ahead is None or released else monitor.max_ahead.nanoseconds,
         )
 
     def _late_before(self) -> int | None:
@@ -299,6 +299,7 @@ class Stream:
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
+        retain = self.monitor.retain
         return {
             "name": self.name,
             "time": self.time,
@@ -308,7 +309,7 @@ class Stream:
             "ahead_steps": self.ahead_steps,
             "row_limit": self.row_limit,
             "kept": self.kept.dump(),
-            "retained": self.retained.dump(),
+            "retained": {} if retain is None else self.retained.dump(self.horizon(retain)),
             "recencies": self.recencies.dump(),
             "tally": self.tally.dump(),
             "groups": [

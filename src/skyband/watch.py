@@ -195,6 +195,9 @@ class Watch:
             window=str(self.window),
             rows_in_window=rows,
             predicted=predicted(self.query, card.name, self.k, rows),
+            predicted_full=predicted(
+                self.query, card.name, self.k, self.window.n if isinstance(self.window, Rows) else None
+            ),
             candidates=candidates,
             bytes=size,
             shared_with=[w.name for w in self.group.watches if w.slot == self.slot and w is not self],

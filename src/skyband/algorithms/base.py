@@ -169,7 +169,8 @@ class ListAlgorithm(Algorithm):
         if len(self._picks) < n:
             self._picks = np.empty(n, dtype=np.int64)
             self._values = np.empty(n, dtype=np.float64)
-        most = int(self.ks.max(initial=1))
+        # no heap ever holds more than a batch or a list has
+        most = min(int(self.ks.max(initial=1)), max(n, int(self.lists.size.max(initial=0)) + n))
         if len(self._heap) < most:
             self._heap = np.empty(most, dtype=np.float64)
 

@@ -58,7 +58,9 @@ def absorb(
     if time.shape[0] > k and count >= k:
         # a batch of more than k rows, swept against itself: its k-th best outdoes older rows by a mere comparison
         before = size[slot] - head[slot]
-        size[slot] = outdo(good, times, seqs, begin, head[slot], size[slot], heap[0], time, seq, picks[count - 1])
+        size[slot] = outdo(
+            good, times, seqs, begin, head[slot], size[slot], heap[0], time, seq, picks[count - 1]
+        )
         counts[slot, 2] += before - size[slot]
         head[slot] = 0
     if size[slot] + count > room[slot]:

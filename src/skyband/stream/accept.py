@@ -1,8 +1,8 @@
 """The door: which rows of a batch are accepted, and why the others are not.
 
 In this order: a value that isn't of its column's type, a missing time, a time older than every window and than
-what is retained (judged against `now` before the step), a time too far ahead. It needs nothing but plain data,
-so it runs in the monitor and in Spark's executors alike.
+what is retained (judged against `now` before the step), a time too far ahead (judged for a step as a whole). It
+needs nothing but plain data, so it runs in the monitor and in Spark's executors alike.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ class Door:
     time: str | None
     kind: clock.Kind | None
     late_before: int | None  # time key: rows before it are late
-    now: int | None  # time key, for max_ahead
-    max_ahead: int | None  # nanoseconds; None: no row is ahead
 
 
 @dataclass
@@ -57,7 +55,6 @@ def accept(door: Door, raw: Raw, rows: int, text: Mapping[int, tuple[str, str]] 
     for row, (detail, _) in unparsed.items():
         wrong[row] = ("type", detail)
     time = np.zeros(rows, dtype=np.int64)
-    all_ahead = False
     if door.time is not None and door.kind is not None:
         time, missing = clock.keys_of(flat(table.column(door.time)), door.kind)
         for row in np.flatnonzero(missing).tolist():
@@ -65,14 +62,6 @@ def accept(door: Door, raw: Raw, rows: int, text: Mapping[int, tuple[str, str]] 
         if door.late_before is not None:
             for row in np.flatnonzero((time < door.late_before) & ~missing).tolist():
                 wrong.setdefault(row, ("late", "older than every window and than what is retained"))
-        if door.max_ahead is not None and door.now is not None:
-            good = np.ones(rows, dtype=bool)
-            good[list(wrong)] = False
-            limit = _furthest(time[good], door.now, door.max_ahead, door.kind)
-            ahead = np.flatnonzero(good & (time > limit)).tolist()
-            for row in ahead:
-                wrong[row] = ("ahead", "stamped further ahead of now than max_ahead")
-            all_ahead = rows > 0 and len(ahead) == rows
     if not wrong:
         return Accepted(rows, table, None, time, [], total=rows)
     inside = np.ones(rows, dtype=bool)
@@ -83,7 +72,45 @@ def accept(door: Door, raw: Raw, rows: int, text: Mapping[int, tuple[str, str]] 
         for row, (reason, detail) in sorted(wrong.items())
     ]
     table = table.take(numbers_array(position))
-    return Accepted(rows, table, position, time[position], rejects, all_ahead, total=len(position))
+    return Accepted(rows, table, position, time[position], rejects, total=len(position))
+
+
+def without_ahead(
+    parts: list[Accepted], now: int, max_ahead: int, kind: clock.Kind, stream: str
+) -> list[Accepted]:
+    """A step's parts without the rows that are stamped too far ahead of now; those become rejects.
+
+    All parts are judged together, so that it makes no difference how a step was cut.
+    """
+    limit = _furthest(np.concatenate([part.time for part in parts]), now, max_ahead, kind)
+    return [_cut(part, limit, stream) for part in parts]
+
+
+def _cut(part: Accepted, limit: int, stream: str) -> Accepted:
+    ahead = part.time > limit
+    if not ahead.any():
+        return part
+    position = np.arange(part.count) if part.position is None else part.position
+    rejects = [
+        Reject(
+            int(position[row]),
+            stream,
+            "ahead",
+            "stamped further ahead of now than max_ahead",
+            raw_text(part.table, row),
+        )
+        for row in np.flatnonzero(ahead).tolist()
+    ]
+    kept = np.flatnonzero(~ahead)
+    return Accepted(
+        count=part.count,
+        table=part.table.take(numbers_array(kept)),
+        position=position[kept],
+        time=part.time[kept],
+        rejects=sorted([*part.rejects, *rejects]),
+        all_ahead=len(rejects) == part.count,
+        total=len(kept),
+    )
 
 
 def _furthest(time: Ints, now: int, max_ahead: int, kind: clock.Kind) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch
-from skyband.stream.window import LOWEST, Ints, Recency
+from skyband.stream.window import Ints, Recency
 
 
 class Retained:
@@ -67,8 +67,8 @@ class Retained:
     def bytes(self) -> int:
         return sum(int(table.nbytes) + seq.nbytes + time.nbytes for table, seq, time in self.chunks)
 
-    def dump(self) -> dict[str, Any]:
-        batch = self.batch(LOWEST)
+    def dump(self, horizon: Recency) -> dict[str, Any]:
+        batch = self.batch(horizon)
         if batch is None:
             return {}
         return {"table": batch.table, "seq": batch.seq_arrived.copy(), "time": batch.time_arrived.copy()}

@@ -73,6 +73,23 @@ class Board:
         self.room, self.start = room.astype(np.int64), start
         self.good, self.time, self.seq = arrays["good"], arrays["time"], arrays["seq"]
 
+    def dump(self) -> dict[str, Any]:
+        """The answers side by side."""
+        blob: dict[str, Any] = {
+            name: getattr(self, name).copy()
+            for name in ("slot", "size", "stale", "oldest_time", "oldest_seq")
+        }
+        for name in ("good", "time", "seq"):
+            array = getattr(self, name)
+            blob[name] = np.concatenate([array[self.answer(i)] for i in range(len(self.slot))] or [array[:0]])
+        return blob
+
+    def load(self, blob: dict[str, Any]) -> None:
+        for name, array in blob.items():
+            setattr(self, name, array.copy())
+        self.room = self.size.copy()
+        self.start = (np.cumsum(self.size) - self.size).astype(np.int64)
+
     def refresh(
         self, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
     ) -> Changes | None:

@@ -119,17 +119,18 @@ class Lists:
         return np.concatenate([self.seq[self.span(slot)] for slot in range(len(self.start))])
 
     def dump(self) -> dict[str, Any]:
-        """Plain arrays, without the waste between the lists."""
-        spans = [slice(int(a), int(a + n)) for a, n in zip(self.start, self.size, strict=True)]
+        """What is live, as plain arrays: the same whatever room the lists have."""
+        spans = [self.span(slot) for slot in range(len(self.start))]
         names = ("good", "time", "seq", "count") if self.counted else ("good", "time", "seq")
         blob: dict[str, Any] = {
             name: np.concatenate([getattr(self, name)[span] for span in spans] or [getattr(self, name)[:0]])
             for name in names
         }
-        return {**blob, "head": self.head.copy(), "size": self.size.copy()}
+        return {**blob, "size": self.size - self.head}
 
     def load(self, blob: dict[str, Any]) -> None:
-        self.head, self.size = blob["head"].copy(), blob["size"].copy()
+        self.size = blob["size"].copy()
+        self.head = np.zeros_like(self.size)
         rooms = [max(FIRST_ROOM, 1 << max(n - 1, 0).bit_length()) for n in self.size.tolist()]
         self.room = np.array(rooms, dtype=np.int64)
         self.start = np.concatenate([[0], np.cumsum(self.room)[:-1]]).astype(np.int64)[: len(self.room)]
