@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 # Large enough that a push costs little more than its rows, small enough to stay in the processor's cache.
 BATCH = 1 << 16
-_MOST_DETAILS = 10_000  # as many as the monitor keeps rejects
 
 
 def parse_all(sqls: Sequence[str]) -> dict[str, Query]:
@@ -44,15 +43,12 @@ class Replay:
         self.columns = _columns(queries, time, schema)
         self.monitor = monitor_of(_only(schema, self.columns), queries, time)
         self.rows = 0
-        self._details: dict[int, str] = {}  # of rows that couldn't be read, by seq
 
     def run(self, bar: Bar, every: int | None = None, tell: Callable[[int], None] | None = None) -> None:
         """Push everything; `tell` is called after every so many rows."""
         from skyband.files import cut
 
         for piece in cut(self.reader.chunks(self.columns), BATCH, every):
-            if len(self._details) < _MOST_DETAILS:
-                self._details.update((self.rows + row.position, row.detail) for row in piece.bad)
             _push(self.monitor, piece)
             self.rows += piece.count
             bar.update(self.rows, self.reader.fraction())
@@ -68,8 +64,7 @@ class Replay:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(counts.items()))
         print(f"{total:,} {'row' if total == 1 else 'rows'} rejected: {reasons}", file=sys.stderr)
         first = self.monitor.rejects().slice(0, 1).to_pylist()[0]
-        detail = self._details.get(first["seq"], first["detail"])
-        print(f"  such as row {first['seq']}: {detail}", file=sys.stderr)
+        print(f"  such as row {first['seq']}: {first['detail']}", file=sys.stderr)
 
 
 def monitor_of(schema: pa.Schema | None, queries: Mapping[str, Query], time: str | None) -> Monitor:
