@@ -223,6 +223,8 @@ LOSSY: dict[str, tuple[pa.DataType, Any, Any]] = {
     "a fraction for an integer": (pa.int64(), 1.5, 7),
     "an integer too large for its column": (pa.int8(), 300, 7),
     "an integer that a double can't hold": (pa.float64(), 2**53 + 1, 7.0),
+    "a fraction for a decimal": (pa.decimal128(5, 2), 0.125, Decimal("7.00")),
+    "a moment for a date": (pa.date32(), dt.datetime(2024, 1, 1, 12), dt.date(2024, 1, 1)),
     "a text for a number": (pa.float64(), "seven", 7.0),
     "a number for a time": (pa.timestamp("us"), "yesterday-ish", dt.datetime(2024, 1, 1)),
 }
@@ -239,6 +241,19 @@ def test_what_can_not_be_cast_without_loss_is_rejected(case: str) -> None:
     assert [(r["seq"], r["reason"]) for r in rejects] == [(0, "type")]
     assert str(bad) in rejects[0]["raw"]
     assert "v" in rejects[0]["detail"]
+
+
+def test_what_can_be_cast_without_loss_is_cast() -> None:
+    schema = pa.schema(
+        [("x", pa.float64()), ("d", pa.decimal128(5, 2)), ("day", pa.date32()), ("n", pa.int64())]
+    )
+    m = sb.Monitor(schema=schema)
+    w = m.watch("SELECT d, day, n FROM s ORDER BY x DESC LIMIT 9 WINDOW 9 ROWS")
+    m.push({"x": [1], "d": [7], "day": [dt.datetime(2024, 1, 1)], "n": [3.0]})
+    assert m.rejects().num_rows == 0
+    assert w.top().to_pylist()[0] == {
+        "rank": 1, "score": 1.0, "seq": 0, "d": Decimal("7.00"), "day": dt.date(2024, 1, 1), "n": 3,
+    }  # fmt: skip
 
 
 def test_lossy_arrow_columns_are_judged_row_by_row() -> None:
@@ -337,3 +352,33 @@ def test_a_streams_name_is_free_where_there_is_one_stream() -> None:
     two = m.watch("SELECT x FROM there ORDER BY x LIMIT 2 WINDOW 2 ROWS")
     m.push({"x": [1.0, 2.0]})
     assert (one.top()["x"].to_pylist(), two.top()["x"].to_pylist()) == ([2, 1], [1, 2])
+
+
+def test_a_column_that_turns_up_later_is_there_from_then_on() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT * FROM s ORDER BY x DESC LIMIT 9 WINDOW 9 ROWS")
+    m.push({"x": [1.0]})
+    m.push({"x": [2.0], "z": ["new"]})
+    assert w.top()["z"].to_pylist() == ["new", None]
+    by_z = m.watch("SELECT x FROM s WHERE z = 'b' ORDER BY x DESC LIMIT 9 WINDOW 9 ROWS")
+    m.push([{"x": 3.0, "z": "b"}, {"x": 4.0}])
+    assert by_z.top()["x"].to_pylist() == [3]
+
+
+def test_a_column_that_is_null_at_first_gets_its_type_later() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT v FROM s ORDER BY x DESC LIMIT 9 WINDOW 9 ROWS")
+    m.push([{"x": 1.0, "v": None}])
+    m.push([{"x": 2.0, "v": "text"}])
+    assert w.top()["v"].to_pylist() == ["text", None]
+    again = sb.Monitor.from_bytes(m.to_bytes())
+    again.push([{"x": 3.0, "v": "more"}])
+    assert next(iter(again.watches.values())).top()["v"].to_pylist() == ["more", "text", None]
+
+
+def test_a_score_over_a_column_that_is_null_at_first() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT v FROM s ORDER BY v DESC LIMIT 9 WINDOW 9 ROWS")
+    m.push([{"v": None}, {"v": None}])
+    m.push([{"v": 2.0}, {"v": None}, {"v": 3.0}])
+    assert w.top()["seq"].to_pylist() == [4, 2]

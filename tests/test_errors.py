@@ -1,0 +1,241 @@
+"""Wrong calls: one sentence each that says what is wrong and what to do, and a monitor that is none the worse."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+
+OK = "SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS"
+FUTURE = (
+    "this version answers top-k (ORDER BY … LIMIT k) and threshold queries (WHERE expr > c) over one stream."
+)
+
+
+def pushed(**options: Any) -> sb.Monitor:
+    m = sb.Monitor(**options)
+    m.push({"t": [1.0], "x": [1.0], "speed": [2.0], "name": ["a"]})
+    return m
+
+
+def two_streams() -> sb.Monitor:
+    m = sb.Monitor()
+    m.push({"x": [1.0]}, stream="a")
+    m.push({"x": [1.0]}, stream="b")
+    return m
+
+
+def named_twice() -> None:
+    m = sb.Monitor()
+    m.watch(OK, name="a")
+    m.watch(OK, name="a")
+
+
+def checked_at_the_first_batch() -> None:
+    m = sb.Monitor()
+    m.watch("SELECT x FROM s ORDER BY sped LIMIT 2 WINDOW 5 ROWS")
+    m.push({"x": [1.0], "speed": [2.0]})
+
+
+def two_kinds_of_time() -> None:
+    m = sb.Monitor(time="t")
+    m.push({"t": [1.0], "x": [1.0]}, stream="a")
+    m.push({"t": [dt.datetime(2024, 1, 1)], "x": [1.0]}, stream="b")
+
+
+CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "a batch of nothing known": (
+        lambda: sb.Monitor().push(5),
+        "A batch can't be a int: give an Arrow table or record batch, a pandas or polars frame, a dict of columns, "
+        "or a list of dicts.",
+    ),
+    "columns of two lengths": (
+        lambda: sb.Monitor().push({"x": [1.0, 2.0], "y": [1.0]}),
+        'Columns differ in length: "y" has 1 values, the ones before it 2.',
+    ),
+    "a single value": (
+        lambda: sb.Monitor().push({"x": 1.0}),
+        'Column "x" is a single value; a dict gives whole columns ({"x": [...]}), a list of dicts gives rows.',
+    ),
+    "a list of lists": (
+        lambda: sb.Monitor().push([[1, 2]]),
+        "Row 0 of the list is a list; each must be a dict of columns.",
+    ),
+    "a name twice in a batch": (
+        lambda: sb.Monitor().push(pa.table([[1.0], [2.0]], names=["x", "x"])),
+        'The batch has two columns "x"; rename one.',
+    ),
+    "no such time column": (
+        lambda: sb.Monitor(time="ts").push({"x": [1.0]}),
+        "There is no column ts; there is x.",
+    ),
+    "a time that is no time": (
+        lambda: sb.Monitor(time="t").push({"t": ["soon"], "x": [1.0]}),
+        'The time column "t" is string; it must be a timestamp, a date, or a number of seconds: cast it, or give '
+        "the type with schema=.",
+    ),
+    "two kinds of time": (
+        two_kinds_of_time,
+        'The time column "t" is a timestamp and another stream\'s is a number: cast one of them.',
+    ),
+    "advance without a time column": (
+        lambda: sb.Monitor().advance(5),
+        "advance needs event time: make the monitor with time=.",
+    ),
+    "advance to no time": (
+        lambda: pushed(time="t").advance(None),
+        "None is not a time; give a datetime, ISO text or a number of seconds.",
+    ),
+    "a column that isn't there": (
+        lambda: pushed().watch("SELECT x FROM s ORDER BY sped DESC LIMIT 2 WINDOW 5 ROWS"),
+        "There is no column sped (line 1, column 26); did you mean speed?",
+    ),
+    "a column that isn't there, seen at the first batch": (
+        checked_at_the_first_batch,
+        "There is no column sped (line 1, column 26); did you mean speed?",
+    ),
+    "a text as score": (
+        lambda: pushed().watch("SELECT x FROM s ORDER BY name DESC LIMIT 2 WINDOW 5 ROWS"),
+        "The score (ORDER BY) must be a number; it is a condition or a text.",
+    ),
+    "a number as condition": (
+        lambda: pushed().watch("SELECT x FROM s WHERE x ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS"),
+        "WHERE must be a condition that is true or false.",
+    ),
+    "a time window without times": (
+        lambda: sb.Monitor().watch("SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 SECONDS"),
+        "A window of 5 SECONDS needs event times: make the monitor with time=, or watch a number of rows.",
+    ),
+    "retain a duration without times": (
+        lambda: sb.Monitor(retain=sb.last("5 seconds")),
+        "retain=sb.last(…) needs a time column: give time=, or retain a number of rows.",
+    ),
+    "a name twice": (
+        named_twice,
+        'There is a watch "a" already: drop it first, or choose another name.',
+    ),
+    "an empty name": (
+        lambda: sb.Monitor().watch(OK, name=""),
+        "A watch's name must be a text of at least one character, not ''.",
+    ),
+    "drop what isn't there": (
+        lambda: sb.Monitor().drop("a"),
+        'There is no watch "a"; there are none.',
+    ),
+    "k of nothing": (
+        lambda: sb.Monitor().watch(OK).change(k=0),
+        "k must be a whole number of at least 1, not 0.",
+    ),
+    "k of a threshold query": (
+        lambda: sb.Monitor().watch("SELECT x FROM s WHERE x > 1 WINDOW 5 ROWS").change(k=3),
+        '"query1" reports every row beyond its bound and has no k to change.',
+    ),
+    "a snapshot too deep": (
+        lambda: sb.Monitor().watch(OK).top(k=3),
+        'No watch of this score covers k = 3 over 5 ROWS now ("query1" keeps 2 over 5 ROWS): watch it with a '
+        "larger k or window.",
+    ),
+    "no such algorithm": (
+        lambda: sb.Monitor().watch(OK + " WITH (algorithm = 'rae')"),
+        "There is no algorithm 'rae'; did you mean ra?",
+    ),
+    "an unfit algorithm": (
+        lambda: sb.Monitor().watch("SELECT x FROM s WHERE x > 1 WINDOW 5 ROWS WITH (algorithm = 'ra')"),
+        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a threshold query: take threshold, "
+        "or leave the algorithm out.",
+    ),
+    "an option of another algorithm": (
+        lambda: sb.Monitor().watch(OK + " WITH (algorithm = 'sa', gamma = 1)"),
+        "The algorithm sa has no option gamma; it has none.",
+    ),
+    "pairs": (
+        lambda: sb.Monitor().watch(
+            "SELECT * FROM s a, s b WHERE a.id < b.id ORDER BY abs(a.x - b.x) LIMIT 2 WINDOW 5 ROWS"
+        ),
+        f"Top-k pairs are understood but not answered yet: {FUTURE}",
+    ),
+    "grouped": (
+        lambda: sb.Monitor().watch(
+            "SELECT id, SUM(x) FROM s GROUP BY id ORDER BY SUM(x) DESC LIMIT 2 WINDOW 5 ROWS"
+        ),
+        f"GROUP BY queries are understood but not answered yet: {FUTURE}",
+    ),
+    "joined": (
+        lambda: sb.Monitor().watch(
+            "SELECT id FROM a FULL JOIN b USING (id) ORDER BY a.x + b.x DESC LIMIT 2 WINDOW 5 ROWS"
+        ),
+        f"Joined streams (FULL JOIN … USING) are understood but not answered yet: {FUTURE}",
+    ),
+    "an update stream": (
+        lambda: sb.Monitor(key="id", op="op"),
+        "Update streams (key=, op=) are not answered yet: push rows that are only ever added.",
+    ),
+    "a batch for which stream": (
+        lambda: two_streams().push({"x": [1.0]}),
+        "There are several streams (a, b): say which with stream=.",
+    ),
+    "a query of which stream": (
+        lambda: two_streams().watch(OK),
+        'There is no stream "s"; there are a, b.',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_the_sentence(case: str) -> None:
+    call, sentence = CASES[case]
+    with pytest.raises(sb.SkybandError) as error:
+        call()
+    assert str(error.value) == sentence
+    assert isinstance(error.value, ValueError)
+
+
+@pytest.mark.parametrize("query", [5, None, b"SELECT", ["SELECT"]])
+def test_what_is_no_query(query: Any) -> None:
+    with pytest.raises(sb.SkybandError):
+        sb.Monitor().watch(query)
+
+
+def test_a_monitor_is_none_the_worse_for_a_wrong_call() -> None:
+    m = pushed(time="t")
+    w = m.watch(OK, name="w")
+    before = m.to_bytes()
+    wrong: list[Callable[[], Any]] = [
+        lambda: m.push(5),
+        lambda: m.push({"x": [1.0], "y": [1.0, 2.0]}),
+        lambda: m.watch(OK, name="w"),
+        lambda: m.watch("SELECT x FROM s ORDER BY sped LIMIT 2 WINDOW 5 ROWS"),
+        lambda: m.watch(OK + " WITH (algorithm = 'none')"),
+        lambda: m.drop("v"),
+        lambda: w.change(k=-1),
+        lambda: w.change(k=9, window="wide"),
+        lambda: w.top(k=99),
+        lambda: m.advance("later"),
+    ]
+    for call in wrong:
+        with pytest.raises(sb.SkybandError):
+            call()
+        assert m.to_bytes() == before
+
+
+def test_a_first_batch_that_does_not_fit_the_watches_can_be_mended() -> None:
+    m = sb.Monitor()
+    w = m.watch(OK)
+    with pytest.raises(sb.QueryError):
+        m.push({"y": [1.0]})
+    assert m.rows_seen == 0
+    m.push({"x": [1.0]})
+    assert w.top()["seq"].to_pylist() == [0]
+
+
+def test_a_dropped_watch_says_so() -> None:
+    m = sb.Monitor()
+    w = m.watch(OK, name="a")
+    m.drop("a")
+    with pytest.raises(sb.SkybandError, match="dropped"):
+        w.top()
