@@ -6,4 +6,4 @@ from __future__ import annotations
 def main() -> None:
     from skyband.spark.measure import measure
 
-    measure()
+    print(measure())
