@@ -12,7 +12,7 @@ from skyband.errors import InputError
 from skyband.files.rows import Chunk
 from skyband.spark.config import StreamSpec
 from skyband.spark.filelog import FileLog, StreamFiles
-from skyband.spark.reading import infer_schema, join_chunks
+from skyband.spark.reading import declared_schema, infer_schema, join_chunks
 from skyband.spark.sifting import read_runs
 from skyband.spark.splits import Split, plan_splits
 
@@ -100,11 +100,18 @@ def test_schema_of_the_first_file(tmp_path: Path) -> None:
     assert infer_schema(spec, path, {"t": "time", "x": "number"}) == pa.schema(
         [("t", pa.timestamp("us")), ("x", pa.int64()), ("s", pa.string()), ("nothing", pa.string())]
     )
-    declared = StreamSpec("s", "csv", path, "a.csv", schema=(("x", "double"),))
-    assert infer_schema(declared, path, {}) == pa.schema([("x", pa.float64())])
+    assert declared_schema([("x", "double")]) == pa.schema([("x", pa.float64())])
     nested = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"a": [[1]], "b": [1]}), nested)
-    assert infer_schema(StreamSpec("s", "parquet", nested, ""), nested, {}).names == ["b"]
+    columns = {
+        "a": [[1]],
+        "b": pa.array(["x"]).dictionary_encode(),
+        "c": pa.array([1], pa.timestamp("ms")),
+        "d": pa.nulls(1),
+    }
+    pq.write_table(pa.table(columns), nested)
+    assert infer_schema(StreamSpec("s", "parquet", nested, ""), nested, {}) == pa.schema(
+        [("b", pa.string()), ("c", pa.timestamp("ms")), ("d", pa.string())]
+    )
     with pytest.raises(InputError, match=r"No schema can be told from .*declare it in pipeline\.toml"):
         infer_schema(StreamSpec("s", "parquet", path, ""), path, {})
 

@@ -27,9 +27,9 @@ from ..errors import InputError, SkybandError
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
 from .engine import Engine, bound, compare_queries
-from .filelog import FileLog, StreamFiles, list_files
+from .filelog import FileLog, StreamFiles, file_path, list_files
 from .progress import BatchInfo, OnBatch, Summary, print_batch
-from .reading import first_file, infer_schema
+from .reading import declared_schema, infer_schema
 from .sifting import SiftJob, collect_sifted
 from .sinks import Sink, make_sink
 
@@ -53,13 +53,17 @@ def run_pipeline(
     checkpoint = open_checkpoint(pipeline)
     with checkpoint.locked(), _Signals() as stop:
         checkpoint.repair()
-        schemas = fixed_schemas(pipeline, checkpoint, wait=not available_now, stop=stop)
+        first = checkpoint.first_new()
+        schemas = checkpoint.schemas(pipeline.streams) if first else None
+        if schemas is None:
+            schemas = find_schemas(pipeline, wait=not available_now, stop=stop)
         if schemas is None:
             return Summary(0, 0, 0, 0, 0.0, stopped=True)
         check_queries(pipeline, schemas)
         sink = make_sink(pipeline.sink)
-        first = checkpoint.first_new()
         sink.prepare(first == 0)
+        if first == 0:
+            checkpoint.fix_schemas(pipeline.streams, schemas)
         say_queries(pipeline, checkpoint, first)
         checkpoint.set_queries(first, pipeline.queries)
         return _Run(pipeline, checkpoint, schemas, sink, on_batch or print_batch, stop).run(
@@ -67,17 +71,12 @@ def run_pipeline(
         )
 
 
-def fixed_schemas(
-    pipeline: Pipeline, checkpoint: Checkpoint, wait: bool, stop: _Signals
-) -> dict[str, pa.Schema] | None:
-    """The streams' schemas: as the checkpoint has them, or from the first files. None if stopped while waiting."""
-    schemas = checkpoint.schemas(pipeline.streams)
-    if schemas is not None:
-        return schemas
+def find_schemas(pipeline: Pipeline, wait: bool, stop: _Signals) -> dict[str, pa.Schema] | None:
+    """The streams' schemas from their first files. None if stopped while waiting for one."""
     schemas = {}
     for spec in pipeline.streams:
-        told = False
         kinds = _kinds(pipeline, spec)
+        told = False
         while (schema := _first_schema(spec, kinds)) is None:
             if not wait:
                 raise InputError(
@@ -94,7 +93,6 @@ def fixed_schemas(
                 f"Stream '{spec.name}' has no column '{spec.time}' for its time; it has {', '.join(schema.names)}."
             )
         schemas[spec.name] = schema
-    checkpoint.fix_schemas(pipeline.streams, schemas)
     return schemas
 
 
@@ -114,10 +112,19 @@ def _kinds(pipeline: Pipeline, spec: StreamSpec) -> dict[str, str]:
 
 
 def _first_schema(spec: StreamSpec, kinds: dict[str, str]) -> pa.Schema | None:
+    """The schema by the first file that can be read; one that is still being copied may stand before it."""
     if spec.schema is not None:
-        return infer_schema(spec, spec.path, kinds)
-    path = first_file(spec.path, sorted(name for name, _, _ in list_files(spec.path)))
-    return None if path is None else infer_schema(spec, path, kinds)
+        return declared_schema(spec.schema)
+    problem: InputError | None = None
+    for name, size, _ in sorted(list_files(spec.path)):
+        if size:
+            try:
+                return infer_schema(spec, file_path(str(spec.path), name), kinds)
+            except InputError as found:
+                problem = problem or found
+    if problem is not None:
+        raise problem
+    return None
 
 
 def check_queries(pipeline: Pipeline, schemas: dict[str, pa.Schema]) -> None:

@@ -7,7 +7,6 @@ rows: it will be a reject with a sequence number.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from ..errors import InputError
 from ..files.csvtext import header_of, last_record_end, parse_csv
 from ..files.jsontext import parse_json_lines
 from ..files.rows import BadRow, Chunk
+from ..stream.schema import plain
 from .splits import Split
 
 if TYPE_CHECKING:
@@ -54,17 +54,19 @@ def join_chunks(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(pa.concat_tables([chunk.table for chunk in chunks]), bad)
 
 
+def declared_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
+    """The schema that pipeline.toml declares."""
+    from .config import arrow_type
+
+    return pa.schema([(name, arrow_type(kind)) for name, kind in columns])
+
+
 def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.Schema:
-    """A stream's schema: what its first file says, unless pipeline.toml declares it.
+    """A stream's schema by one of its files.
 
     `kinds` says which columns the queries take for a "number" or a "time". Columns that no query can use (lists,
-    structs) are left out. Timestamps of text files are taken with microseconds at least, whatever the first file
-    shows, since the next one may have them.
+    structs) are left out.
     """
-    if spec.schema is not None:
-        from .config import arrow_type
-
-        return pa.schema([(name, arrow_type(kind)) for name, kind in spec.schema])
     from ..files.reader import open_rows
 
     try:
@@ -73,23 +75,15 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
 
             found = pq.read_schema(path)
         else:
-            found = open_rows(path, kinds).schema
+            found = _with_fractions(open_rows(path, kinds).schema)
     except (pa.ArrowException, OSError) as problem:
         raise InputError(
             f"No schema can be told from {path}, the first file of stream '{spec.name}' ({problem}); declare "
             f'it in pipeline.toml: schema = {{column = "double", ...}}.'
         ) from None
-    fields = [pa.field(f.name, _settled(f.type)) for f in found if not pa.types.is_nested(f.type)]
-    return pa.schema(fields)
-
-
-def first_file(root: Path, names: Sequence[str]) -> Path | None:
-    """The first of a stream's files that has anything in it."""
-    for name in names:
-        path = root / name if root.is_dir() else root
-        if path.exists() and os.path.getsize(path):
-            return path
-    return None
+    known = [(f.name, plain(f.type)) for f in found if not pa.types.is_nested(f.type)]
+    # Nothing but nulls so far: text can take whatever comes.
+    return pa.schema([(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in known])
 
 
 def _check(split: Split, path: Path) -> None:
@@ -165,10 +159,12 @@ def _lines_of(path: Path, split: Split) -> bytes:
         return data if data.endswith(b"\n") else data + file.readline()
 
 
-def _settled(kind: pa.DataType) -> pa.DataType:
-    """An inferred type, made fit for files that are yet to come."""
-    if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
-        return pa.timestamp("us", tz=kind.tz)
-    if pa.types.is_null(kind):
-        return pa.string()  # nothing but nulls so far
-    return kind
+def _with_fractions(schema: pa.Schema) -> pa.Schema:
+    """Timestamps of text with microseconds at least: the first file may show none, the next one some."""
+    fields = []
+    for field in schema:
+        kind = field.type
+        if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
+            kind = pa.timestamp("us", tz=kind.tz)
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
