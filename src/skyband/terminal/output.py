@@ -117,7 +117,9 @@ def shown(value: Any) -> str:
         return value.isoformat(sep=" ").removesuffix("+00:00")
     if isinstance(value, Decimal):
         return f"{value:f}"
-    return str(value)
+    text = str(value)
+    # Data may hold anything, also what would move a terminal's cursor or colour the rest of the screen.
+    return text if text.isprintable() else "".join(c if c.isprintable() else "␣" for c in text)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -137,5 +139,13 @@ def console(out: IO[str]) -> Console:
     from rich.console import Console
 
     if out.isatty():
-        return Console(file=out, highlight=False)
-    return Console(file=out, highlight=False, width=100_000, no_color=True, force_terminal=False)
+        return Console(file=out, highlight=False, markup=False, emoji=False)
+    return Console(
+        file=out,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=100_000,
+        no_color=True,
+        force_terminal=False,
+    )

@@ -108,9 +108,9 @@ class Panels:
         note = self._notes[name]
         return Panel(
             body,
-            title=f"[bold]{name}[/]",
+            title=Text(name, "bold"),
             title_align="left",
-            subtitle=f"[dim]{note}[/]" if note else None,
+            subtitle=Text(note, "dim") if note else None,
             subtitle_align="right",
             box=box.ROUNDED,
             border_style="bright_black",
@@ -139,7 +139,7 @@ def _lines(top: pa.Table, marks: Sequence[Mark], width: int, lines: int) -> Rend
     table.add_column("", width=4)
     for name in fitting:
         number = isinstance(rows[0][name], (int, float))
-        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+        table.add_column(Text(name), justify="right" if number else "left", no_wrap=True)
     for place, row in enumerate(rows):
         mark = marks[place]
         style = mark_style(mark) if mark.kind == "new" else ""

@@ -1,0 +1,94 @@
+"""Values of every type in every format, and the words for what nobody foresaw."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from skyband.cli import _sentence
+from skyband.errors import InputError, QueryError
+from skyband.terminal.output import Answers, shown
+from skyband.terminal.panels import brief
+
+TOP = pa.table(
+    {
+        "rank": pa.array([1, 2], pa.int32()),
+        "score": [float("inf"), -1.5],
+        "seq": [7, 2**60],
+        "truth": [True, None],
+        "day": [date(2024, 2, 29), None],
+        "at": pa.array([datetime(2024, 2, 29, 12, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "price": pa.array([Decimal("1.10"), None], pa.decimal128(9, 2)),
+        "name": ["Müller, „x“", "a\nb"],
+        "real": [float("nan"), 0.1],
+    }
+)
+
+
+def written(form: str, every: bool = False, several: bool = False) -> str:
+    out = io.StringIO()
+    answers = Answers(form, every, several, out)
+    answers.write("q1", 10, TOP)
+    answers.close()
+    return out.getvalue()
+
+
+def test_json_values() -> None:
+    first, second = json.loads(written("json"))
+    assert first == {
+        "rank": 1, "score": "Infinity", "seq": 7, "truth": True, "day": "2024-02-29",
+        "at": "2024-02-29T12:00:00+00:00", "price": "1.10", "name": "Müller, „x“", "real": None,
+    }  # fmt: skip
+    assert second["seq"] == 2**60 and second["truth"] is None and second["real"] == 0.1
+    assert [next(iter(row)) for row in json.loads(written("json", several=True))] == ["query", "query"]
+    assert list(json.loads(written("json", True, True))[0]) == ["rows", "query", "top"]
+
+
+def test_csv_values() -> None:
+    lines = written("csv").splitlines()
+    assert lines[1] == '1,inf,7,True,2024-02-29,2024-02-29T12:00:00+00:00,1.10,"Müller, „x“",nan'
+
+
+def test_table_values() -> None:
+    lines = written("table").splitlines()
+    assert lines[2].split() == [
+        "1", "inf", "7", "true", "2024-02-29", "2024-02-29", "12:00:00", "1.10", "Müller,", "„x“", "nan",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value, text", [(1e16, "1e+16"), (3.0, "3"), (1 / 3, "0.33333333"), (None, ""), (False, "false")]
+)
+def test_what_people_read(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_data_is_shown_as_it_is() -> None:
+    out = io.StringIO()
+    answers = Answers("table", out=out, several=True)
+    answers.write("[red]q[/]", 1, pa.table({"[b]c": ["[red]x[/] :smile: \x1b[31m!"]}))
+    assert (
+        "[b]c" in out.getvalue()
+        and "[red]x[/] :smile: ␣[31m!" in out.getvalue()
+        and "[red]q[/]" in out.getvalue()
+    )
+
+
+def test_what_people_read_in_passing() -> None:
+    assert brief(12345.678) == "12,346" and brief(1 / 3) == "0.3333" and brief("ab" * 30, 10) == "ababababa…"
+    assert brief(datetime(2013, 7, 4, 9, 5)) == "04 Jul 09:05"
+
+
+def test_sentences_and_codes() -> None:
+    assert _sentence(QueryError("Wrong.")) == (2, "Wrong.")
+    assert _sentence(InputError("Bad.")) == (1, "Bad.")
+    code, text = _sentence(ZeroDivisionError("oh.\nno"))
+    assert code == 1 and text.startswith(
+        "Something unexpected went wrong (ZeroDivisionError: oh): run it again"
+    )
+    assert "(KeyError)" in _sentence(KeyError())[1]
