@@ -6,7 +6,7 @@ included), `room` how many there are. Recency order makes every window a suffix,
 one list answers every window and every k up to its own; arrivals in order are appended, and late ones merged.
 
 A list that runs out of room moves to the end of the pool with twice as much; the pool is packed again when
-more than half of it lies waste. Nothing here is a pointer, so a dump is the arrays themselves.
+a third of it lies waste. Nothing here is a pointer, so a dump is the arrays themselves.
 """
 
 from typing import Any
@@ -52,7 +52,7 @@ class Lists:
         """Make room for `need` candidates in this list."""
         if need <= self.room[slot]:
             return
-        if self.used > 4096 and self.used > 2 * int(self.room.sum()):
+        if self.used > 4096 and 2 * self.used > 3 * int(self.room.sum()):
             self._pack()
         room = max(FIRST_ROOM, 1 << int(need - 1).bit_length())
         if self.used + room > len(self.good):
