@@ -69,7 +69,7 @@ class Group:
     # -- watches -------------------------------------------------------------------------------------------
 
     def open(self, query: TopK | Threshold, k: int) -> int:
-        """The slot of a query's constants, made if it isn't there."""
+        """The slot of a query's constants, made if it isn't there, with at least k ranks."""
         constants = lift(query.score)[1]
         slot = self.slots.get(constants)
         if slot is None:
@@ -78,6 +78,8 @@ class Group:
                 self.constants = np.vstack([self.constants, np.zeros((1, self.constants.shape[1]))])
             self.constants[slot] = constants
             self.slots[constants] = slot
+        elif k > self.algorithm.ks[slot]:
+            self.algorithm.resize(slot, k)
         return slot
 
     def attach(self, watch: Watch) -> None:
@@ -86,8 +88,6 @@ class Group:
         self.watches.append(watch)
         self.board.add(slot)
         self.changed()
-        if watch.capacity > self.algorithm.ks[slot]:
-            self.algorithm.resize(slot, watch.capacity)
 
     def detach(self, watch: Watch) -> None:
         index = self.watches.index(watch)

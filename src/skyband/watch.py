@@ -137,7 +137,7 @@ class Watch:
             if isinstance(output.value, Column):
                 selected.append((output, table.column(output.value.name)))
             else:
-                selected.append((output, _computed(output, table)))
+                selected.append((output, _computed(output, table, len(seq))))
         return selected
 
     # -- changes -------------------------------------------------------------------------------------------
@@ -211,9 +211,8 @@ class Watch:
         return f"<watch {self.name}: {to_sql(self.query)}>"
 
 
-def _computed(output: Output, table: pa.Table) -> Any:
-    """A selected expression: null where a column that it uses is null."""
-    n = table.num_rows
+def _computed(output: Output, table: pa.Table, n: int) -> Any:
+    """A selected expression of n rows: null where a column that it uses is null."""
     batch = Batch(table, np.arange(n), np.zeros(n, dtype=np.int64))
     usable = np.ones(n, dtype=bool)
     for name in columns_of(output.value):
