@@ -31,14 +31,14 @@ def environment(**changes: str) -> dict[str, str]:
 def skyband(tmp_path: Path) -> Callable[..., Outcome]:
     """Run the command in an empty folder; `feed` goes to its standard input."""
 
-    def run(*arguments: object, feed: bytes = b"", **changes: str) -> Outcome:
+    def run(*arguments: object, feed: bytes = b"", seconds: float = 120, **changes: str) -> Outcome:
         done = subprocess.run(
             [sys.executable, "-m", "skyband", *map(str, arguments)],
             input=feed,
             capture_output=True,
             cwd=tmp_path,
             env=environment(**changes),
-            timeout=120,
+            timeout=seconds,
         )
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from skyband.errors import InputError
 from skyband.java import find_java
+from skyband.spark.demo import QUERIES
 
 from .conftest import Outcome
 from .test_terminal import on_a_terminal
 
-pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark]
 
 PIPELINE = """
@@ -37,6 +39,7 @@ checkpoint = "checkpoint"
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Path:
+    pytest.importorskip("pyspark")
     try:
         find_java()
     except InputError as problem:
@@ -68,6 +71,23 @@ def test_run_and_verify_in_a_pipe(skyband: Callable[..., Outcome], pipeline: Pat
     differs = skyband("verify", "pipeline.toml")
     assert differs.code == 1 and "a difference" in differs.out
     assert differs.err.startswith("The output is not what the brute force finds")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_demo_in_a_pipe(skyband: Callable[..., Outcome], pipeline: Path) -> None:
+    done = skyband("demo", seconds=400, NUMBA_DISABLE_JIT="0")
+    assert done.code == 0 and "Traceback" not in done.err
+    assert done.err.count("batch ") > 50 and "rejected" in done.err
+    for name in QUERIES:
+        assert f"{name}\n  rank" in done.out
+    # The line on how to look at the output can be typed as it stands.
+    found = re.search(r'duckdb -c "([^"]+)"', done.out)
+    assert found is not None
+    rows = duckdb.sql(found[1].replace("skyband-demo", str(pipeline.parent / "skyband-demo"))).fetchall()
+    assert {row[0] for row in rows} == set(QUERIES)
+    checked = skyband("verify", "skyband-demo/pipeline.toml", seconds=200)
+    assert checked.code == 0 and "all equal" in checked.out
 
 
 @pytest.mark.slow
