@@ -166,7 +166,7 @@ def test_late_names_changed_files_and_torn_state(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 2)
-    files = make_files(8, seed=33)
+    files = make_files(9, seed=33)
     path = tmp_path / "pipeline.toml"
     path.write_text(pipeline_text(QUERIES))
     truth = Truth(QUERIES)
@@ -194,11 +194,21 @@ def test_late_names_changed_files_and_torn_state(
     write_file(tmp_path / "data" / "b.parquet", files[6])
     check(run(path, spark), files[6:7])
 
+    # A sink that cannot be written stops the pipeline; the next start does the batch again.
+    (tmp_path / "out" / "changes").rename(tmp_path / "out" / "aside")
+    (tmp_path / "out" / "changes").touch()
+    write_file(tmp_path / "data" / "c.parquet", files[8])
+    with pytest.raises(InputError, match="cannot be made"):
+        run(path, spark)
+    (tmp_path / "out" / "changes").unlink()
+    (tmp_path / "out" / "aside").rename(tmp_path / "out" / "changes")
+    check(run(path, spark), files[8:9])
+
     # A file that changed after it was read stops the pipeline with a sentence.
     write_file(tmp_path / "data" / "m1.parquet", files[7])
     with pytest.raises(InputError, match=r"m1\.parquet of stream 's' changed after it was read"):
         run(path, spark)
-    folded(tmp_path / "out", 8)
+    folded(tmp_path / "out", 9)
 
 
 def test_a_wrong_column_is_found_before_spark_starts(tmp_path: Path) -> None:

@@ -269,6 +269,12 @@ class _Run:
                 raise InputError("The pipeline is stopping.")
             try:
                 self._do(splits, batch)
+            except OSError as problem:
+                self._problem = InputError(
+                    f"Batch {batch} cannot be written ({problem}): see to the disk and the folders' rights; the next "
+                    f"start does the batch again."
+                )
+                raise self._problem from problem
             except BaseException as problem:
                 self._problem = problem
                 raise
