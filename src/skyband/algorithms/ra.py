@@ -36,7 +36,7 @@ from skyband.order import Floats, Ints
 from skyband.structures.lists import append, close_up, outdo, prune
 from skyband.structures.skyband import expected_size
 
-GAMMA = 1.0  # the paper's 0.2 sweeps at every large batch; memory for speed
+GAMMA = 0.5
 
 
 def expected(k: int, n: float) -> float:
