@@ -25,6 +25,7 @@ def run_pipeline_live(path: Path, available_now: bool) -> None:
     from skyband.spark.config import load_pipeline
 
     pipeline = load_pipeline(path)
+    _say_start(path.stem)
     queries = {query.name: window_words(query.sql) for query in pipeline.queries}
     need_spark()
     from skyband.spark import run_pipeline
@@ -37,12 +38,14 @@ def run_pipeline_live(path: Path, available_now: bool) -> None:
 
 def run_demo_live(folder: Path) -> None:
     """The flights through Spark; afterwards the answers and a line on how to look at what was written."""
+    title = "a year of flights from New York"
+    _say_start(title)
     need_spark()
     from skyband.spark import run_demo
     from skyband.spark.demo import QUERIES
 
     latest: list[BatchInfo] = []
-    with telling(dict.fromkeys(QUERIES, ""), "a year of flights from New York") as on_batch:
+    with telling(dict.fromkeys(QUERIES, ""), title) as on_batch:
 
         def tell(info: BatchInfo) -> None:
             latest[:] = [info]
@@ -57,6 +60,12 @@ def run_demo_live(folder: Path) -> None:
             answers.write(name, 0, top)
         answers.close()
     print(result.hint)
+
+
+def _say_start(title: str) -> None:
+    """A first line at once: Spark takes some seconds to start. On a terminal the panels say it."""
+    if not sys.stderr.isatty():
+        print(f"{title}: starting Spark", file=sys.stderr, flush=True)
 
 
 def need_spark() -> None:
