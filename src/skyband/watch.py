@@ -20,8 +20,8 @@ from skyband.planner import Plan, predicted
 from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.text import to_sql
-from skyband.stream.arrow import numbers_array
-from skyband.stream.batches import Batch, View
+from skyband.stream.arrow import numbers_array, values_of
+from skyband.stream.batches import Batch, View, flat
 
 if TYPE_CHECKING:
     from skyband.group import Group
@@ -114,6 +114,11 @@ class Watch:
             names.append(name)
             columns.append(column)
         return pa.table(columns, names=names)
+
+    def selected(self, top: pa.Table) -> pa.Table:
+        """The selected columns alone of an answer's rows, each under its own name."""
+        chosen = self._selected(values_of(flat(top.column("seq"))))
+        return pa.table([column for _, column in chosen], names=[output.name for output, _ in chosen])
 
     def outputs(self) -> tuple[Output, ...]:
         """The selected columns; all of the stream's for *."""

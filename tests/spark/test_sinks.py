@@ -41,7 +41,7 @@ TOP = pa.table([[1], [0.5], [4], [0.25], ["é"]], names=["rank", "score", "seq",
 def test_files(tmp_path: Path, form: str) -> None:
     sink = FileSink(tmp_path / "out", form)
     sink.prepare(True)
-    tops = top_rows("q", TOP)
+    tops = top_rows("q", TOP, TOP.select(["x", "g"]))
     for _ in range(2):  # a replay leaves one copy
         sink.put(7, CHANGES, REJECTS, tops)
         sink.put(8, CHANGES, REJECTS.slice(0, 0), tops)

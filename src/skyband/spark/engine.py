@@ -167,8 +167,9 @@ class Engine:
         touched = set(changes.column("query").unique().to_pylist())
         for query in self._queries:
             if query.name in touched or query.name not in self._shown:
-                self.tops[query.name] = self.monitor.watches[query.name].top()
-                self._shown[query.name] = top_rows(query.name, self.tops[query.name])
+                watch = self.monitor.watches[query.name]
+                top = self.tops[query.name] = watch.top()
+                self._shown[query.name] = top_rows(query.name, top, watch.selected(top))
         return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)])
 
 

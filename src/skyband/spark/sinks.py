@@ -132,10 +132,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def top_rows(name: str, top: pa.Table) -> pa.Table:
-    """A watch's answer in the columns of the `top` output."""
-    # By position: a selected column may itself be called `score`.
-    names, columns = top.column_names[3:], [column.to_pylist() for column in top.columns[3:]]
+def top_rows(name: str, top: pa.Table, selected: pa.Table) -> pa.Table:
+    """A watch's answer and its selected columns in the columns of the `top` output."""
+    names, columns = selected.column_names, [column.to_pylist() for column in selected.columns]
     values = zip(*columns, strict=True) if columns else [()] * top.num_rows
     rows = [json_text(dict(zip(names, row, strict=True))) for row in values]
     return pa.Table.from_arrays(

@@ -1,4 +1,4 @@
-"""Watches that share a score share a slot in the executors' pruning too: the greatest k decides what travels."""
+"""What is selected, and what watches of one score share: in executors too, the greatest k decides what travels."""
 
 import numpy as np
 import pyarrow as pa
@@ -36,3 +36,21 @@ def test_a_selected_constant() -> None:
     w = m.watch("SELECT 1 + 1 AS two FROM s ORDER BY x DESC LIMIT 2 WINDOW 9 ROWS")
     m.push({"x": [1.0, 2.0, 3.0]})
     assert w.top()["two"].to_pylist() == [2.0, 2.0]
+
+
+def test_a_selected_score_is_there_once() -> None:
+    """`score` names one column of the answer, though a query may select a column of that name."""
+    m = sb.Monitor()
+    w = m.watch("SELECT id, score FROM s ORDER BY score DESC LIMIT 2 WINDOW 9 ROWS")
+    m.push({"id": ["a", "b", "c"], "score": [1, 3, 2]})
+    top = w.top()
+    assert top.column_names == ["rank", "score", "seq", "id"]
+    assert top["score"].to_pylist() == [3.0, 2.0]
+    assert w.selected(top).to_pylist() == [{"id": "b", "score": 3}, {"id": "c", "score": 2}]
+
+
+def test_another_column_called_score_gets_a_name_of_its_own() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT id, score FROM s ORDER BY -score DESC LIMIT 1 WINDOW 9 ROWS")
+    m.push({"id": ["a", "b"], "score": [1, 3]})
+    assert w.top().to_pylist() == [{"rank": 1, "score": -1.0, "seq": 0, "id": "a", "score_1": 1}]
