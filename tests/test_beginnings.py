@@ -35,6 +35,20 @@ def test_a_watch_sees_only_what_comes_after_it() -> None:
     assert (xs(first), xs(second)) == ([8, 7], [3, 2])
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_watch_in_mid_stream_fills_its_window_and_no_more(n: int) -> None:
+    m = sb.Monitor()
+    m.watch(TOP.format(9, "9 ROWS"), name="before")
+    push(m, 9, 8)
+    w = m.watch(TOP.format(9, f"{n} ROWS"), name="after")
+    told: set[float] = set()
+    for value in range(7, 0, -1):
+        for change in push(m, value).to_pylist():
+            if change["query"] == "after":
+                (told.add if change["change"] == "enter" else told.remove)(change["score"])
+        assert xs(w) == list(range(min(7, value + n - 1), value - 1, -1)) == sorted(told, reverse=True)
+
+
 def test_a_late_row_from_before_a_beginning_does_not_count() -> None:
     m = sb.Monitor(time="t")
     old = m.watch(TOP.format(3, "100 SECONDS"), name="old")

@@ -187,6 +187,19 @@ def test_ra_keeps_the_skyband_and_what_a_sweep_will_remove(
         assert set(skyband(real, k)) <= kept <= set(real)
 
 
+@pytest.mark.parametrize("levels", [1, 3, 1000])
+def test_a_sweep_of_ra_leaves_exactly_the_skyband(levels: int) -> None:
+    random = np.random.default_rng(levels)
+    driver, sweeps = Driver("ra", [3], limit=2.0), 0
+    for seq in range(400):
+        driver.step([Row(0, seq, float(random.integers(0, levels)))], Recency(0, max(0, seq - 150)))
+        done = driver.algorithm.counters(driver.slots[0])["sweeps"]
+        if done > sweeps:
+            assert live(driver, driver.slots[0]) == skyband(driver.rows, 3)
+        sweeps = done
+    assert sweeps > 10
+
+
 def test_each_algorithm_counts_its_own_work() -> None:
     """No name is an alias of another: the counters differ, and they count."""
     names = {name: kind.counter_names for name, kind in REGISTRY.items()}
