@@ -26,7 +26,7 @@ from skyband.sift import Sifted, Sifter
 from skyband.stream import clock
 from skyband.stream.accept import Accepted, accept, without_ahead
 from skyband.stream.batches import Batch, names_of, read
-from skyband.stream.rejects import Reject, Rejects
+from skyband.stream.rejects import KEPT, Reject, Rejects
 from skyband.stream.schema import declared, extend, infer
 from skyband.stream_state import Stream
 from skyband.watch import Watch
@@ -228,14 +228,14 @@ class Monitor:
                 target.schema = before
                 raise
         target.pushed = True
-        return self._step([(target, [accept(target.door(), raw, rows)])])
+        return self._step([(target, [accept(target.door(), raw, rows, most_texts=KEPT)])])
 
     def advance(self, time: Any) -> pa.Table:
         """Time passes without rows; to an earlier time: nothing."""
         if not self.time:
             raise InputError("advance needs event time: make the monitor with time=.")
         if self._kind is None:  # seconds may yet turn out to be a timestamp's
-            if self._pending is None or clock.key(time, "timestamp") > clock.key(self._pending, "timestamp"):
+            if self._pending is None or clock.seconds(time) > clock.seconds(self._pending):
                 self._pending = time
             return self._report.table([], self._time_type())
         key = clock.key(time, self._kind)

@@ -106,9 +106,10 @@ class Stream:
                 f"A window of {window} needs event times: make the monitor with time=, or watch a number of rows."
             )
 
-    def must_know(self, window: Rows) -> None:
-        """Which rows are the last n must be known: with event times that takes their recencies."""
-        if isinstance(self.recencies, Recencies) and len(self.recencies) < min(window.n, self.accepted):
+    def must_know(self, window: Rows, beginning: Recency) -> None:
+        """Which rows from `beginning` on are the last n must be known: with event times that takes their recencies."""
+        log = self.recencies
+        if isinstance(log, Recencies) and len(log) < window.n and log.complete_from > beginning:
             raise QueryError(
                 f"Which rows are the last {window.n} is known only where a watch of this stream has had a row window "
                 f"at least as long: ask for a time window, or make a new watch over {window}."

@@ -85,6 +85,8 @@ class Watch:
     def _covered(self, k: int | None, wanted: str | Window | None) -> tuple[Recency, int | None]:
         chosen = self.window if wanted is None else _window(wanted)
         self._stream.allow(chosen)
+        if isinstance(chosen, Rows) and chosen != self.window:
+            self._stream.must_know(chosen, self.beginning)
         horizon = self.horizon(chosen)
         ranks = self.ranks(self.horizon()) if k is None else _count(k)
         for other in self.group.watches:
@@ -92,8 +94,6 @@ class Watch:
                 known = other.ranks(other.horizon())
                 if known is None or (ranks is not None and ranks <= known):
                     return horizon, ranks
-        if isinstance(chosen, Rows):
-            self._stream.must_know(chosen)
         raise QueryError(
             f"No watch of this score covers k = {'all rows' if ranks is None else ranks} over {chosen} now "
             f'("{self.name}" keeps {self.k or "all rows"} over {self.window}): watch it with a larger k or window.'
@@ -156,7 +156,7 @@ class Watch:
         ranks = None if k is None else _count(k)
         self._stream.allow(chosen)
         if isinstance(chosen, Rows) and not isinstance(self.window, Rows):
-            self._stream.must_know(chosen)
+            self._stream.must_know(chosen, self.horizon())
         old_horizon = self.horizon()
         old_k = self.k
         more = ranks is not None and self.k is not None and ranks > self.k

@@ -3,7 +3,8 @@
 float64 can't tell 9007199254740993 from 9007199254740992, so a comparison looks at what its two sides are. An
 integer column meets a literal, another integer column or a float without being rounded; a decimal column meets
 a literal in its own unscaled integers; a time meets a time, a number of seconds or an ISO text in whole units;
-strings meet in Arrow, by their bytes. What is computed (x + 1) is float64 and is compared as that.
+strings meet in Arrow, by their bytes. What is computed of integers (x + 1) is an integer, of 64 bits where these hold
+them, and Python's own where they don't; anything else that is computed is float64 and is compared as that.
 
 A literal with a point means the decimal that was written when it meets integers, decimals or times, and its
 nearest float64 when it meets floats, so that a float column of 0.1 equals 0.1. An integer literal is exact
@@ -27,6 +28,7 @@ import pyarrow.compute as pc
 
 from skyband.query import nodes
 from skyband.query.threshold import MIRROR
+from skyband.query.whole import whole
 
 if TYPE_CHECKING:
     from skyband.query.evaluate import Source
@@ -43,7 +45,7 @@ DAY = 86_400_000_000_000
 
 @dataclass
 class Operand:
-    """One side of a comparison. `kind` is constant, text, integers, floats, decimals, times, strings or bools;
+    """One side of a comparison. `kind` is constant, text, integers, bigs, floats, decimals, times, strings or bools;
     `unit` is a time's in nanoseconds; `valid` is False where the value is null, or None if none is;
     `seconds` gives a time as float64."""
 
@@ -67,6 +69,11 @@ def side(e: nodes.Expression, source: Source, constants: Sequence[float]) -> Ope
         return _column(e.key, source)
     if is_predicate(e, source):
         return Operand("bools", predicate(e, source, constants))
+    if nodes.columns_of(e):
+        exact = whole(e, source)
+        if exact is not None:
+            kind = "bigs" if exact.data.dtype == object else "integers"
+            return Operand(kind, exact.data, valid=exact.valid)
     return Operand("floats", number(e, source, constants))
 
 
@@ -163,6 +170,8 @@ def compare(op: str, left: Operand, right: Operand) -> Any:
 
 def _compare(op: str, left: Operand, right: Operand) -> Any:
     kinds = (left.kind, right.kind)
+    if "bigs" in kinds:
+        return _bigs(op, left, right)
     if right.kind == "constant":
         return _with_constant(op, left, right.data)
     if kinds == ("times", "text"):
@@ -182,6 +191,18 @@ def _compare(op: str, left: Operand, right: Operand) -> Any:
     if kinds == ("floats", "integers"):
         return _integers_floats(MIRROR[op], right.data, left.data)
     return OPERATORS[op](_floats(left), _floats(right))
+
+
+def _bigs(op: str, left: Operand, right: Operand) -> Any:
+    """Python's integers against anything numeric: Python compares them exactly."""
+    length = len(left.data if left.kind == "bigs" else right.data)
+    a, b = (
+        [exactly(one.data)] * length
+        if one.kind == "constant"
+        else np.broadcast_to(_floats(one), length).tolist()
+        for one in (left, right)
+    )
+    return np.fromiter(map(OPERATORS[op], a, b), dtype=bool, count=length)
 
 
 def _floats(side: Operand) -> Any:

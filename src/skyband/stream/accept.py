@@ -47,8 +47,17 @@ class Accepted:
     total: int = 0  # accepted rows in all
 
 
-def accept(door: Door, raw: Raw, rows: int, text: Mapping[int, tuple[str, str]] | None = None) -> Accepted:
-    """Let rows in. `text` tells of rows that could not even be parsed what is wrong and their raw text."""
+def accept(
+    door: Door,
+    raw: Raw,
+    rows: int,
+    text: Mapping[int, tuple[str, str]] | None = None,
+    most_texts: int | None = None,
+) -> Accepted:
+    """Let rows in. `text` tells of rows that could not even be parsed what is wrong and their raw text.
+
+    Whoever keeps only so many rejects needs the raw text of the last `most_texts` only.
+    """
     table, misfits = fit(raw, rows, door.schema)
     wrong: dict[int, tuple[str, str]] = {row: ("type", detail) for row, detail in misfits.items()}
     unparsed = text or {}
@@ -67,10 +76,11 @@ def accept(door: Door, raw: Raw, rows: int, text: Mapping[int, tuple[str, str]] 
     inside = np.ones(rows, dtype=bool)
     inside[list(wrong)] = False
     position = np.flatnonzero(inside)
-    rejects = [
-        Reject(row, door.stream, reason, detail, unparsed[row][1] if row in unparsed else raw_text(raw, row))
-        for row, (reason, detail) in sorted(wrong.items())
-    ]
+    silent = 0 if most_texts is None else len(wrong) - most_texts  # the first so many won't be kept
+    rejects = []
+    for number, (row, (reason, detail)) in enumerate(sorted(wrong.items())):
+        told = unparsed[row][1] if row in unparsed else "" if number < silent else raw_text(raw, row)
+        rejects.append(Reject(row, door.stream, reason, detail, told))
     table = table.take(numbers_array(position))
     return Accepted(rows, table, position, time[position], rejects, total=len(position))
 
@@ -115,9 +125,11 @@ def _cut(part: Accepted, limit: int, stream: str) -> Accepted:
 
 def _furthest(time: Ints, now: int, max_ahead: int, kind: clock.Kind) -> int:
     """The latest time that is acceptable: each accepted row, in order of time, carries `now` on."""
-    latest = now
-    for moment in np.unique(time[time > now]).tolist():
-        if moment > clock.plus(latest, max_ahead, kind):
-            break
-        latest = moment
-    return clock.plus(latest, max_ahead, kind)
+    steps = np.concatenate([[now], np.unique(time[time > now])])
+    if kind == "number":
+        values = clock.numbers_of(steps)
+        gaps = values[1:] > values[:-1] + max_ahead / 1e9
+    else:  # as unsigned numbers no difference of two keys overflows
+        gaps = np.diff(steps).view(np.uint64) > np.uint64(max_ahead)
+    first = int(np.argmax(gaps)) if gaps.any() else len(steps) - 1
+    return clock.plus(int(steps[first]), max_ahead, kind)

@@ -88,7 +88,13 @@ def _column(name: str, values: Any) -> Any:
         array = pa.array(values, from_pandas=type(values).__module__.startswith("pandas."))
         return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return list(values)  # values of several types: each will be fitted alone
+        values = list(values)
+        if all(value is None or type(value) is int for value in values):
+            try:
+                return pa.chunked_array([pa.array(values, pa.uint64())])  # beyond int64
+            except (pa.ArrowInvalid, OverflowError):
+                pass
+        return values  # values of several types: each will be fitted alone
 
 
 def _from_dicts(rows: list[Any] | tuple[Any, ...]) -> tuple[Raw, int]:

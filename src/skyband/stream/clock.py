@@ -78,6 +78,11 @@ def key(value: Any, kind: Kind) -> int:
     return nanoseconds
 
 
+def seconds(value: Any) -> float:
+    """Any value that `key` takes, as seconds: to compare two before the kind of time is known."""
+    return float(value) if isinstance(value, int | float | np.number) else _nanoseconds(value) / 1e9
+
+
 def _nanoseconds(value: Any) -> int:
     try:
         if isinstance(value, np.datetime64):
@@ -102,6 +107,11 @@ def _nanoseconds(value: Any) -> int:
             f"{value!r} is not a time ({error}); give a datetime, ISO text or seconds."
         ) from None
     raise InputError(f"{value!r} is not a time; give a datetime, ISO text or a number of seconds.")
+
+
+def numbers_of(keys: Ints) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Keys of numbers as the numbers they are."""
+    return np.where(keys >= 0, keys, keys ^ np.int64(2**63 - 1)).view(np.float64)
 
 
 def number_of(time_key: int) -> float:
@@ -132,8 +142,7 @@ def plus(time_key: int, nanoseconds: int, kind: Kind) -> int:
 def column(keys: Ints, kind: Kind, type_: pa.DataType) -> pa.Array:
     """Keys as a column of the stream's own time type."""
     if kind == "number":
-        values = np.where(keys >= 0, keys, keys ^ np.int64(2**63 - 1)).view(np.float64)
-        return pc.cast(numbers_array(values), type_, safe=False)
+        return pc.cast(numbers_array(numbers_of(keys)), type_, safe=False)
     if pa.types.is_date(type_):
         return pc.cast(numbers_array(keys // _DAY).cast(pa.int32()), pa.date32()).cast(type_)
     return numbers_array(keys // _UNITS[type_.unit]).view(type_)

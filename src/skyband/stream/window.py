@@ -107,6 +107,7 @@ class Recencies:
         self.begin = 0
         self.end = 0
         self.latest = LOWEST  # of all rows ever, kept or not
+        self.complete_from = LOWEST  # every row from here on is here
 
     def __len__(self) -> int:
         return self.end - self.begin
@@ -117,6 +118,8 @@ class Recencies:
             return
         self.latest = max(self.latest, Recency(int(time[-1]), int(seq[-1])))
         n = min(len(time), most)
+        if n < len(time):
+            self.complete_from = Recency(int(time[-n]), int(seq[-n])) if n else self.latest.after()
         if n == 0:
             return
         time, seq = time[-n:], seq[-n:]
@@ -139,6 +142,7 @@ class Recencies:
         """Forget what is here: these are the newest rows, in recency order."""
         self.begin = self.end = 0
         self.add(time, seq)
+        self.complete_from = min(self.complete_from, Recency(int(time[0]), int(seq[0])))
 
     def _make_room(self, n: int) -> None:
         if self.end + n <= len(self.time):
@@ -161,17 +165,20 @@ class Recencies:
         return self.latest
 
     def trim(self, n: int) -> None:
-        self.begin = max(self.begin, self.end - n)
+        if self.end - n > self.begin:
+            self.begin = self.end - n
+            at = self.begin
+            self.complete_from = Recency(int(self.time[at]), int(self.seq[at])) if n else self.latest.after()
 
     def bytes(self) -> int:
         return self.time.nbytes + self.seq.nbytes
 
     def dump(self) -> dict[str, Any]:
         part = slice(self.begin, self.end)
-        latest = np.array(self.latest, dtype=np.int64)
-        return {"time": self.time[part].copy(), "seq": self.seq[part].copy(), "latest": latest}
+        marks = np.array([self.latest, self.complete_from], dtype=np.int64)
+        return {"time": self.time[part].copy(), "seq": self.seq[part].copy(), "marks": marks}
 
     def load(self, blob: dict[str, Any]) -> None:
         self.time, self.seq = blob["time"].copy(), blob["seq"].copy()
         self.begin, self.end = 0, len(self.time)
-        self.latest = Recency(*(int(x) for x in blob["latest"]))
+        self.latest, self.complete_from = (Recency(*mark) for mark in blob["marks"].tolist())
