@@ -268,10 +268,13 @@ def _run(arguments: list[str], debug: bool) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as problem:
-        if debug:
-            raise
         code, sentence = _sentence(problem)
-        print(sentence, file=sys.stderr)
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        else:
+            print(sentence, file=sys.stderr)
         return code
 
 
