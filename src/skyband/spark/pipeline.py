@@ -11,6 +11,7 @@ Spark commits. Wherever it is killed, the next start finds either nothing of the
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import sys
@@ -377,7 +378,9 @@ class _Signals:
         if self.event.is_set():
             raise KeyboardInterrupt
         self.event.set()
-        _say("stopping after this batch; the next start continues from there")
+        # Straight to the file: a signal may come while the same thread is inside print.
+        with contextlib.suppress(OSError):
+            os.write(2, b"skyband: stopping after this batch; the next start continues from there\n")
 
 
 @contextlib.contextmanager
