@@ -18,7 +18,7 @@ from ..errors import InputError
 from .pipeline import run_pipeline
 from .progress import OnBatch, Summary
 
-DAYS_PER_BATCH = 4
+DAYS_PER_BATCH = 5
 
 QUERIES = {
     "longest delays, 24 hours": (
