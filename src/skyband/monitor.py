@@ -20,6 +20,7 @@ from skyband import blob
 from skyband.errors import InputError, QueryError
 from skyband.order import Recency
 from skyband.planner import choose
+from skyband.query.expression import columns_of
 from skyband.query.model import Last, Query, Threshold, TopK, Window, from_dict, to_dict
 from skyband.report import Report
 from skyband.sift import Sifted, Sifter
@@ -27,7 +28,7 @@ from skyband.stream import clock
 from skyband.stream.accept import Accepted, accept, without_ahead
 from skyband.stream.batches import Batch, names_of, read
 from skyband.stream.rejects import KEPT, Reject, Rejects
-from skyband.stream.schema import declared, extend, infer
+from skyband.stream.schema import Raw, declared, extend, infer, old_type
 from skyband.stream_state import Stream
 from skyband.watch import Watch
 
@@ -221,14 +222,35 @@ class Monitor:
                 target.schema = None
                 raise
         elif target.unknown_types or any(n not in target.names for n in names_of(raw)):
-            before, target.schema = target.schema, extend(target.schema, raw)
-            try:
-                self._settle(target)
-            except (InputError, QueryError):
-                target.schema = before
-                raise
+            self._extend(target, raw)
         target.pushed = True
         return self._step([(target, [accept(target.door(), raw, rows, most_texts=KEPT)])])
+
+    def _extend(self, stream: Stream, raw: Raw) -> None:
+        """New columns, or types that were not known yet. A score that turns out to be no number can't stop the
+        stream: its column is a number then, and rows that have something else there are rejected."""
+        assert stream.schema is not None
+        before, stream.schema = stream.schema, extend(stream.schema, raw)
+        try:
+            self._settle(stream)
+        except (InputError, QueryError):
+            scores = {name for watch in stream.watches for name in columns_of(watch.query.score)}
+            stream.schema = pa.schema(
+                [
+                    (
+                        f.name,
+                        pa.float64()
+                        if pa.types.is_null(old_type(before, f.name)) and f.name in scores
+                        else f.type,
+                    )
+                    for f in stream.schema
+                ]
+            )
+            try:
+                self._settle(stream)
+            except (InputError, QueryError):
+                stream.schema = before
+                raise
 
     def advance(self, time: Any) -> pa.Table:
         """Time passes without rows; to an earlier time: nothing."""

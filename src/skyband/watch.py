@@ -183,7 +183,7 @@ class Watch:
         if self.k is not None and (self.ranks(horizon) or 0) < self.k:
             complete = self.growing[-1][0]
             notes.append(
-                f"k was raised: {self.ranks(horizon)} of {self.k} ranks until the window begins after "
+                f"k was raised: {self.ranks(horizon)} of {self.k} ranks until the window begins at "
                 f"{self._stream.words(complete)}"
             )
         if self.beginning > self._stream.horizon(self.window):

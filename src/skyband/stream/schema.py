@@ -48,6 +48,9 @@ def infer(raw: Raw) -> pa.Schema:
 def infer_type(column: pa.ChunkedArray | Sequence[Any]) -> pa.DataType:
     if isinstance(column, pa.ChunkedArray | pa.Array):
         return plain(column.type)
+    first = next((value for value in column if value is not None), None)
+    if type(first) in (int, float):  # numbers among other things: their common type
+        return pa.infer_type([value for value in column if type(value) in (int, float)])
     for value in column:  # several types in one column: the first value decides, others may not fit
         if value is not None:
             try:
@@ -64,6 +67,11 @@ def extend(schema: pa.Schema, raw: Raw) -> pa.Schema:
         if name not in fields or pa.types.is_null(fields[name]):
             fields[name] = infer_type(column)
     return pa.schema(list(fields.items()))
+
+
+def old_type(schema: pa.Schema, name: str) -> pa.DataType:
+    """A column's type, the null type for one that isn't there."""
+    return schema.field(name).type if name in schema.names else pa.null()
 
 
 def fit(raw: Raw, rows: int, schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
