@@ -235,17 +235,9 @@ class Monitor:
             self._settle(stream)
         except (InputError, QueryError):
             scores = {name for watch in stream.watches for name in columns_of(watch.query.score)}
-            stream.schema = pa.schema(
-                [
-                    (
-                        f.name,
-                        pa.float64()
-                        if pa.types.is_null(old_type(before, f.name)) and f.name in scores
-                        else f.type,
-                    )
-                    for f in stream.schema
-                ]
-            )
+            new = {name for name in scores if pa.types.is_null(old_type(before, name))}
+            fields = [(f.name, pa.float64() if f.name in new else f.type) for f in stream.schema]
+            stream.schema = pa.schema(fields)
             try:
                 self._settle(stream)
             except (InputError, QueryError):

@@ -12,6 +12,7 @@ partitions only cost time.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..monitor import Monitor
 
 _STATE = "monitor binary"
+log = logging.getLogger("skyband")
 
 
 def watch(df: DataFrame, queries: Sequence[str] | Mapping[str, str], time: str | None = None) -> DataFrame:
@@ -108,13 +110,24 @@ def _stepper(
         rows = pa.concat_tables(tables).combine_chunks()
         monitor = Monitor.from_bytes(bytes(state.get[0])) if state.exists else _monitor(known, time)
         left = _ask(monitor, named)
+        before = monitor.reject_counts
         changes = monitor.push(in_order(rows, time))
+        _tell_rejects(before, monitor)
         state.update((monitor.to_bytes(),))
         for table in [*left, changes]:
             if table.num_rows:
                 yield _pandas(table)
 
     return step
+
+
+def _tell_rejects(before: Mapping[str, int], monitor: Monitor) -> None:
+    """Rows that don't fit have no place among changes: how many there were, and one of them, go to the task's log."""
+    new = {reason: n - before[reason] for reason, n in monitor.reject_counts.items() if n > before[reason]}
+    if new:
+        counts = ", ".join(f"{n} {reason}" for reason, n in new.items())
+        raw = monitor.rejects().column("raw")[-1].as_py()
+        log.warning("%d rows rejected (%s), the last one: %s", sum(new.values()), counts, raw)
 
 
 def _monitor(schema: pa.Schema, time: str | None) -> Monitor:
