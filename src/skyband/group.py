@@ -62,6 +62,7 @@ class Group:
         self.algorithm = REGISTRY[algorithm](options)
         self.constants = np.empty((0, len(lift(query.score)[1])), dtype=np.float64)
         self.slots: dict[tuple[float, ...], int] = {}
+        self.timed = True  # whether the stream has event times
         self.board = Board()
         self.watches: list[Watch] = []
         self._arrays: dict[str, Ints] = {}

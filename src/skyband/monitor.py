@@ -249,7 +249,9 @@ class Monitor:
         if not self.time:
             raise InputError("advance needs event time: make the monitor with time=.")
         if self._kind is None:  # seconds may yet turn out to be a timestamp's
-            if self._pending is None or clock.seconds(time) > clock.seconds(self._pending):
+            time = time.item() if isinstance(time, np.number) else time
+            seconds = clock.seconds(time)  # an error if it is no time
+            if self._pending is None or seconds > clock.seconds(self._pending):
                 self._pending = time
             return self._report.table([], self._time_type())
         key = clock.key(time, self._kind)
@@ -317,6 +319,14 @@ class Monitor:
         """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""
         if not any(part.count for part in parts):
             return
+        if (
+            stream.ahead_steps >= JUMP_STEPS
+        ):  # it has jumped: what is far ahead is accepted, and carries `now` along
+            assert self._now is not None and self._kind is not None and self.max_ahead is not None
+            far = clock.plus(self._now, self.max_ahead.nanoseconds, self._kind)
+            if any(part.total and int(part.time.max()) > far for part in parts):
+                stream.ahead_steps = 0
+            return
         stream.ahead_steps = stream.ahead_steps + 1 if all(p.all_ahead for p in parts if p.count) else 0
         if stream.ahead_steps == JUMP_STEPS:
             log.warning(
@@ -351,11 +361,12 @@ class Monitor:
         return dict(self._rejects.counts)
 
     def _time_type(self) -> tuple[clock.Kind | None, pa.DataType]:
-        """The type of the time column in change tables."""
-        for stream in self.streams.values():
-            if stream.time is not None and stream.schema is not None:
-                return self._kind, stream.schema.field(stream.time).type
-        return None, pa.timestamp("us", "UTC")
+        """The kind and type of the time column in change tables: wide enough for every stream's."""
+        timed = [(s.time, s.schema) for s in self.streams.values() if s.time is not None]
+        types = [schema.field(time).type for time, schema in timed if schema is not None]
+        if not types:
+            return None, pa.timestamp("us", "UTC")
+        return self._kind, clock.common_type(types)
 
     # -- keeping -------------------------------------------------------------------------------------------
 
@@ -379,6 +390,7 @@ class Monitor:
         """All state as plain data, arrays and tables."""
         return {
             "time": self.time,
+            "schema": self._dump_schema(),
             "retain": None if self.retain is None else str(self.retain),
             "max_ahead": None if self.max_ahead is None else self.max_ahead.nanoseconds,
             "next_seq": self._next_seq,
@@ -389,6 +401,16 @@ class Monitor:
             "streams": [stream.dump() for stream in self.streams.values()],
             "watches": [self._dump_watch(watch) for watch in self.watches.values()],
         }
+
+    def _dump_schema(self) -> Any:
+        """The schema that was given, as an empty table, or one for each stream."""
+        if isinstance(self.schema, Mapping) and all(
+            isinstance(s, pa.Schema | Mapping) for s in self.schema.values()
+        ):
+            schemas = {name: declared(schema) for name, schema in self.schema.items()}
+            return {name: schema.empty_table() for name, schema in schemas.items() if schema is not None}
+        schema = declared(self.schema)
+        return None if schema is None else schema.empty_table()
 
     def _dump_watch(self, watch: Watch) -> dict[str, Any]:
         return {
@@ -410,6 +432,11 @@ class Monitor:
         from skyband.query.model import window
 
         monitor = cls(time=content["time"], retain=content["retain"])
+        given = content["schema"]
+        if isinstance(given, dict):
+            monitor.schema = {name: table.schema for name, table in given.items()}
+        elif given is not None:
+            monitor.schema = given.schema
         if content["max_ahead"] is not None:
             monitor.max_ahead = Last(int(content["max_ahead"]))
         monitor._next_seq, monitor._now, monitor._kind = content["next_seq"], content["now"], content["kind"]

@@ -85,6 +85,7 @@ class Plan:
     window: str
     rows_in_window: int | None
     predicted: float | None
+    predicted_bytes: float | None
     predicted_full: float | None
     candidates: int
     bytes: int
@@ -106,7 +107,9 @@ class Plan:
             f"  why        {self.why}; {'exact' if self.exact else 'approximate'}",
         ]
         of_window = "" if self.rows_in_window is None else f" of {self.rows_in_window:,} rows in the window"
-        predicted = "" if self.predicted is None else f", predicted {self.predicted:,.0f}"
+        predicted = ""
+        if self.predicted is not None:
+            predicted = f", predicted {self.predicted:,.0f} ({self.predicted_bytes:,.0f} bytes)"
         lines.append(
             f"  state      {self.candidates:,} candidates{of_window}{predicted}; {self.bytes:,} bytes"
         )

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.group import Group
+from skyband.order import Ints
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array, texts_array
 from skyband.structures.board import Changes
@@ -52,9 +54,21 @@ class Report:
             numbers_array(seq),
             self._no_seq.slice(0, n),
             self._no_id.slice(0, n),
-            pa.nulls(n, type_) if kind is None else clock.column(stamp, kind, type_),
+            self._times(pieces, stamp, kind, type_),
         ]
         return pa.Table.from_arrays(arrays, names=COLUMNS)
+
+    def _times(
+        self, pieces: list[tuple[Group, Changes]], stamp: Ints, kind: clock.Kind | None, type_: pa.DataType
+    ) -> pa.Array:
+        """Event times; rows of a stream without a time column have none."""
+        if kind is None:
+            return pa.nulls(len(stamp), type_)
+        column = clock.column(stamp, kind, type_)
+        if all(group.timed for group, _ in pieces):
+            return column
+        timed = np.concatenate([np.full(len(changes.seq), group.timed) for group, changes in pieces])
+        return pc.if_else(numbers_array(timed), column, pa.nulls(len(stamp), type_))
 
     def _empty_table(self, type_: pa.DataType) -> pa.Table:
         """Most steps change nothing."""

@@ -230,6 +230,7 @@ class Stream:
         group = next((group for group in self.groups if group.key == key), None)
         if group is None:
             group = Group(watch.query, algorithm, options)
+            group.timed = self.time is not None
             self.groups.append(group)
         group.attach(watch)
         self.watches.append(watch)
@@ -333,6 +334,7 @@ class Stream:
         """Groups are loaded in their order, each with its watches."""
         part = self._parts[number]
         group = Group(watches[0].query, part["algorithm"], part["options"])
+        group.timed = self.time is not None
         group.load(part["state"], watches, slots)
         self.groups.append(group)
         self.watches.extend(watches)

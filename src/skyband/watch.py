@@ -178,6 +178,7 @@ class Watch:
         card = self.group.algorithm.card
         candidates, size = self.group.algorithm.size(self.slot)
         rows = self._stream.rows_in(self.window, self.beginning)
+        foreseen = predicted(self.query, card.name, self.k, rows)
         notes = []
         horizon = self.horizon()
         if self.k is not None and (self.ranks(horizon) or 0) < self.k:
@@ -199,7 +200,8 @@ class Watch:
             k=self.k,
             window=str(self.window),
             rows_in_window=rows,
-            predicted=predicted(self.query, card.name, self.k, rows),
+            predicted=foreseen,
+            predicted_bytes=None if foreseen is None else foreseen * self.group.algorithm.candidate_bytes,
             predicted_full=predicted(
                 self.query, card.name, self.k, self.window.n if isinstance(self.window, Rows) else None
             ),

@@ -61,7 +61,7 @@ def test_run_and_verify_in_a_pipe(skyband: Callable[..., Outcome], pipeline: Pat
     assert (done.code, done.out) == (0, "")
     lines = done.err.splitlines()
     assert lines[0] == "pipeline: starting Spark"
-    assert [line.partition(":")[0] for line in lines[-4:]] == ["batch 0", "batch 1", "batch 2", "Done"]
+    assert not any(line.startswith("batch") for line in lines)  # progress: nothing in a pipe
     assert lines[-1].startswith("Done: 3 batches, 6 rows, ")
 
     checked = skyband("verify", "pipeline.toml")

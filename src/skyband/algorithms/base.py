@@ -252,6 +252,11 @@ class ListAlgorithm(Algorithm):
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         return self.lists.top(slot, k, horizon)
 
+    @property
+    def candidate_bytes(self) -> int:
+        """What one candidate takes."""
+        return 32 if self.counted else 24
+
     def size(self, slot: int) -> tuple[int, int]:
         return self.lists.live(slot), self.lists.bytes(slot)
 

@@ -36,7 +36,7 @@ def read(batch: Any) -> tuple[Raw, int]:
     if isinstance(batch, pa.RecordBatchReader):
         table = batch.read_all()
         return table, table.num_rows
-    if type(batch).__module__.startswith("pandas."):
+    if type(batch).__module__.startswith("pandas.") and hasattr(batch, "columns"):
         try:
             table = pa.Table.from_pandas(batch, preserve_index=False)
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column of several types

@@ -139,6 +139,17 @@ def plus(time_key: int, nanoseconds: int, kind: Kind) -> int:
     return min(time_key + nanoseconds, 2**63 - 1)
 
 
+def common_type(types: list[pa.DataType]) -> pa.DataType:
+    """A type that holds the times of all these columns."""
+    if all(type_ == types[0] for type_ in types):
+        return types[0]
+    if not any(pa.types.is_timestamp(type_) or pa.types.is_date(type_) for type_ in types):
+        return pa.float64()
+    units = [type_.unit for type_ in types if pa.types.is_timestamp(type_)] or ["s"]
+    zoned = any(pa.types.is_timestamp(type_) and type_.tz for type_ in types)
+    return pa.timestamp(min(units, key=lambda unit: _UNITS[unit]), "UTC" if zoned else None)
+
+
 def column(keys: Ints, kind: Kind, type_: pa.DataType) -> pa.Array:
     """Keys as a column of the stream's own time type."""
     if kind == "number":

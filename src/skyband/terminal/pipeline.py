@@ -79,9 +79,12 @@ def need_spark() -> None:
 @contextmanager
 def telling(queries: dict[str, str], title: str, live: bool = True) -> Iterator[OnBatch]:
     """While this lasts, what is given to the function is shown."""
-    from skyband.spark.progress import print_batch
+    if not sys.stderr.isatty():
+        yield lambda info: None  # progress is for people: nothing in a pipe
+        return
+    if not live:
+        from skyband.spark.progress import print_batch
 
-    if not (live and sys.stderr.isatty()):
         yield print_batch
         return
     from skyband.terminal.panels import Panels

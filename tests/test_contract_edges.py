@@ -1,0 +1,92 @@
+"""Corners of the contract that somebody who only read it tripped over."""
+
+from datetime import date, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+
+TOP = "SELECT x FROM {} ORDER BY x DESC LIMIT {} WINDOW {}"
+
+
+def test_a_row_window_that_is_not_known_is_never_guessed() -> None:
+    m = sb.Monitor(time="ts")
+    m.push([{"ts": 0, "x": 100}])
+    w = m.watch(TOP.format("s", 4, "10 SECONDS"))
+    m.push([{"ts": i, "x": 10 - i} for i in range(1, 5)])
+    with pytest.raises(sb.QueryError, match="last 1 is known only"):
+        w.top(k=2, window="1 rows")
+
+
+def test_times_of_several_streams_share_a_type_that_holds_them_all() -> None:
+    m = sb.Monitor(time="ts")
+    for name in ("a", "b"):
+        m.watch(TOP.format(name, 2, "5 SECONDS"), name=name)
+    m.push([{"ts": 1, "x": 1}], stream="a")
+    assert m.push([{"ts": 2.5, "x": 1}], stream="b")["time"].to_pylist() == [2.5]
+
+
+def test_dates_and_timestamps_of_two_streams() -> None:
+    m = sb.Monitor(time="ts")
+    for name in ("a", "b"):
+        m.watch(TOP.format(name, 2, "9 DAYS"), name=name)
+    m.push([{"ts": date(2020, 1, 2), "x": 1}], stream="a")
+    changes = m.push([{"ts": datetime(2020, 1, 2, 13), "x": 1}], stream="b")
+    assert changes["time"].to_pylist() == [datetime(2020, 1, 2, 13)]
+
+
+def test_a_stream_without_times_has_none_in_its_changes() -> None:
+    m = sb.Monitor(time={"a": "t"})
+    m.watch(TOP.format("a", 1, "5 ROWS"), name="a")
+    m.watch(TOP.format("b", 1, "5 ROWS"), name="b")
+    assert m.push([{"t": 1, "x": 1}], stream="a")["time"].to_pylist() == [1]
+    assert m.push([{"x": 1}], stream="b")["time"].to_pylist() == [None]
+
+
+def test_a_jump_is_remembered_until_rows_follow_it() -> None:
+    m = sb.Monitor(time="ts", max_ahead=10)
+    for moment in (0, 100, 101, 102):
+        m.push([{"ts": moment, "x": 1}])
+    assert m.reject_counts["ahead"] == 3
+    m.push([{"ts": 1, "x": 1}])  # an old row in between changes nothing
+    m.push([{"ts": 103, "x": 1}])
+    assert m.now == 103.0
+    m.push([{"ts": 500, "x": 1}])  # and from there on it is judged as before
+    assert m.reject_counts["ahead"] == 4
+
+
+def test_a_given_schema_is_saved_before_the_first_row(tmp_path: Path) -> None:
+    m = sb.Monitor(schema=pa.schema([("x", pa.int64())]))
+    m.save(tmp_path / "m")
+    again = sb.Monitor.load(tmp_path / "m")
+    again.push([{"x": 1.5}])
+    assert again.reject_counts["type"] == 1
+
+
+def test_advance_before_the_first_row(tmp_path: Path) -> None:
+    m = sb.Monitor(time="ts")
+    with pytest.raises(sb.InputError, match="not a time"):
+        m.advance("junk")
+    m.advance(np.int64(5))
+    m.save(tmp_path / "m")
+    again = sb.Monitor.load(tmp_path / "m")
+    again.push([{"ts": 4, "x": 1}])
+    assert again.now == 5.0
+
+
+def test_a_series_is_no_batch() -> None:
+    with pytest.raises(sb.InputError, match="can't be a Series"):
+        sb.Monitor().push(pd.Series([1, 2], name="x"))
+
+
+def test_explain_foresees_rows_and_bytes() -> None:
+    m = sb.Monitor()
+    w = m.watch(TOP.format("s", 5, "1000 ROWS"))
+    m.push({"x": np.random.default_rng(1).random(3000)})
+    plan = w.explain()
+    assert plan.predicted is not None and plan.predicted_bytes == 24 * plan.predicted
+    assert "predicted" in str(plan) and "bytes)" in str(plan)
