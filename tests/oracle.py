@@ -117,13 +117,14 @@ class Oracle:
         if self.max_ahead is None or self.now is None:
             return set()
         times = [(self._time(v), s) for s, v in numbered if self.fits(v) and self._time(v) is not None]
+        if self._steps_ahead == 3:  # the stream has jumped, and is followed until it is where it jumped to
+            self._steps_ahead = 0 if any(time > self.now + self.max_ahead for time, _ in times) else 3
+            return set()
         ahead, reach = set(), self.now
         for time, seq in sorted(times):
             if time > reach + self.max_ahead:
                 ahead.add(seq)
             reach = reach if seq in ahead else max(reach, time)
-        if self._steps_ahead == 3:
-            ahead = set()  # the stream has jumped
         self._steps_ahead = self._steps_ahead + 1 if ahead and len(ahead) == len(numbered) else 0
         return ahead
 

@@ -67,6 +67,83 @@ def test_every_form_of_batch(form: str, given_schema: bool) -> None:
     assert m.rejects().num_rows == 0
 
 
+class Foreign:
+    """A frame of a library that nobody here knows, with Arrow's C interface alone."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return TABLE.__arrow_c_stream__(requested_schema)
+
+
+def test_other_arrow_forms() -> None:
+    for batch in (TABLE.to_reader(), Foreign()):
+        m = sb.Monitor(time="t")
+        w = m.watch("SELECT c FROM s ORDER BY x DESC LIMIT 2 WINDOW 10 ROWS")
+        m.push(batch)
+        assert w.top()["c"].to_pylist() == ["b", None]
+
+
+def test_a_pandas_column_of_several_types() -> None:
+    pandas = pytest.importorskip("pandas")
+    m = sb.Monitor()
+    w = m.watch("SELECT v FROM s ORDER BY v DESC LIMIT 9 WINDOW 9 ROWS")
+    m.push(pandas.DataFrame({"v": [1, "two", 3.5]}))
+    assert w.top()["v"].to_pylist() == [3.5, 1]
+    assert m.reject_counts["type"] == 1
+
+
+def test_integers_beyond_int64() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT id FROM s WHERE id > 9223372036854775807 ORDER BY x LIMIT 9 WINDOW 9 ROWS")
+    m.push([{"x": 1.0, "id": 2**63 + 1}, {"x": 2.0, "id": 5}, {"x": 3.0, "id": None}])
+    assert w.top()["id"].to_pylist() == [2**63 + 1]
+    m.push([{"x": 0.0, "id": 2**64}])
+    assert m.reject_counts["type"] == 1
+
+
+@pytest.mark.parametrize("form", ["datetime", "zoned", "text", "numpy", "pandas", "date", "seconds"])
+def test_the_moment_of_an_advance_in_every_form(form: str) -> None:
+    m = sb.Monitor(time="t")
+    w = m.watch("SELECT x FROM s ORDER BY x LIMIT 3 WINDOW 1 HOUR")
+    start = dt.datetime(2024, 1, 1, 23, 30)
+    m.push({"t": [start], "x": [1.0]})
+    later: dict[str, Any] = {
+        "datetime": dt.datetime(2024, 1, 2, 1),
+        "zoned": dt.datetime(2024, 1, 2, 10, tzinfo=TOKYO),
+        "text": "2024-01-02T01:00:00",
+        "numpy": np.datetime64("2024-01-02T01:00:00"),
+        "date": dt.date(2024, 1, 3),
+        "seconds": dt.datetime(2024, 1, 2, 1, tzinfo=dt.UTC).timestamp(),
+    }
+    if form == "pandas":
+        later["pandas"] = pytest.importorskip("pandas").Timestamp("2024-01-02 01:00")
+    assert m.advance(later[form])["change"].to_pylist() == ["leave"]
+    assert w.top().num_rows == 0
+
+
+def test_times_of_several_types_in_one_monitor() -> None:
+    m = sb.Monitor(time="t")
+    m.push({"t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("s")), "x": [1.0]}, stream="a")
+    m.push({"t": pa.array([dt.date(2024, 1, 1)], pa.date32()), "x": [1.0]}, stream="b")
+    m.watch("SELECT x FROM a ORDER BY x LIMIT 3 WINDOW 2 DAYS", name="a")
+    m.watch("SELECT x FROM b ORDER BY x LIMIT 3 WINDOW 2 DAYS", name="b")
+    fine = pa.array([dt.datetime(2024, 1, 1, 0, 0, 1)], pa.timestamp("s"))
+    changes = [m.push({"t": fine, "x": [2.0]}, stream="a")]
+    changes.append(m.push({"t": pa.array([dt.date(2024, 1, 2)], pa.date32()), "x": [2.0]}, stream="b"))
+    assert changes[0].schema == changes[1].schema
+    assert [c["time"].to_pylist() for c in changes] == [
+        [dt.datetime(2024, 1, 1, 0, 0, 1)],
+        [dt.datetime(2024, 1, 2)],
+    ]
+
+
+def test_watches_without_a_name_get_free_ones() -> None:
+    m = sb.Monitor()
+    sql = "SELECT x FROM s ORDER BY x LIMIT 3 WINDOW 3 ROWS"
+    m.watch(sql, name="query2")
+    names = [m.watch(sql).name for _ in range(3)]
+    assert len({*names, "query2"}) == 4
+
+
 NUMBERS: dict[str, tuple[pa.DataType, list[Any]]] = {
     **{str(t): (t, [1, 3, 2, None]) for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
     **{str(t): (t, [1, 3, 2, None]) for t in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},

@@ -143,6 +143,15 @@ def test_the_stream_that_jumped_is_followed_from_the_fourth_step_on() -> None:
     assert len(feed(m, 1004.0, 5000.0)) == 4  # and the limit holds again
 
 
+def test_a_jump_is_remembered_until_it_is_made() -> None:
+    m = ahead(100.0)
+    for i in range(3):
+        feed(m, 1000.0 + i)
+    feed(m, 101.0)  # a row from before the jump comes in between
+    assert len(feed(m, 1003.0)) == 3
+    assert m.now == 1003.0
+
+
 def test_a_step_with_a_row_that_fits_starts_the_count_again() -> None:
     m = ahead(100.0)
     for times in ((1000.0,), (1001.0,), (101.0, 1002.0), (1003.0,), (1004.0,), (1005.0,)):
