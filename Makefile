@@ -21,7 +21,7 @@ demo:
 
 test:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n 2 --dist loadfile
 
 lint:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
