@@ -8,6 +8,7 @@ command fetches what it needs when it runs.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -259,7 +260,15 @@ def main() -> None:
     """The entry point: run the command, turn what goes wrong into a sentence and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
-    sys.exit(_run(arguments, debug))
+    code = _run(arguments, debug)
+    if "pyspark" not in sys.modules:
+        # Arrow's reading threads may still be at work on what nobody wants any more (a query found wrong after the
+        # first block); taking the interpreter down around them can end in an abort instead of the exit code.
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)
 
 
 def _run(arguments: list[str], debug: bool) -> int:

@@ -22,8 +22,12 @@ class Outcome:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """The test's own environment. Kernels run as plain Python unless a test is about compiling: quicker."""
-    inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    """The test's own environment. Kernels run as plain Python unless a test is about compiling: quicker.
+
+    Test workers have LINES and COLUMNS set, which would overrule the size of a terminal.
+    """
+    foreign = ("NO_COLOR", "FORCE_COLOR", "LINES", "COLUMNS")
+    inherited = {name: value for name, value in os.environ.items() if name not in foreign}
     return inherited | {"PYTHONPATH": SRC, "NUMBA_DISABLE_JIT": "1", "TERM": "xterm-256color"} | changes
 
 

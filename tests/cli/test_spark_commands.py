@@ -79,7 +79,8 @@ def test_run_and_verify_in_a_pipe(skyband: Callable[..., Outcome], pipeline: Pat
 def test_the_demo_in_a_pipe(skyband: Callable[..., Outcome], pipeline: Path) -> None:
     done = skyband("demo", seconds=400, NUMBA_DISABLE_JIT="0")
     assert done.code == 0 and "Traceback" not in done.err
-    assert done.err.count("batch ") > 50 and "rejected" in done.err
+    assert "batch " not in done.err  # progress: nothing in a pipe
+    assert re.search(r"Done: \d\d batches, 336,776 rows, .* 8,255 rejected", done.err)
     for name in QUERIES:
         assert f"{name}\n  rank" in done.out
     # The line on how to look at the output can be typed as it stands.
