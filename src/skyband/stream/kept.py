@@ -2,7 +2,7 @@
 
 The window isn't kept, so what a candidate's selected columns hold must be put aside when it comes in. Each step
 adds the rows that somebody took, in order of arrival, so seqs ascend and a look-up is a binary search. Rows that
-nobody holds any more are cleared away when they have become the greater part.
+nobody holds any more are cleared away when they have become three times as many as the others.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Kept:
     def clear(self, live: Ints) -> None:
         """Forget all rows but these."""
         seqs = self._all()
-        keep = np.isin(seqs, np.unique(live))
+        keep = np.isin(seqs, live)
         table = self._table().filter(numbers_array(keep)).combine_chunks()
         seqs = seqs[keep]
         self.chunks = [(seqs, table)] if len(seqs) else []
         self.rows = len(seqs)
-        self.limit = 2 * self.rows + SLACK
+        self.limit = 4 * self.rows + SLACK
         self._seqs = None
 
     def _all(self) -> Ints:
