@@ -8,6 +8,7 @@ the rows inside its own horizon only, so it makes no difference to a watch what 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -194,7 +195,7 @@ class Group:
             constants=self.constants,
             sign=self.sign,
             rendered=self.rendered,
-            columns=lambda: tuple(_read_only(view.number(name)) for name in self.score_columns),
+            columns=cache(lambda: tuple(_read_only(view.number(name)) for name in self.score_columns)),
         )
 
     def refill(self, slot: int, batch: Batch) -> Ints:
