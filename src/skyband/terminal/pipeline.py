@@ -21,7 +21,7 @@ _FRAMES = 4  # a second
 
 
 def run_pipeline_live(path: Path, available_now: bool) -> None:
-    """Run a pipeline file, with panels on a terminal and a line a batch elsewhere."""
+    """Run a pipeline file, with panels on a terminal and without a word of progress elsewhere."""
     from skyband.spark.config import load_pipeline
 
     pipeline = load_pipeline(path)
