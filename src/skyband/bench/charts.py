@@ -1,0 +1,173 @@
+"""The charts of the experiments: one SVG for each figure, a panel for IND and one for ANT.
+
+The same figures give the same file to the byte: no date, fixed ids, and text as text (so that a chart can be searched
+and stays small). A colour and a mark belong to an algorithm on every chart. matplotlib draws; it comes with the extra
+`bench` and is imported here only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from skyband.bench.figures import Figure, number, place
+from skyband.errors import InputError
+
+# Okabe and Ito's colours: told apart with any eyes, and on paper with the marks.
+LOOKS: dict[str, tuple[str, str]] = {
+    "tsl": ("#E69F00", "s"),
+    "tma": ("#56B4E9", "^"),
+    "sma": ("#0072B2", "o"),
+    "sma, tuned": ("#009E73", "v"),
+    "heightmap": ("#D55E00", "D"),
+    "heightmap, push": ("#CC79A7", "P"),
+    "ra": ("#666666", "x"),
+    "sa": ("#AAAAAA", "+"),
+    "memcpy": ("#000000", "_"),
+}
+SPARE = ("#332288", "#117733", "#882255", "#44AA99", "#999933", "#AA4499")
+INK, PALE = "#222222", "#DDDDDD"
+
+
+def look(series: str, index: int) -> tuple[str, str]:
+    return LOOKS.get(series, (SPARE[index % len(SPARE)], "."))
+
+
+def draw(figure: Figure, folder: Path) -> Path:
+    """Write the figure's chart and return its path."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise InputError(
+            "Charts need matplotlib, which isn't installed: pip install 'skyband[bench]' (or ask for no charts)."
+        ) from None
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    path = folder / f"{figure.name}.svg"
+    folder.mkdir(parents=True, exist_ok=True)
+    with plt.rc_context(_style(figure.name)):
+        panels = figure.panels()
+        sheet, axes = plt.subplots(
+            1, len(panels), figsize=_size(figure), sharey=True, squeeze=False, layout="constrained"
+        )
+        for axis, panel in zip(axes[0], panels, strict=True):
+            (_bars if figure.form == "bars" else _lines)(axis, figure, panel)
+            axis.set_title(panel, loc="left", fontsize=9, color=INK)
+        if figure.form != "bars":
+            axes[0][0].set_ylabel(figure.unit)
+        _legend(sheet, axes[0], figure)
+        sheet.supxlabel(figure.scale, fontsize=6.5, color="#777777")
+        sheet.savefig(path, format="svg", metadata={"Date": None, "Creator": "skyband bench"})
+        plt.close(sheet)
+    return path
+
+
+def _size(figure: Figure) -> tuple[float, float]:
+    width = 1.0 + 3.6 * len(figure.panels())
+    if figure.form != "bars":
+        return width, 3.5
+    return width + 1.2, 1.4 + max(2.0, 0.17 * len(figure.places()) * (len(figure.series()) + 1))
+
+
+def _style(name: str) -> Any:
+    return {
+        "svg.hashsalt": f"skyband {name}",
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "text.color": INK,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.linewidth": 0.7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.grid.axis": "y",
+        "axes.axisbelow": True,
+        "grid.color": PALE,
+        "grid.linewidth": 0.6,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "legend.frameon": False,
+        "figure.facecolor": "white",
+    }
+
+
+def _lines(axis: Any, figure: Figure, panel: str) -> None:
+    places = figure.places(panel)
+    for index, series in enumerate(figure.series()):
+        xs, ys = figure.line(panel, series)
+        if not xs:
+            continue
+        colour, mark = look(series, index)
+        at = [places.index(x) for x in xs]
+        axis.plot(at, ys, color=colour, marker=mark, markersize=5, linewidth=1.4, label=series, clip_on=False)
+    # the papers' axes: the values that were measured, evenly spaced
+    axis.set_xticks(range(len(places)), [place(x) for x in places])
+    axis.set_xlim(-0.3, len(places) - 0.7)
+    axis.set_xlabel(figure.x)
+    _upright(axis, figure)
+
+
+def _bars(axis: Any, figure: Figure, panel: str) -> None:
+    """One group of bars for each place, named on the side: for places with long names."""
+    places, every = figure.places(panel), figure.series()
+    height = 0.8 / max(1, len(every))
+    for index, series in enumerate(every):
+        xs, ys = figure.line(panel, series)
+        at = [places.index(x) + (index - (len(every) - 1) / 2) * height for x in xs]
+        colour = look(series, index)[0]
+        axis.barh(at, ys, height=height * 0.9, color=colour, label=series)
+        for y, value in zip(at, ys, strict=True):
+            axis.annotate(
+                number(value),
+                (value, y),
+                (3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=7,
+                color=INK,
+            )
+    axis.set_yticks(range(len(places)), [place(x) for x in places])
+    axis.set_ylim(len(places) - 0.5, -0.5)
+    axis.grid(axis="y", visible=False)
+    axis.grid(axis="x", visible=True)
+    axis.set_xlabel(figure.unit)
+    if figure.logarithmic:
+        axis.set_xscale("log")
+    else:
+        axis.set_xlim(left=0)
+
+
+def _upright(axis: Any, figure: Figure) -> None:
+    """A logarithmic axis has plain numbers; a linear one begins at nothing."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if not figure.logarithmic:
+        axis.set_ylim(bottom=0)
+        return
+    axis.set_yscale("log")
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0,) if high / low > 80 else (1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _legend(sheet: Any, axes: Sequence[Any], figure: Figure) -> None:
+    handles: dict[str, Any] = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if len(handles) < 2:
+        return
+    ordered = [series for series in figure.series() if series in handles]
+    sheet.legend(
+        [handles[series] for series in ordered],
+        ordered,
+        loc="outside upper center",
+        ncols=min(6, len(ordered)),
+        handlelength=1.8,
+        columnspacing=1.4,
+    )
