@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def write_atomic(path: Path, data: bytes, temporary: Path | None = None) -> None
     folder = temporary if temporary is not None else path.parent
     folder.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{path.name}.{os.getpid()}.tmp"
+    # Two machines may write to the same folder, and in containers their processes have the same numbers.
+    unfinished = folder / f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp"
     with open(unfinished, "wb") as out:
         out.write(data)
         out.flush()

@@ -5,6 +5,9 @@ keeps that state in its checkpoint and does the rest. Rows travel as Arrow blobs
 integer column with a null into floats. A micro-batch of a DataFrame has no order of its own, so its rows are
 ordered by time and then by a hash of their values that is the same in every process.
 
+Rows that don't fit have no place among changes. The same task writes them to files of their own, if it is told
+where (see `rejected`), and tells of them in its log if not.
+
 One key means one task: set `spark.sql.shuffle.partitions` to 1 or so before the query starts, since all other
 partitions only cost time.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +27,7 @@ import pyarrow.compute as pc
 
 from ..errors import InputError
 from .engine import drop
+from .rejected import RejectFolder, reject_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,19 +40,30 @@ _STATE = "monitor binary"
 log = logging.getLogger("skyband")
 
 
-def watch(df: DataFrame, queries: Sequence[str] | Mapping[str, str], time: str | None = None) -> DataFrame:
+def watch(
+    df: DataFrame,
+    queries: Sequence[str] | Mapping[str, str],
+    time: str | None = None,
+    rejects: str | os.PathLike[str] | None = None,
+) -> DataFrame:
     """The changes of the queries' answers over a streaming DataFrame.
 
     `queries` is a list of SQL texts (named query1, query2, …) or a mapping from names to them; `time` is the column of
     event times. The result has the columns of `Monitor.push`; write it in append mode. Queries that are other at
     the next start of the same checkpoint: kept, added from then on, or dropped, by name and text.
+
+    `rejects` is a folder that every executor sees: all rejected rows go there, as `batch-<id>.parquet` for each
+    micro-batch that has any, with the columns of `Monitor.rejects` and `batch` before them. A micro-batch that is
+    done again replaces its file. Each streaming query needs a folder of its own. Without `rejects`, the task's log
+    has their number and the last of them, and nothing keeps the others.
     """
     named = _named(queries)
     schema = _arrow_schema(df, time)
     _check(named, schema, time)
+    folder = None if rejects is None else reject_folder(rejects, df.isStreaming)
     blobs = df.select(*schema.names).mapInArrow(_pack, "one int, rows binary")
     return blobs.groupBy("one").applyInPandasWithState(
-        _stepper(named, schema, time), _change_columns(df, time), _STATE, "append", "NoTimeout"
+        _stepper(named, schema, time, folder), _change_columns(df, time), _STATE, "append", "NoTimeout"
     )
 
 
@@ -97,7 +113,7 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _stepper(
-    named: Mapping[str, str], schema: pa.Schema, time: str | None
+    named: Mapping[str, str], schema: pa.Schema, time: str | None, folder: RejectFolder | None
 ) -> Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     """The stateful function: one call is one micro-batch."""
     blob_schema = schema.serialize().to_pybytes()  # pickles the same in every version of Arrow
@@ -110,9 +126,12 @@ def _stepper(
         rows = pa.concat_tables(tables).combine_chunks()
         monitor = Monitor.from_bytes(bytes(state.get[0])) if state.exists else _monitor(known, time)
         left = _ask(monitor, named)
-        before = monitor.reject_counts
-        changes = monitor.push(in_order(rows, time))
-        _tell_rejects(before, monitor)
+        rows = in_order(rows, time)
+        if folder is None:
+            changes = _push_and_tell(monitor, rows)
+        else:
+            changes, rejects = _push_all(monitor, rows)
+            folder.put(rejects, first=not state.exists)
         state.update((monitor.to_bytes(),))
         for table in [*left, changes]:
             if table.num_rows:
@@ -121,13 +140,32 @@ def _stepper(
     return step
 
 
-def _tell_rejects(before: Mapping[str, int], monitor: Monitor) -> None:
-    """Rows that don't fit have no place among changes: how many there were, and one of them, go to the task's log."""
+def _push_and_tell(monitor: Monitor, rows: pa.Table) -> pa.Table:
+    """Push rows; how many were rejected, and one of them, go to the task's log."""
+    before = monitor.reject_counts
+    changes = monitor.push(rows)
     new = {reason: n - before[reason] for reason, n in monitor.reject_counts.items() if n > before[reason]}
     if new:
         counts = ", ".join(f"{n} {reason}" for reason, n in new.items())
         raw = monitor.rejects().column("raw")[-1].as_py()
-        log.warning("%d rows rejected (%s), the last one: %s", sum(new.values()), counts, raw)
+        log.warning(
+            "%d rows rejected (%s), the last one: %s; watch(..., rejects=folder) keeps all of them",
+            sum(new.values()),
+            counts,
+            raw,
+        )
+    return changes
+
+
+def _push_all(monitor: Monitor, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Push rows; the changes, and all rows that were rejected: the monitor itself keeps the last ten thousand."""
+    from ..stream.rejects import to_table
+
+    first = monitor.rows_seen
+    sifted = monitor.sifter().sift(rows)
+    changes = monitor.push_sifted([(None, [sifted])])
+    rejects = [reject._replace(seq=first + reject.seq) for reject in sifted.accepted().rejects]
+    return changes, to_table(rejects)
 
 
 def _monitor(schema: pa.Schema, time: str | None) -> Monitor:
