@@ -2,6 +2,10 @@
 
 A zip file without compression: `meta.json` for what JSON can say, a `.npy` for each array, an `.arrow` for
 each table. No pickle: loading a file runs nothing. The same content gives the same bytes.
+
+Everything that outlives a process carries the number FORMAT: saved monitors, the state of Spark queries, the
+steps and snapshots of a pipeline. What has another number is refused, never guessed at; what has none is of the
+first format.
 """
 
 from __future__ import annotations
@@ -18,7 +22,29 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 
-FORMAT = 1
+FORMAT = 1  # one more whenever something that is kept gets other content
+
+
+class OtherFormat(InputError):
+    """Something was written by a skyband that keeps it in another way."""
+
+    def __init__(self, found: Any, name: str, instead: str = "") -> None:
+        age = "a newer" if isinstance(found, int) and found > FORMAT else "another"
+        super().__init__(
+            f"{name} is in format {found}, of {age} skyband, and this one reads format {FORMAT}: use the version that "
+            f"wrote it{instead}."
+        )
+        self.found = found
+        self._given = found, name, instead
+
+    def __reduce__(self) -> tuple[type[OtherFormat], tuple[Any, ...]]:
+        return type(self), self._given  # exceptions pickle by their text alone
+
+
+def check_format(found: Any, name: str, instead: str = "") -> None:
+    """Refuse what is not in today's format; `instead` says what else can be done about it."""
+    if found != FORMAT:
+        raise OtherFormat(found, name, instead)
 
 
 def to_bytes(content: dict[str, Any]) -> bytes:
@@ -56,20 +82,17 @@ def _strip(value: Any, path: str, parts: dict[str, bytes]) -> Any:
     return value
 
 
-def from_bytes(data: bytes) -> dict[str, Any]:
+def from_bytes(data: bytes, name: str = "This state") -> dict[str, Any]:
+    """The content; `name` is what errors call it."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             head = json.loads(archive.read("meta.json"))
-            if head.get("skyband") != FORMAT:
-                raise InputError(
-                    f"This file was written in format {head.get('skyband')}, this skyband reads format {FORMAT}: "
-                    "use the version that wrote it."
-                )
+            check_format(head.get("skyband", 1), name)
             content = _fill(head["content"], archive)
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, pa.ArrowInvalid) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"This is not a whole file that Monitor.save wrote ({error}).") from None
+    except OtherFormat:
+        raise
+    except (zipfile.BadZipFile, KeyError, ValueError, AttributeError, OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{name} is not whole, or not what Monitor.save wrote ({error}).") from None
     assert isinstance(content, dict)
     return content
 
@@ -106,4 +129,4 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         data = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}.") from None
-    return from_bytes(data)
+    return from_bytes(data, str(path))

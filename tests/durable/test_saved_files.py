@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.blob import FORMAT
 
 
 def busy(steps: int = 30) -> sb.Monitor:
@@ -90,7 +93,10 @@ def test_an_empty_monitor_can_be_saved() -> None:
         again.watch("SELECT x FROM a ORDER BY x LIMIT 1 WINDOW 1 ROWS")
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text", "other zip", "newer", "part missing"])
+DAMAGES = ["cut", "flipped", "empty", "text", "other zip", "other head", "part missing", "newer", "older"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_refused_in_one_sentence(damage: str, tmp_path: Path) -> None:
     data = busy(3).to_bytes()
     path = tmp_path / "saved"
@@ -98,6 +104,27 @@ def test_a_damaged_file_is_refused_in_one_sentence(damage: str, tmp_path: Path) 
     with pytest.raises(sb.InputError) as error:
         sb.Monitor.load(path)
     assert "\n" not in str(error.value) and len(str(error.value)) < 400
+    assert str(error.value).startswith(f"{path} is ")
+    if damage in ("newer", "older"):
+        age = "a newer" if damage == "newer" else "another"
+        number = FORMAT + 1 if damage == "newer" else FORMAT - 1
+        assert (
+            f"is in format {number}, of {age} skyband, and this one reads format {FORMAT}: use the version"
+            in str(error.value)
+        )
+        assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
+
+
+def test_a_file_without_a_number_is_of_the_first_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "saved"
+    path.write_bytes(damaged(busy(3).to_bytes(), "no number"))
+    monkeypatch.setattr("skyband.blob.FORMAT", 1)
+    assert sb.Monitor.load(path).rows_seen == 3 * 80
+    monkeypatch.setattr("skyband.blob.FORMAT", 2)
+    with pytest.raises(sb.InputError, match="saved is in format 1, of another skyband"):
+        sb.Monitor.load(path)
 
 
 def damaged(data: bytes, damage: str) -> bytes:
@@ -114,12 +141,25 @@ def damaged(data: bytes, damage: str) -> bytes:
     with zipfile.ZipFile(out, "w") as archive:
         for name in source.namelist():
             part = source.read(name)
-            if damage == "newer" and name == "meta.json":
-                part = part.replace(b'"skyband": 1', b'"skyband": 99')
+            if name == "meta.json":
+                part = head(part, damage)
             if damage == "other zip" or (damage == "part missing" and name.endswith(".npy")):
                 continue
             archive.writestr(name, part)
     return out.getvalue()
+
+
+def head(part: bytes, damage: str) -> bytes:
+    """A file's own description with another format's number, or none."""
+    told = json.loads(part)
+    assert told["skyband"] == FORMAT
+    if damage == "other head":
+        return b"[]"
+    if damage == "no number":
+        del told["skyband"]
+    else:
+        told["skyband"] += {"newer": 1, "older": -1}.get(damage, 0)
+    return json.dumps(told).encode()
 
 
 def test_a_missing_file_and_a_missing_folder(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from skyband.blob import FORMAT
 from skyband.errors import InputError
 from skyband.spark.checkpoint import Checkpoint, Step
 from skyband.spark.config import QuerySpec, StreamSpec
@@ -78,6 +80,35 @@ def test_snapshots_keep_what_is_needed(tmp_path: Path) -> None:
     torn = tmp_path / "skyband" / "snapshots" / "8.snap"
     torn.write_bytes(torn.read_bytes()[:-1])
     assert [n for n, _, _ in checkpoint.snapshots_before(10)] == [5, -1]
+
+
+def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.check_format()  # nothing there yet
+    checkpoint.write_step(step(3), {"s": 1})
+    checkpoint.write_snapshot(3, (QuerySpec("q", "SELECT"),), b"state")
+    checkpoint.check_format()
+    own = tmp_path / "skyband"
+    for path in (own / "steps" / "3.step", own / "snapshots" / "3.snap"):
+        found = read_frame(path)
+        assert found is not None and found[0].pop("format") == FORMAT
+        before = path.read_bytes()
+        path.write_bytes(frame(found[0], *found[1]))  # without a number: as the first version wrote it
+        checkpoint.check_format()
+        assert checkpoint.step(3) == step(3)
+        assert next(checkpoint.snapshots_before(4))[0] == 3
+        path.write_bytes(frame({**found[0], "format": FORMAT + 1}, *found[1]))
+        sentence = f"{path} is in format {FORMAT + 1}, of a newer skyband, and this one reads format {FORMAT}: use the "
+        sentence += "version that wrote it, or start again with an empty checkpoint and output folder."
+        with pytest.raises(InputError, match=re.escape(sentence)):
+            checkpoint.check_format()
+        with pytest.raises(InputError, match=re.escape(sentence)):
+            list(checkpoint.snapshots_before(4)) and checkpoint.step(3)
+        path.write_bytes(before)
+    # A later version, whose format is another one, meets these files.
+    monkeypatch.setattr("skyband.blob.FORMAT", FORMAT + 1)
+    with pytest.raises(InputError, match=rf"3\.snap is in format {FORMAT}, of another skyband"):
+        checkpoint.check_format()
 
 
 def test_queries_hold_from_a_batch_on(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from tests.spark.streams import OTHER, QUERIES, SCHEMA, Row, Truth, as_answers, make_files, moment, write_file
 
+from skyband import Monitor
 from skyband.errors import SkybandError
 from skyband.spark import watch
-from skyband.spark.stateful import in_order, stable_hash
+from skyband.spark.stateful import _restored, in_order, stable_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +109,16 @@ def test_mistakes_are_found_where_they_are_made(spark: SparkSession) -> None:
         watch(df, [])
     changes = watch(df, "SELECT value FROM s ORDER BY value LIMIT 1 WINDOW 5 ROWS", time="timestamp")
     assert changes.columns == ["query", "change", "rank", "score", "seq", "seq_b", "id", "time"]
+
+
+def test_the_state_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = Monitor().to_bytes()
+    assert _restored(state).rows_seen == 0
+    monkeypatch.setattr("skyband.blob.FORMAT", 99)
+    with pytest.raises(
+        SkybandError, match=r"^The state of this query in Spark's checkpoint is in format .* empty"
+    ):
+        _restored(state)
 
 
 def test_the_hash_is_the_rows_own() -> None:

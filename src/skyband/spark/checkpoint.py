@@ -12,8 +12,8 @@ Spark keeps its own offsets and commits in the checkpoint folder. Beside them, i
 A step is written before the engine takes it and before anything is put out. So a batch that Spark asks for
 again is either not there, then nothing of it was ever shown, or it is there, then the same bytes meet the same
 state and the same output comes out again. The engine of batch N is the newest snapshot before N and the steps
-since; a snapshot or step with a wrong checksum counts as absent. Two snapshots are kept, and the steps since
-the older one.
+since; a snapshot or step with a wrong checksum counts as absent, one in another format (see `blob`) is an error.
+Two snapshots are kept, and the steps since the older one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..blob import FORMAT, check_format
 from ..errors import InputError
 from .config import Pipeline, QuerySpec, StreamSpec
 from .files import append_line, frame, read_frame, read_lines, write_atomic
@@ -127,6 +128,7 @@ class Checkpoint:
         """Write a step down, before anything is done with it."""
         append_line(self._batches, {"batch": step.batch, "end": offset, "rows": step.read})
         header = {
+            "format": FORMAT,
             "batch": step.batch,
             "streams": [stream for stream, _ in step.parts],
             "read": step.read,
@@ -138,7 +140,7 @@ class Checkpoint:
 
     def step(self, batch: int, offset: dict[str, Any] | None = None) -> Step | None:
         """The step of a batch, if it was written whole (and, with `offset`, of the same files)."""
-        found = read_frame(self._steps / f"{batch}.step")
+        found = _read(self._steps / f"{batch}.step")
         if found is None:
             return None
         header, blobs = found
@@ -163,6 +165,12 @@ class Checkpoint:
         """Up to which file each batch reads, for all batches ever."""
         return {record["batch"]: record["end"] for record in read_lines(self._batches)}
 
+    def check_format(self) -> None:
+        """An error if another version wrote the newest step or snapshot: better now than after Spark has started."""
+        for folder, suffix in ((self._snapshots, ".snap"), (self._steps, ".step")):
+            for number in sorted(self._numbers(folder, suffix))[-1:]:
+                _read(folder / f"{number}{suffix}")
+
     def repair(self) -> None:
         """Cut off torn ends of logs; only the one running pipeline calls it."""
         read_lines(self._batches, repair=True)
@@ -171,7 +179,7 @@ class Checkpoint:
 
     def write_snapshot(self, batch: int, queries: Queries, state: bytes) -> None:
         """Keep the engine after a batch; older snapshots and steps that nothing needs any more go."""
-        header = {"batch": batch, "queries": [[q.name, q.sql] for q in queries]}
+        header = {"format": FORMAT, "batch": batch, "queries": [[q.name, q.sql] for q in queries]}
         write_atomic(self._snapshots / f"{batch}.snap", frame(header, state))
         keep = sorted(self._numbers(self._snapshots, ".snap"))[-2:]
         # With one snapshot only, all steps before it may still be needed should it turn out torn.
@@ -185,7 +193,7 @@ class Checkpoint:
     def snapshots_before(self, batch: int) -> Iterator[tuple[int, Queries, bytes | None]]:
         """(batch, queries, state) of usable snapshots, newest first; last of all the empty one before batch 0."""
         for number in sorted(self._numbers(self._snapshots, ".snap"), reverse=True):
-            found = read_frame(self._snapshots / f"{number}.snap") if number < batch else None
+            found = _read(self._snapshots / f"{number}.snap") if number < batch else None
             if found is not None:
                 header, blobs = found
                 yield number, tuple(QuerySpec(n, s) for n, s in header["queries"]), blobs[0]
@@ -208,6 +216,15 @@ class Checkpoint:
             f"{what} which the checkpoint {self.folder} began with: undo the change, or start again with another "
             f"checkpoint and output folder."
         )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[bytes]] | None:
+    """A step or a snapshot; None if it isn't there whole."""
+    found = read_frame(path)
+    if found is not None:
+        again = ", or start again with an empty checkpoint and output folder"
+        check_format(found[0].get("format", 1), str(path), again)
+    return found
 
 
 def _identity(spec: StreamSpec) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def run_pipeline(
     available_now = available_now or pipeline.spark.trigger == "available-now"
     checkpoint = open_checkpoint(pipeline)
     with checkpoint.locked(), _Signals() as stop:
+        checkpoint.check_format()
         checkpoint.repair()
         first = checkpoint.first_new()
         schemas = checkpoint.schemas(pipeline.streams) if first else None

@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..blob import OtherFormat
 from ..errors import InputError
 from .engine import drop
 from .rejected import RejectFolder, reject_folder
@@ -119,12 +120,10 @@ def _stepper(
     blob_schema = schema.serialize().to_pybytes()  # pickles the same in every version of Arrow
 
     def step(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        from ..monitor import Monitor
-
         known = pa.ipc.read_schema(pa.py_buffer(blob_schema))
         tables = [pa.ipc.open_stream(blob).read_all() for frame in frames for blob in frame["rows"]]
         rows = pa.concat_tables(tables).combine_chunks()
-        monitor = Monitor.from_bytes(bytes(state.get[0])) if state.exists else _monitor(known, time)
+        monitor = _restored(bytes(state.get[0])) if state.exists else _monitor(known, time)
         left = _ask(monitor, named)
         rows = in_order(rows, time)
         if folder is None:
@@ -138,6 +137,17 @@ def _stepper(
                 yield _pandas(table)
 
     return step
+
+
+def _restored(state: bytes) -> Monitor:
+    """The monitor after the last micro-batch."""
+    from ..monitor import Monitor
+
+    try:
+        return Monitor.from_bytes(state)
+    except OtherFormat as other:
+        name = "The state of this query in Spark's checkpoint"
+        raise OtherFormat(other.found, name, ", or start again with an empty checkpoint") from None
 
 
 def _push_and_tell(monitor: Monitor, rows: pa.Table) -> pa.Table:
