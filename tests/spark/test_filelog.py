@@ -126,6 +126,20 @@ def test_a_changed_file_is_an_error(tmp_path: Path) -> None:
         log.look([stream(root)])
 
 
+def test_the_same_bytes_written_again_are_an_error_too(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    put(root / "a.parquet")
+    log = FileLog(tmp_path / "log", writer=True)
+    log.look([stream(root)])
+    os.utime(root / "a.parquet", (1_000_000_000,) * 2)  # before it is taken, a file may change as it likes
+    log.look([stream(root)])
+    log.take(stream(root), 0)
+    log.look([stream(root)])
+    os.utime(root / "a.parquet", (1_000_000_001,) * 2)
+    with pytest.raises(InputError, match=r"changed after it was read \(it was written again\): put new rows"):
+        FileLog(tmp_path / "log", writer=True).look([stream(root)])
+
+
 def test_a_removed_file_is_none(tmp_path: Path) -> None:
     root = tmp_path / "data"
     put(root / "a.parquet")

@@ -81,6 +81,7 @@ def test_three_kills_and_an_interrupt(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)  # thirteen starts of Spark, perhaps on a busy machine
 @pytest.mark.parametrize("seed", range(4))
 def test_kills_by_the_dozen(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

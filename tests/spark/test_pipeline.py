@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +28,8 @@ from tests.spark.streams import (
 
 from skyband.errors import InputError, SkybandError
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
+from skyband.spark.checkpoint import Checkpoint, Step
+from skyband.spark.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,6 +165,61 @@ def test_changed_queries_apply_from_now_on(
     assert report.ok, str(report)
 
 
+@pytest.mark.parametrize("moment", ["read", "written down", "put out"])
+def test_an_attempted_batch_keeps_its_queries(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Batch 2 fails at some moment and the next start brings other queries: they hold from batch 3 on."""
+    files = make_files(5, seed=24)
+    for number, rows in enumerate(files):
+        write_file(tmp_path / "data" / f"{number}.parquet", rows)
+    first = {name: QUERIES[name] for name in ("rows", "seconds", "ties")}
+    second = {"ties": QUERIES["ties"], "seconds": OTHER, "above": QUERIES["above"]}
+    path = tmp_path / "pipeline.toml"
+    path.write_text(pipeline_text(first))
+
+    seen: list[BatchInfo] = []
+
+    def tell(info: BatchInfo) -> None:
+        seen.append(info)
+        if moment == "put out":
+            fail(info)
+
+    def fail(at: Step | BatchInfo) -> None:
+        if at.batch == 2:
+            raise RuntimeError("the power went")
+
+    def failing(right: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, step, *more: fail(step) or right(self, step, *more)
+
+    with monkeypatch.context() as patch:
+        if moment == "read":
+            patch.setattr(Checkpoint, "write_step", failing(Checkpoint.write_step))
+        elif moment == "written down":
+            patch.setattr(Engine, "take", failing(Engine.take))
+        with pytest.raises(Exception, match="the power went"):
+            run_pipeline(path, available_now=True, on_batch=tell, spark=spark)
+    assert (tmp_path / "checkpoint" / "offsets" / "2").exists()
+    assert not (tmp_path / "checkpoint" / "commits" / "2").exists()
+    assert (tmp_path / "checkpoint" / "skyband" / "steps" / "2.step").exists() == (moment != "read")
+    assert (tmp_path / "out" / "changes" / "batch-2.parquet").exists() == (moment == "put out")
+
+    path.write_text(pipeline_text(second))
+    infos = {info.batch: info for info in seen}
+    infos |= {info.batch: info for info in run(path, spark)}
+    assert infos[2].replayed == (moment != "read")
+    history = folded(tmp_path / "out", 5)
+    truth = Truth(first)
+    for batch, rows in enumerate(files):
+        if batch == 3:
+            truth.change_queries(second)
+        truth.push(list(rows))
+        assert shown_tops(infos[batch].tops) == truth.tops()
+        assert history[batch] == as_answers(truth.tops())
+    report = verify_pipeline(path)
+    assert report.ok, str(report)
+
+
 def test_late_names_changed_files_and_torn_state(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,8 +238,9 @@ def test_late_names_changed_files_and_torn_state(
         write_file(tmp_path / "data" / f"m{number}.parquet", files[number])
     check(run(path, spark), files[:5])
 
-    # A file whose name sorts before all others is read, after them.
+    # A file whose name sorts before all others and whose time is older than theirs is read, after them.
     write_file(tmp_path / "data" / "a.parquet", files[5])
+    os.utime(tmp_path / "data" / "a.parquet", (1_000_000_000,) * 2)
     check(run(path, spark), files[5:6])
 
     # A file without rows is a batch without rows.
