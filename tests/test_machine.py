@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -10,12 +11,25 @@ from tests import strategies as draws
 from tests.twin import Question, Twin
 
 import skyband as sb
+from skyband.algorithms import REGISTRY
 
 NAMES = [f"q{i}" for i in range(5)]
 RETAIN = st.sampled_from([None, None, ("rows", 6), ("rows", 50), ("seconds", 3), ("seconds", 50)])
 
 
+def fitting(question: Question, algorithm: str) -> Question:
+    """The question, or one like it that this algorithm can answer."""
+    card = REGISTRY[algorithm].card
+    if question.k is None and "threshold" not in card.answers:
+        question = replace(question, k=3)
+    if card.scores != "any":
+        question = replace(question, score="2 * x - y" if "y" in question.score else "x")
+    return replace(question, algorithm=algorithm)
+
+
 class Machine(RuleBasedStateMachine):
+    algorithm: str | None = None  # of all questions, where it can answer them
+
     @initialize(kind=st.sampled_from(["none", "number", "whole", "timestamp"]), retain=RETAIN)
     def start(self, kind: str, retain: Any) -> None:
         self.timed = kind != "none"
@@ -35,6 +49,8 @@ class Machine(RuleBasedStateMachine):
             question = data.draw(draws.questions(self.timed))
             if data.draw(st.booleans()):  # often one state shared by several
                 question = Question("x", question.k or 3, question.window)
+            if self.algorithm is not None:
+                question = fitting(question, self.algorithm)
             self.twin.watch(free[0], question)
 
     @precondition(lambda self: self.twin.questions)

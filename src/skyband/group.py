@@ -8,12 +8,14 @@ the rows inside its own horizon only, so it makes no difference to a watch what 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skyband.algorithms import REGISTRY, Arrivals
+from skyband.algorithms import REGISTRY, Arrivals, WindowAlgorithm
 from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.expression import (
     And,
@@ -24,13 +26,17 @@ from skyband.query.expression import (
     Not,
     Number,
     Or,
+    all_of,
     columns_of,
+    conjuncts,
     evaluate,
     lift,
     render,
     walk,
 )  # fmt: skip
 from skyband.query.model import Threshold, TopK
+from skyband.query.space import Limits, Space, axes, split_box
+from skyband.query.threshold import split
 from skyband.stream.batches import Batch, View
 from skyband.structures.board import Board, Changes
 
@@ -38,31 +44,48 @@ if TYPE_CHECKING:
     from skyband.watch import Watch
 
 ALL = 2**62  # the k of a query that wants every row
+NOTHING = np.empty(0, dtype=np.int64)
+Fits = Callable[[str, bool], bool]  # whether comparing this column with a number is exact in float64
+
+
+def no_fit(column: str, exact: bool) -> bool:
+    """Nothing is known of the columns' types."""
+    return False
 
 
 class Group:
     """One family: an algorithm, its slots, the watches on them and their last reported answers."""
 
-    def __init__(self, query: TopK | Threshold, algorithm: str, options: dict[str, float]) -> None:
-        self.key = family(query, algorithm, options)
+    def __init__(
+        self, query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits = no_fit
+    ) -> None:
+        self.key = family(query, algorithm, options, fits)
         self.shape: Expression = self.key[0]
-        self.where = query.where
+        self.where: Expression | None = self.key[1]
         self.sign = 1.0 if query.descending else -1.0
-        self.used = tuple(
-            sorted({*columns_of(query.score), *(columns_of(query.where) if query.where else ())})
-        )
+        self.fits = fits
+        kind = REGISTRY[algorithm]
+        boxed: tuple[str, ...] = self.key[6]
+        columns, limited = axes(self.shape, dict.fromkeys(boxed, (0.0, 0.0)))
+        self.space = Space(self.shape, columns, self.sign, limited, isinstance(query, Threshold))
         self.score_columns = columns_of(self.shape)
-        # A NaN in such a column makes the score NaN, which no algorithm takes: no need to look for it.
-        tested = columns_of(query.where) if query.where else ()
+        tested = columns_of(self.where) if self.where is not None else ()
+        self.used = tuple(sorted({*columns, *tested}))
+        # A NaN in such a column makes the score NaN, or is in no box; no algorithm takes that: no need to look for it.
         telling = _carries_nan(self.shape)
-        self.score_only = tuple(name for name in self.score_columns if telling and name not in tested)
+        self.score_only = tuple(
+            name for name in columns if name not in tested and (telling or name not in self.score_columns)
+        )
         self.looked_at = tuple(name for name in self.used if name not in self.score_only)
         self.rendered = render(self.shape, self.score_columns)
         self.algorithm_name = algorithm
         self.options = options
-        self.algorithm = REGISTRY[algorithm](options)
+        self.windowed = kind.card.window
+        self.algorithm: Any = (
+            kind(options, self.space) if issubclass(kind, WindowAlgorithm) else kind(options)
+        )
         self.constants = np.empty((0, len(lift(query.score)[1])), dtype=np.float64)
-        self.slots: dict[tuple[float, ...], int] = {}
+        self.slots: dict[Any, int] = {}
         self.timed = True  # whether the stream has event times
         self.board = Board()
         self.watches: list[Watch] = []
@@ -76,19 +99,43 @@ class Group:
         slot = self.slots.get(constants)
         if slot is None:
             slot = self.algorithm.add(k)
-            if slot == len(self.constants):
-                self.constants = np.vstack([self.constants, np.zeros((1, self.constants.shape[1]))])
-            self.constants[slot] = constants
+            self._set_constants(slot, constants)
             self.slots[constants] = slot
         elif k > self.algorithm.ks[slot]:
             self.algorithm.resize(slot, k)
         return slot
 
+    def _open_window(self, watch: Watch) -> int:
+        """The slot of a watch on an index: its own, but for watches of the same constants, box and window."""
+        key = self._slot_key(watch)
+        slot = self.slots.get(key)
+        if slot is None:
+            constants, limits, edge = key[:3]
+            low, high = [low for low, _ in limits], [high for _, high in limits]
+            slot = self.algorithm.add(watch.capacity, constants, watch.horizon(), low, high, edge)
+            self._set_constants(slot, constants)
+            self.slots[key] = slot
+        elif watch.capacity > self.algorithm.ks[slot]:
+            self.algorithm.resize(slot, watch.capacity)
+        return slot
+
+    def _slot_key(self, watch: Watch) -> tuple[Any, ...]:
+        query = watch.query
+        limits, _, edge = constraints(query, self.algorithm_name, self.fits)
+        box = tuple(limits[self.space.columns[axis]] for axis in self.space.boxed)
+        return lift(query.score)[1], box, edge, watch.window, watch.beginning
+
+    def _set_constants(self, slot: int, constants: tuple[float, ...]) -> None:
+        if slot == len(self.constants):
+            self.constants = np.vstack([self.constants, np.zeros((1, self.constants.shape[1]))])
+        self.constants[slot] = constants
+
     def attach(self, watch: Watch) -> None:
-        slot = self.open(watch.query, watch.capacity)
+        slot = self._open_window(watch) if self.windowed else self.open(watch.query, watch.capacity)
         watch.group, watch.slot = self, slot
         self.watches.append(watch)
         self.board.add(slot)
+        self.board.stale[-1] = 1
         self.changed()
 
     def detach(self, watch: Watch) -> None:
@@ -96,11 +143,15 @@ class Group:
         self.board.remove(index)
         del self.watches[index]
         self.changed()
-        if any(other.slot == watch.slot for other in self.watches):
-            self._resize(watch.slot)
+        self._leave(watch.slot)
+
+    def _leave(self, slot: int) -> None:
+        """A watch has left the slot, which goes with its last one."""
+        if any(other.slot == slot for other in self.watches):
+            self._resize(slot)
         else:
-            self.algorithm.remove(watch.slot)
-            self.slots = {constants: slot for constants, slot in self.slots.items() if slot != watch.slot}
+            self.algorithm.remove(slot)
+            self.slots = {key: other for key, other in self.slots.items() if other != slot}
 
     def changed(self) -> None:
         """A watch came, went or changed: arrays made from the watches are made anew."""
@@ -112,21 +163,41 @@ class Group:
     def update(self, watch: Watch) -> None:
         """The watch has another k or window."""
         self.changed()
+        index = self.watches.index(watch)
+        if self.windowed:
+            old = watch.slot
+            watch.slot = -1
+            slot = self._open_window(watch)
+            watch.slot = self.board.slot[index] = slot
+            if old != slot:
+                self._leave(old)
         self._resize(watch.slot)
-        self.board.stale[self.watches.index(watch)] = 1
+        self.board.stale[index] = 1
 
     # -- a step --------------------------------------------------------------------------------------------
 
-    def step(self, batch: Batch | None, mark: Any, horizons: dict[Any, Recency]) -> Changes | None:
+    def step(
+        self,
+        batch: Batch | None,
+        mark: Any,
+        horizons: dict[Any, Recency],
+        deleted: tuple[Ints, Ints] = (NOTHING, NOTHING),
+    ) -> Changes | None:
         """Expire, insert, then compare: what one step does to this family's answers."""
         ks, horizon_time, horizon_seq = self._horizons(horizons)
-        self._expire(horizon_time, horizon_seq)
-        if batch is not None and len(batch):
-            self.algorithm.insert(self.arrivals(batch, mark))
-        algorithm = self.algorithm
-        live = algorithm.lists.size - algorithm.lists.head
-        ks = np.minimum(ks, live[self.board.slot])
-        return self.board.refresh(algorithm.lists, algorithm.fresh, ks, horizon_time, horizon_seq)
+        slot_time, slot_seq = self._slot_horizons(horizon_time, horizon_seq)
+        if self.windowed:
+            columns, time, seq = self.rows_of(batch, mark) if batch else self._no_rows()
+            self.algorithm.step(columns, time, seq, slot_time, slot_seq, *deleted)
+        else:
+            self.algorithm.step(self.arrivals(batch, mark) if batch else None, slot_time, slot_seq, *deleted)
+        found: Changes | None = self.algorithm.report(self.board, ks, horizon_time, horizon_seq)
+        return found
+
+    def _no_rows(self) -> tuple[tuple[Floats, ...], Ints, Ints]:
+        none = np.empty(0, dtype=np.float64)
+        none.flags.writeable = False
+        return (none,) * len(self.space.columns), NOTHING, NOTHING
 
     def _horizons(self, horizons: dict[Any, Recency]) -> tuple[Ints, Ints, Ints]:
         """For each watch its k at this moment and the horizon of its window, not before its beginning."""
@@ -153,7 +224,7 @@ class Group:
                 ks[index] = self.watches[index].ranks(Recency(int(time[index]), int(seq[index]))) or ALL
         return ks, time, seq
 
-    def _expire(self, time: Ints, seq: Ints) -> None:
+    def _slot_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
         """Each slot expires at the oldest horizon of its watches."""
         slot_time, slot_seq = (
             np.full(len(self.algorithm.ks), LOWEST.time),
@@ -166,7 +237,7 @@ class Group:
             newest_first = np.lexsort((seq, time))[::-1]  # so that the oldest is written last
             slot_time[slots[newest_first]] = time[newest_first]
             slot_seq[slots[newest_first]] = seq[newest_first]
-        self.algorithm.expire_all(slot_time, slot_seq)
+        return slot_time, slot_seq
 
     def view(self, batch: Batch) -> View:
         """The rows that this family may use."""
@@ -198,8 +269,30 @@ class Group:
             columns=cache(lambda: tuple(_read_only(view.number(name)) for name in self.score_columns)),
         )
 
+    def rows_of(self, batch: Batch, mark: Any) -> tuple[tuple[Floats, ...], Ints, Ints]:
+        """The rows that an index takes, oldest first: all that the predicate lets through."""
+        view = self.view(batch)
+        names = self.space.columns
+        if view.index is None:
+            mark[:] = 1
+            if batch.in_order:
+                columns = tuple(_read_only(batch.arrived_number(name)) for name in names)
+                return columns, batch.time_arrived, batch.seq_arrived
+            place = np.arange(len(batch))[::-1]
+        else:
+            mark[view.index] = 1
+            place = view.index[::-1]
+        columns = tuple(_read_only(batch.number(name)[place]) for name in names)
+        return columns, batch.time[place], batch.seq[place]
+
     def refill(self, slot: int, batch: Batch) -> Ints:
         """Begin a slot anew with retained rows and the older candidates it has; seqs of the rows it took."""
+        if self.windowed:
+            self.algorithm.fill(*self.rows_of(batch, np.zeros(len(batch), dtype=np.uint8)))
+            self.algorithm.opened(slot)
+            self.algorithm.touched[slot] = 1
+            found: Ints = self.algorithm.seqs()
+            return found
         view = self.view(batch)
         good = self.good(view, slot)
         place = np.arange(len(batch)) if view.index is None else view.index
@@ -217,10 +310,19 @@ class Group:
         self.board.stale[np.flatnonzero(self.board.slot == slot)] = 1
         return np.asarray(lists.seq[lists.span(slot)]).copy()
 
+    def also_kept(self) -> dict[str, int]:
+        """What all watches of the family need together, in bytes."""
+        if not self.windowed:
+            return {}
+        rows, size = self.algorithm.window_size()
+        return {
+            f"{rows:,} rows of the window and their index, for all {len(self.watches)} watches of this score": size
+        }
+
     # -- keeping -------------------------------------------------------------------------------------------
 
     def live_seqs(self) -> Ints:
-        return np.concatenate([self.algorithm.lists.all_seqs(), self.board.seq])
+        return np.concatenate([self.algorithm.seqs(), self.board.seq])
 
     def dump(self) -> dict[str, Any]:
         return {
@@ -235,7 +337,8 @@ class Group:
         self.board.load(blob["board"])
         for watch, slot in zip(watches, slots, strict=True):
             watch.group, watch.slot = self, slot
-            self.slots[tuple(self.constants[slot].tolist())] = slot
+            key = self._slot_key(watch) if self.windowed else tuple(self.constants[slot].tolist())
+            self.slots[key] = slot
         self.watches = watches
 
     def _check(self) -> None:
@@ -247,17 +350,48 @@ class Group:
             assert self.algorithm.ks[slot] == max(w.capacity for w in self.watches if w.slot == slot)
 
 
-def family(query: TopK | Threshold, algorithm: str, options: dict[str, float]) -> tuple[Any, ...]:
+def family(
+    query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits = no_fit
+) -> tuple[Any, ...]:
     """Queries with equal keys are one family."""
     kind = "threshold" if isinstance(query, Threshold) else "topk"
+    limits, where, _ = constraints(query, algorithm, fits)
     return (
         lift(query.score)[0],
-        query.where,
+        where,
         query.descending,
         kind,
         algorithm,
         tuple(sorted(options.items())),
+        tuple(sorted(limits)),
     )
+
+
+def constraints(
+    query: TopK | Threshold, algorithm: str, fits: Fits
+) -> tuple[Limits, Expression | None, float]:
+    """What an index can do itself of a query's WHERE: the limits of its box and the bound of a threshold query;
+    and what is left for the predicate, which chooses rows before they get to the index."""
+    card = REGISTRY[algorithm].card
+    where: Expression | None = query.where
+    edge = -math.inf
+    if isinstance(query, Threshold) and card.window and all(fits(c, False) for c in columns_of(query.score)):
+        where = _without_bound(query)
+        bound = float(query.bound) if query.descending else -float(query.bound)
+        edge = bound if query.op in ("<", ">") else math.nextafter(bound, -math.inf)
+    limits: Limits = {}
+    if card.boxes:
+        limits, where = split_box(where, fits)
+    return limits, where, edge
+
+
+def _without_bound(query: Threshold) -> Expression | None:
+    """The WHERE of a threshold query without the comparison that makes it one."""
+    terms = list(conjuncts(query.where))
+    for number, term in enumerate(terms):
+        if split(term) is not None:
+            return all_of(terms[:number] + terms[number + 1 :])
+    return query.where
 
 
 def _carries_nan(e: Expression) -> bool:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from skyband import blob
 from skyband.errors import InputError, QueryError
 from skyband.order import Recency
-from skyband.planner import choose
+from skyband.planner import Choice, choose
 from skyband.query.expression import columns_of
 from skyband.query.model import Last, Query, Threshold, TopK, Window, from_dict, to_dict
 from skyband.report import Report
@@ -72,6 +72,7 @@ class Monitor:
         self._now: int | None = None  # time key
         self._kind: clock.Kind | None = None
         self._pending: Any = None  # an advance before the kind of time was known
+        self.lists_only = False  # rows are pruned before they come here: nothing may need the whole window
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
         if (
@@ -94,16 +95,18 @@ class Monitor:
             raise QueryError(
                 f"A watch needs SQL or a query object (sb.topk and its like), not a {type(query).__name__}."
             )
-        algorithm, options, why = choose(query)
+        choice = choose(query)  # refuses what can't be answered at all
         assert isinstance(query, TopK | Threshold)
         name = self._name(name)
         stream = self._stream_of(query)
         stream.check(query)
         stream.allow(query.window)
-        watch = Watch(self, stream, name, query, why)
-        stream.attach(watch, algorithm, options)
+        if stream.pushed:  # else it is planned when the first rows come, with all that is known then
+            choice = choose(query, stream.facts(query))
+        watch = Watch(self, stream, name, query, choice)
+        stream.attach(watch)
         self.watches[name] = watch
-        self._report.name(list(self.watches))
+        self._report.forget()
         return watch
 
     def _name(self, name: str | None) -> str:
@@ -125,7 +128,7 @@ class Monitor:
         watch = self.watches.pop(name)
         watch.dropped = True
         watch._stream.detach(watch)
-        self._report.name(list(self.watches))
+        self._report.forget()
 
     # -- streams -------------------------------------------------------------------------------------------
 
@@ -178,10 +181,9 @@ class Monitor:
         target = waiting[0]
         for other in waiting[1:]:
             for watch in list(other.watches):
-                algorithm, options = watch.group.algorithm_name, watch.group.options
                 other.detach(watch)
                 watch._stream = target
-                target.attach(watch, algorithm, options)
+                target.attach(watch)
         target.name = name if name is not None else target.name
         self.streams = {target.name: target}
         return target
@@ -223,6 +225,8 @@ class Monitor:
                 raise
         elif target.unknown_types or any(n not in target.names for n in names_of(raw)):
             self._extend(target, raw)
+        if not target.pushed:
+            target.plan(rows)
         target.pushed = True
         return self._step([(target, [accept(target.door(), raw, rows, most_texts=KEPT)])])
 
@@ -285,7 +289,7 @@ class Monitor:
         pieces = []
         for stream in self.streams.values():
             pieces.extend(stream.step(batches.get(stream.name)))
-        return self._report.table(pieces, self._time_type())
+        return self._report.table(pieces, self._time_type(), self.watches)
 
     def _number(self, stream: Stream, parts: list[Accepted]) -> Batch | None:
         """Give a stream's rows their seqs; rejected rows keep theirs and go no further."""
@@ -416,7 +420,8 @@ class Monitor:
         return {
             "name": watch.name,
             "query": to_dict(watch.query),
-            "why": watch.why,
+            "why": watch.choice.why,
+            "alternatives": watch.choice.alternatives,
             "stream": watch._stream.name,
             "k": watch.k,
             "window": str(watch.window),
@@ -450,7 +455,10 @@ class Monitor:
         for part in content["watches"]:
             query = from_dict(part["query"])
             assert isinstance(query, TopK | Threshold)
-            watch = Watch(monitor, monitor.streams[part["stream"]], part["name"], query, part["why"])
+            stream = monitor.streams[part["stream"]]
+            group = stream._parts[part["group"]]
+            choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
+            watch = Watch(monitor, stream, part["name"], query, choice)
             watch.k, watch.window = part["k"], window(part["window"])
             watch.beginning = Recency(*part["beginning"])
             watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]
@@ -463,7 +471,6 @@ class Monitor:
             monitor.streams[stream_name].load_group(
                 number, [w for _, w, _ in found], [s for _, _, s in found]
             )
-        monitor._report.name(list(monitor.watches))
         return monitor
 
     def _check(self) -> None:

@@ -1,7 +1,13 @@
-"""Which algorithm answers which query, and the plan that `explain` prints.
+"""Which algorithm answers which query.
 
-Today's rule is short: a top-k goes to `ra`, a threshold query to `threshold`; `WITH (algorithm = '…')` overrides
-it for any algorithm whose card says that it can answer the query. Pairs, joined and grouped queries parse and
+Every algorithm's card says what it can answer and what a batch is expected to cost it, given how many queries share
+the shape of their score, how many rows the window holds and how many come at a time. Of those that fit, the cheapest
+is taken, with one reservation: an algorithm that keeps the window's rows must promise to be at least twice as fast
+as the best that doesn't, and its rows must fit in `MOST_BYTES`; a few queries never pay for a window. What can't
+be known at first is asked again when the first rows come: how many queries there are in all, the types of the columns,
+how many rows a batch has.
+
+`WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. Pairs, joined and grouped queries parse and
 are refused here until their algorithms exist.
 """
 
@@ -11,29 +17,51 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from skyband.algorithms import REGISTRY
+from skyband.algorithms import REGISTRY, Workload
 from skyband.errors import QueryError
+from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Threshold, TopK
+from skyband.query.space import Space, is_linear
 
 _FUTURE = {Pairs: "Top-k pairs", Joined: "Joined streams (FULL JOIN … USING)", Grouped: "GROUP BY queries"}
+_PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
+_WORDS = {"topk": "top-k", "threshold": "threshold"}
+_GUESS_BATCH = 1000.0  # rows a step, until the first rows come
+MOST_BYTES = 1 << 30
+WINDOW_PAYS = 2.0  # so many times faster must an algorithm be to be given the window's rows
 
 
-_DEFAULT = {
-    "topk": ("ra", "for any score, in about k(1 + ln(n/k)) rows"),
-    "threshold": ("threshold", "every row beyond the bound is an answer"),
-}
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a query's stream and of its fellow queries."""
+
+    queries: int = 1  # whose score has this shape, this one included
+    k: int = 1  # the greatest of theirs
+    window: float | None = None  # rows; None: a duration, before rows have shown how many that is
+    batch: float | None = None  # rows a step; None: not known yet
+    updates: bool = False  # rows are replaced and deleted
+    lists_only: bool = False  # rows are pruned before they get here
 
 
-def choose(query: Query) -> tuple[str, dict[str, float], str]:
-    """The algorithm for a query, its options, and why."""
+@dataclass(frozen=True)
+class Choice:
+    algorithm: str
+    options: dict[str, float]
+    why: str
+    alternatives: dict[str, str] = field(default_factory=dict)
+
+
+def choose(query: Query, facts: Facts | None = None) -> Choice:
+    """The algorithm for a query, its options, why, and what else could have been taken."""
+    facts = facts or Facts()
     for kind, words in _FUTURE.items():
         if isinstance(query, kind):
             raise QueryError(
                 f"{words} are understood but not answered yet: this version answers top-k "
                 "(ORDER BY … LIMIT k) and threshold queries (WHERE expr > c) over one stream."
             )
+    assert isinstance(query, TopK | Threshold)
     options: dict[str, Any] = dict(query.options)
-    wanted = "threshold" if isinstance(query, Threshold) else "topk"
     name = options.pop("algorithm", None)
     if options.pop("error", None) is not None:
         raise QueryError(
@@ -42,91 +70,139 @@ def choose(query: Query) -> tuple[str, dict[str, float], str]:
     if options.pop("repeat", None) is not None:
         raise QueryError("repeat = … is for joined streams; leave it out here.")
     if name is None:
-        chosen, why = _DEFAULT[wanted]
+        chosen, why, alternatives = _cheapest(query, facts)
     else:
-        chosen, why = _named(str(name), wanted), "asked for with WITH (algorithm = …)"
+        chosen, why, alternatives = _named(str(name), query, facts), "asked for with WITH (algorithm = …)", {}
     card = REGISTRY[chosen].card
     for option in options:
         if option not in card.options:
             known = ", ".join(card.options) or "none"
             raise QueryError(f"The algorithm {chosen} has no option {option}; it has {known}.")
-    return chosen, {name: float(value) for name, value in options.items()}, why
+    return Choice(chosen, {name: float(value) for name, value in options.items()}, why, alternatives)
 
 
-def _named(name: str, wanted: str) -> str:
+def kind_of(query: TopK | Threshold) -> str:
+    return "threshold" if isinstance(query, Threshold) else "topk"
+
+
+def _named(name: str, query: TopK | Threshold, facts: Facts) -> str:
     if name not in REGISTRY:
         near = difflib.get_close_matches(name, REGISTRY, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(REGISTRY))}."
         raise QueryError(f"There is no algorithm '{name}'; {hint}")
     card = REGISTRY[name].card
+    wanted = kind_of(query)
+    reason = unfit(name, query, facts)
+    if reason is None:
+        return name
+    fit = ", ".join(sorted(other for other in REGISTRY if unfit(other, query, facts) is None))
     if wanted not in card.answers:
-        words = {"topk": "top-k", "threshold": "threshold"}
-        fit = ", ".join(sorted(n for n, kind in REGISTRY.items() if wanted in kind.card.answers))
-        answered = " and ".join(words[answer] for answer in sorted(card.answers))
+        answered = " and ".join(_WORDS[answer] for answer in sorted(card.answers))
         raise QueryError(
-            f"The algorithm {name} ({card.title}) answers {answered} queries, and this is a {words[wanted]} query: "
+            f"The algorithm {name} ({card.title}) answers {answered} queries, and this is a {_WORDS[wanted]} query: "
             f"take {fit}, or leave the algorithm out."
         )
-    return name
+    raise QueryError(
+        f"The algorithm {name} ({card.title}) can't answer this query: {reason}. "
+        f"Take {fit}, or leave the algorithm out."
+    )
 
 
-@dataclass
-class Plan:
-    """How a watch is answered: the algorithm and why, state predicted and actual, what was pruned."""
-
-    watch: str
-    sql: str
-    algorithm: str
-    title: str
-    source: str
-    why: str
-    exact: bool
-    k: int | None
-    window: str
-    rows_in_window: int | None
-    predicted: float | None
-    predicted_bytes: float | None
-    predicted_full: float | None
-    candidates: int
-    bytes: int
-    shared_with: list[str]
-    counters: dict[str, int]
-    rows_seen: int
-    also_kept: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    def __str__(self) -> str:
-        asked = "every row beyond the bound" if self.k is None else f"top {self.k}"
-        lines = [
-            f"{self.watch}: {asked}, window {self.window}",
-            f"  query      {self.sql}",
-            f"  algorithm  {self.algorithm} ({self.title}; {self.source})",
-            f"  why        {self.why}; {'exact' if self.exact else 'approximate'}",
-        ]
-        of_window = "" if self.rows_in_window is None else f" of {self.rows_in_window:,} rows in the window"
-        predicted = ""
-        if self.predicted is not None:
-            predicted = f", predicted {self.predicted:,.0f} ({self.predicted_bytes:,.0f} bytes)"
-        lines.append(
-            f"  state      {self.candidates:,} candidates{of_window}{predicted}; {self.bytes:,} bytes"
+def unfit(name: str, query: TopK | Threshold, facts: Facts) -> str | None:
+    """Why an algorithm can't answer a query, or None if it can."""
+    card = REGISTRY[name].card
+    if kind_of(query) not in card.answers:
+        return f"it doesn't answer {_WORDS[kind_of(query)]} queries"
+    if facts.updates and card.fifo:
+        return (
+            "it needs rows that leave in the order in which they came (first in, first out), and in an update stream "
+            "(key=) any row may be replaced or deleted"
         )
-        if self.predicted_full is not None and self.predicted_full != self.predicted:
-            lines.append(f"  expected   about {self.predicted_full:,.0f} candidates when the window is full")
-        if self.shared_with:
-            lines.append(f"  shared     with {', '.join(self.shared_with)}")
-        did = ", ".join(f"{count:,} {name}" for name, count in self.counters.items())
-        admitted = self.counters.get("admitted", 0)
-        lines.append(f"  did        {did}")
-        if self.rows_seen:
-            never = 100 * (1 - admitted / self.rows_seen)
-            lines.append(f"  pruned     {never:.1f} % of {self.rows_seen:,} rows were never stored")
-        for name, size in self.also_kept.items():
-            lines.append(f"  also kept  {name}: {size:,} bytes")
-        lines.extend(f"  note       {note}" for note in self.notes)
-        return "\n".join(lines)
+    if card.scores == "linear" and not is_linear(lift(query.score)[0]):
+        return "it needs a score that is a sum of numbers times columns"
+    if card.scores == "monotone" and not _monotone(query):
+        return "it needs a score that only rises or only falls with each column"
+    if isinstance(query, Threshold) and card.window and query.bound in (float("inf"), float("-inf")):
+        return "it needs a bound that is a finite number"
+    return None
+
+
+def _monotone(query: TopK | Threshold) -> bool:
+    """Whether the score is monotone on each axis, over all numbers or at least over those from zero up."""
+    shape, constants = lift(query.score)
+    columns = columns_of(shape)
+    space = Space(shape, columns, 1.0)
+    positive = dict.fromkeys(columns, (0.0, float("inf")))
+    return any(None not in space.directions(constants, box) for box in (None, positive))
+
+
+def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str, str]]:
+    plain = _PLAIN[kind_of(query)]
+    if facts.updates:
+        chosen = "threshold" if kind_of(query) == "threshold" else "tma"
+        return chosen, "rows may be replaced and deleted, so no row makes another superfluous", {}
+    costs: dict[str, float] = {}
+    alternatives: dict[str, str] = {}
+    work = workload(query, facts)
+    for name, kind in REGISTRY.items():
+        if kind_of(query) not in kind.card.answers or kind.card.cost_of is None:
+            continue
+        reason = unfit(name, query, facts) or _too_large(name, facts, work)
+        if reason is not None:
+            alternatives[name] = reason
+        else:
+            costs[name] = kind.card.cost_of(work)
+    if plain not in costs:  # its card says nothing of cost: nothing to compare
+        return plain, _reason(plain), alternatives
+    lists = [name for name in costs if not REGISTRY[name].card.window]
+    best = min(lists, key=lambda name: costs[name])
+    for name in sorted(costs, key=lambda name: costs[name]):
+        if REGISTRY[name].card.window and costs[name] * WINDOW_PAYS <= costs[best]:
+            best = name
+            break
+    rate = work.batch / costs[best]
+    for name, cost in costs.items():
+        if name != best:
+            alternatives[name] = f"{_rate(work.batch / cost)} rows/s predicted"
+    many = f" for {work.queries:,} queries of this shape" if work.queries > 1 else ""
+    return best, f"{_reason(best)}; {_rate(rate)} rows/s predicted{many}", alternatives
+
+
+def _too_large(name: str, facts: Facts, work: Workload) -> str | None:
+    """Why an algorithm that keeps the window isn't given it."""
+    if not REGISTRY[name].card.window:
+        return None
+    if facts.lists_only:
+        return "it needs all rows of the window, and here they are pruned on their way"
+    if facts.window is None:
+        return "it keeps the window's rows, and how many those are is not known yet"
+    need = work.window * (work.axes + 2) * 8
+    return f"it would keep {need / 1e9:,.1f} GB of rows" if need > MOST_BYTES else None
+
+
+def workload(query: TopK | Threshold, facts: Facts) -> Workload:
+    shape = lift(query.score)[0]
+    columns = columns_of(shape)
+    batch = facts.batch or _GUESS_BATCH
+    return Workload(
+        queries=facts.queries,
+        k=facts.k,
+        window=float(facts.window if facts.window is not None else 1e6),
+        batch=max(1.0, batch),
+        axes=len(columns),
+        rendered=render(shape, columns) is not None,
+    )
+
+
+def _reason(name: str) -> str:
+    return {
+        "ra": "for any score, in about k(1 + ln(n/k)) rows",
+        "threshold": "every row beyond the bound is an answer",
+    }.get(name, REGISTRY[name].card.title)
+
+
+def _rate(rows: float) -> str:
+    return f"{rows / 1e6:,.1f} M" if rows >= 1e6 else f"{rows / 1e3:,.0f} K"
 
 
 def predicted(

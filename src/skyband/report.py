@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,24 +24,33 @@ class Report:
     """Builds change tables; knows the watches' names."""
 
     def __init__(self) -> None:
-        self._names = texts_array([])
+        self._names: pa.Array | None = None  # the watches' names, until one comes or goes
         self._ids: dict[str, int] = {}
         self._numbers: dict[int, Any] = {}  # the numbers of each family's watches' names
         self._empty: pa.Table | None = None
         self._no_seq = pa.nulls(_BLANK, pa.int64())
         self._no_id = pa.nulls(_BLANK, pa.string())
 
-    def name(self, names: list[str]) -> None:
-        self._names = texts_array(names)
+    def forget(self) -> None:
+        """Watches came or went."""
+        self._names = None
+
+    def _name(self, names: Iterable[str]) -> None:
+        self._names = texts_array(list(names))
         self._ids = {name: number for number, name in enumerate(names)}
         self._numbers = {}
 
     def table(
-        self, pieces: list[tuple[Group, Changes]], time: tuple[clock.Kind | None, pa.DataType]
+        self,
+        pieces: list[tuple[Group, Changes]],
+        time: tuple[clock.Kind | None, pa.DataType],
+        names: Iterable[str] = (),
     ) -> pa.Table:
         kind, type_ = time
         if not pieces:
             return self._empty_table(type_)
+        if self._names is None:
+            self._name(names)
         query, rank, score, stamp, seq = self._columns(pieces)
         n = len(seq)
         if n > len(self._no_seq):

@@ -123,7 +123,10 @@ class Sifter:
             queries=tuple((text, k, algorithm) for text, (k, algorithm) in wanted.items()),
             columns=tuple(sorted(used)),
             counts_rows=stream.time is not None and any(isinstance(w.window, Rows) for w in stream.watches),
-            can_prune=monitor.retain is None and monitor.max_ahead is None,
+            # an index keeps every row of the window
+            can_prune=monitor.retain is None
+            and monitor.max_ahead is None
+            and not any(group.windowed for group in stream.groups),
         )
 
     def sift(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import QueryError
-from skyband.group import Group, family
+from skyband.group import NOTHING, Group, family
 from skyband.order import LOWEST, Ints, Recency
-from skyband.query.expression import Column, check, columns_of, unknown_column
+from skyband.planner import Facts, choose
+from skyband.query.expression import Column, check, columns_of, lift, unknown_column
 from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.stream import clock
 from skyband.stream.accept import Door
@@ -42,8 +44,10 @@ class Stream:
         self.schema = schema
         self.pushed = False
         self.groups: list[Group] = []
+        self._families: dict[Any, Group] = {}  # the groups by their keys
+        self.batch_rows: float | None = None  # of the first batch
         self.watches: list[Watch] = []
-        self._windows: set[Window] = set()
+        self._windows: Counter[Window] = Counter()  # how many watches have each
         self.kept = Kept()
         self.retained = Retained()
         self.recencies: Runs | Recencies = Runs() if time is None else Recencies()
@@ -171,10 +175,14 @@ class Stream:
         return LOWEST if newest == LOWEST else newest.after()
 
     def watch_windows(self) -> None:
-        """Watches came, went or changed: how many recencies the row windows need."""
+        """A watch has another window: count them anew."""
+        self._windows = Counter(watch.window for watch in self.watches)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Watches came, went or changed: which columns they need, how many recencies the row windows need."""
         self._wanted = None
-        self._windows = {watch.window for watch in self.watches}
-        windows = [watch.window for watch in self.watches]
+        windows = [*self._windows]
         if self.monitor.retain is not None:
             windows.append(self.monitor.retain)
         self.row_limit = max((window.n for window in windows if isinstance(window, Rows)), default=0)
@@ -225,24 +233,77 @@ class Stream:
 
     # -- watches -------------------------------------------------------------------------------------------
 
-    def attach(self, watch: Watch, algorithm: str, options: dict[str, float]) -> None:
-        key = family(watch.query, algorithm, options)
-        group = next((group for group in self.groups if group.key == key), None)
+    def attach(self, watch: Watch) -> None:
+        self._join(watch)
+        self.watches.append(watch)
+        self._windows[watch.window] += 1
+        self._changed()
+        self.refill(watch)
+
+    def _join(self, watch: Watch) -> None:
+        """Put a watch into the family of its query and algorithm."""
+        algorithm, options = watch.choice.algorithm, watch.choice.options
+        key = family(watch.query, algorithm, options, self.fits)
+        group = self._families.get(key)
         if group is None:
-            group = Group(watch.query, algorithm, options)
+            group = Group(watch.query, algorithm, options, self.fits)
             group.timed = self.time is not None
             self.groups.append(group)
+            self._families[key] = group
         group.attach(watch)
-        self.watches.append(watch)
-        self.watch_windows()
-        self.refill(watch)
+
+    def plan(self, rows: int) -> None:
+        """The first rows come: choose algorithms with all that is known now, and put the watches into families anew."""
+        self._families = {}
+        self.groups = []
+        self.batch_rows = float(rows)
+        shapes = self._shapes()
+        for watch in self.watches:
+            watch.choice = choose(watch.query, self.facts(watch.query, shapes))
+            self._join(watch)
+
+    def facts(self, query: TopK | Threshold, shapes: dict[Any, tuple[int, int]] | None = None) -> Facts:
+        """What the planner should know; `shapes` if these are the facts of a query that is being watched."""
+        fellows, k = (self._shapes() if shapes is None else shapes).get(_shape(query), (0, 0))
+        window = query.window.n if isinstance(query.window, Rows) else None
+        if window is None and self.accepted:
+            window = self.tally.since(self.horizon(query.window).time)
+        return Facts(
+            queries=fellows + (shapes is None),
+            k=max(k, query.k if isinstance(query, TopK) else 1),
+            window=window,
+            batch=self.batch_rows,
+            lists_only=self.monitor.lists_only,
+        )
+
+    def _shapes(self) -> dict[Any, tuple[int, int]]:
+        """How many watches there are of each shape, and their greatest k."""
+        found: dict[Any, tuple[int, int]] = {}
+        for watch in self.watches:
+            key = _shape(watch.query)
+            count, k = found.get(key, (0, 0))
+            found[key] = (count + 1, max(k, watch.capacity))
+        return found
+
+    def fits(self, column: str, exact: bool) -> bool:
+        """Whether comparing this column with a number through float64 is exact; `exact`: the number is a float64."""
+        if self.schema is None or column not in self.names:
+            return False
+        type_ = self.schema.field(column).type
+        if pa.types.is_floating(type_):
+            return True
+        return exact and pa.types.is_integer(type_) and type_.bit_width <= 32
 
     def detach(self, watch: Watch) -> None:
         watch.group.detach(watch)
         self.watches.remove(watch)
+        self._windows[watch.window] -= 1
+        if not self._windows[watch.window]:
+            del self._windows[watch.window]
         if not watch.group.watches:
             self.groups.remove(watch.group)
-        self.watch_windows()
+            del self._families[watch.group.key]
+        self._changed()
 
     def refill(self, watch: Watch) -> None:
         """Bring a watch's slot up to what the retained rows know."""
@@ -265,8 +326,10 @@ class Stream:
 
     # -- a step --------------------------------------------------------------------------------------------
 
-    def step(self, batch: Batch | None) -> list[tuple[Group, Changes]]:
-        """Show a step's rows to each family; what changed, family by family."""
+    def step(
+        self, batch: Batch | None, deleted: tuple[Ints, Ints] = (NOTHING, NOTHING)
+    ) -> list[tuple[Group, Changes]]:
+        """Show a step's rows (and which rows it deletes) to each family; what changed, family by family."""
         if batch is not None and self.monitor.retain is not None:
             copy = batch.table.take(
                 numbers_array(np.arange(len(batch)))
@@ -279,7 +342,7 @@ class Stream:
         mark = np.zeros(0 if batch is None else len(batch), dtype=np.uint8)
         found = []
         for group in self.groups:
-            changes = group.step(batch, mark, horizons)
+            changes = group.step(batch, mark, horizons, deleted)
             if changes is not None:
                 found.append((group, changes))
         if batch is not None:
@@ -333,12 +396,14 @@ class Stream:
     def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
         """Groups are loaded in their order, each with its watches."""
         part = self._parts[number]
-        group = Group(watches[0].query, part["algorithm"], part["options"])
+        group = Group(watches[0].query, part["algorithm"], part["options"], self.fits)
         group.timed = self.time is not None
         group.load(part["state"], watches, slots)
         self.groups.append(group)
+        self._families[group.key] = group
         self.watches.extend(watches)
-        self.watch_windows()
+        self._windows.update(watch.window for watch in watches)
+        self._changed()
 
     def _check(self) -> None:
         for group in self.groups:
@@ -347,6 +412,11 @@ class Stream:
             assert group.watches
         # each watch is in one family, and here
         assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
+
+
+def _shape(query: TopK | Threshold) -> Any:
+    """Queries of one shape could be one family."""
+    return lift(query.score)[0], query.descending, isinstance(query, Threshold)
 
 
 def _values(column: Any) -> Any:

@@ -16,7 +16,8 @@ import pyarrow as pa
 from skyband.errors import QueryError
 from skyband.group import ALL
 from skyband.order import Floats, Ints, Recency
-from skyband.planner import Plan, predicted
+from skyband.plan import Plan
+from skyband.planner import Choice, predicted
 from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.text import to_sql
@@ -36,13 +37,13 @@ class Watch:
     slot: int
 
     def __init__(
-        self, monitor: Monitor, stream: Stream, name: str, query: TopK | Threshold, why: str
+        self, monitor: Monitor, stream: Stream, name: str, query: TopK | Threshold, choice: Choice
     ) -> None:
         self._monitor = monitor
         self._stream = stream
         self.name = name
         self.query = query
-        self.why = why
+        self.choice = choice
         self.k: int | None = query.k if isinstance(query, TopK) else None
         self.window: Window = query.window
         self.beginning: Recency = stream.beginning()
@@ -195,7 +196,7 @@ class Watch:
             algorithm=card.name,
             title=card.title,
             source=card.source,
-            why=self.why,
+            why=self.choice.why,
             exact=card.exact,
             k=self.k,
             window=str(self.window),
@@ -210,7 +211,9 @@ class Watch:
             shared_with=[w.name for w in self.group.watches if w.slot == self.slot and w is not self],
             counters=self.group.algorithm.counters(self.slot),
             rows_seen=self._stream.accepted,
-            also_kept=self._stream.also_kept(),
+            keeps_window=card.window,
+            also_kept=self._stream.also_kept() | self.group.also_kept(),
+            alternatives=self.choice.alternatives,
             notes=notes,
         )
 

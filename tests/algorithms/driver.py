@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skyband.algorithms import REGISTRY, Arrivals
+from skyband.algorithms import LISTS, REGISTRY, WINDOWED, Arrivals
 from skyband.order import LOWEST, Recency
+from skyband.query.nodes import Column
+from skyband.query.space import Space
 
 EXACT = sorted(name for name, kind in REGISTRY.items() if kind.card.exact and "topk" in kind.card.answers)
 EVERY = 10**6  # more than there are
@@ -30,20 +32,45 @@ class Driver:
     def __init__(self, name: str, ks: Iterable[int], **options: float) -> None:
         self.name, self.ks, self.options = name, list(ks), options
         self.takes_all = "topk" not in REGISTRY[name].card.answers  # a threshold query: every row counts
-        self.algorithm = REGISTRY[name](options)
-        self.slots = [self.algorithm.add(k) for k in self.ks]
+        self.windowed = name in WINDOWED
+        self.algorithm: Any = self.new()
         self.rows: list[Row] = []
         self.horizon = LOWEST
+        self.slots = [self.add(k) for k in self.ks]
+
+    def new(self) -> Any:
+        """The score is the one column x0, higher is better."""
+        if self.windowed:
+            return WINDOWED[self.name](self.options, Space(Column("x0"), ("x0",), 1.0))
+        return LISTS[self.name](self.options)
+
+    def add(self, k: int) -> int:
+        return int(self.algorithm.add(k, (), self.horizon) if self.windowed else self.algorithm.add(k))
+
+    def feed(self, arrivals: Arrivals) -> None:
+        """Rows come, to horizons as they are."""
+        if not self.windowed:
+            self.algorithm.insert(arrivals)
+            return
+        column = arrivals.good(0)[::-1].copy()
+        column.flags.writeable = False
+        none = np.empty(0, dtype=np.int64)
+        size = len(self.algorithm.ks)
+        self.algorithm.step(
+            (column,), arrivals.time[::-1].copy(), arrivals.seq[::-1].copy(),
+            np.full(size, self.horizon.time), np.full(size, self.horizon.seq), none, none,
+        )  # fmt: skip
+        arrivals.mark[:] = 1  # a group marks all rows that it hands to an index
 
     def step(self, rows: Iterable[Row], horizon: Recency | None = None) -> Arrivals:
         """Expire, insert, as the monitor does; returns what was handed in."""
         if horizon is not None:
             self.horizon = max(horizon, self.horizon)
-            for slot in self.slots:
+            for slot in self.slots if not self.windowed else ():
                 self.algorithm.expire(slot, self.horizon)
         batch = sorted(rows, reverse=True)
         arrivals = arrivals_of(batch)
-        self.algorithm.insert(arrivals)
+        self.feed(arrivals)
         self.rows = [r for r in self.rows + batch if r.recency >= self.horizon]
         self.algorithm._check()
         return arrivals
@@ -51,9 +78,9 @@ class Driver:
     def plain_step(self, row: Row, horizon: Recency) -> None:
         """One row without the comparison, for long runs that only measure."""
         self.horizon = horizon
-        for slot in self.slots:
+        for slot in self.slots if not self.windowed else ():
             self.algorithm.expire(slot, horizon)
-        self.algorithm.insert(arrivals_of([row]))
+        self.feed(arrivals_of([row]))
 
     def expected(self, k: int, horizon: Recency = LOWEST) -> list[tuple[float, int, int]]:
         inside = [r for r in self.rows if r.recency >= horizon and r.good == r.good]
@@ -81,7 +108,7 @@ class Driver:
 
     def reload(self) -> None:
         blob = self.algorithm.dump()
-        self.algorithm = REGISTRY[self.name](self.options)
+        self.algorithm = self.new()
         self.algorithm.load(blob)
 
 

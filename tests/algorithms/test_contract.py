@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.algorithms.driver import EXACT, Driver, Row, arrivals_of, live, skyband
 
-from skyband.algorithms import REGISTRY
+from skyband.algorithms import REGISTRY, WINDOWED
 from skyband.order import Recency
 
 ALL = sorted(name for name, kind in REGISTRY.items() if kind.card.exact)
@@ -64,6 +64,8 @@ def test_dump_and_load_change_nothing(name: str, steps: list[tuple[list[Row], Re
         through.step(rows, horizon)
         loaded.step(rows, horizon)
         loaded.compare()
+        if through.windowed:  # an index is made anew from its rows, and may have other slack
+            continue
         one, other = through.algorithm.dump(), loaded.algorithm.dump()
         assert one.keys() == other.keys()
         for key in one:
@@ -88,7 +90,7 @@ def test_inputs_are_not_touched(name: str, rows: list[tuple[int, float]]) -> Non
     arrivals, copy = arrivals_of(batch), arrivals_of(batch)
     for part in (arrivals.time, arrivals.seq, arrivals.place, arrivals.good(0)):
         part.flags.writeable = False
-    driver.algorithm.insert(arrivals)
+    driver.feed(arrivals)
     for part in ("time", "seq", "place"):
         assert np.array_equal(getattr(arrivals, part), getattr(copy, part))
     assert np.array_equal(arrivals.good(0), copy.good(0), equal_nan=True)
@@ -125,11 +127,14 @@ def test_slots_come_and_go(name: str) -> None:
         driver.step(rows, Recency(turn - 12, 0))
         driver.compare_some()
         if turn % 4 == 1:
-            extra = driver.algorithm.add(200)
+            extra = driver.add(200)
         if turn % 4 == 3:
             driver.algorithm.remove(extra)
-            fresh = driver.algorithm.add(1)
-            assert driver.top(fresh, 1) == [] and driver.algorithm.size(fresh)[0] == 0
+            fresh = driver.add(1)
+            if driver.windowed:  # the rows of its horizon are there
+                assert driver.top(fresh, 1) == driver.expected(1)
+            else:
+                assert driver.top(fresh, 1) == [] and driver.algorithm.size(fresh)[0] == 0
             driver.algorithm.remove(fresh)
 
 
@@ -165,7 +170,8 @@ def test_memory_is_near_what_its_card_expects(name: str, batch: int) -> None:
     assert np.mean(sizes) < 1.25 * expected
     assert max(sizes) < 3 * expected
     assert driver.algorithm.size(slot)[1] < 3 * 64 * expected
-    assert set(skyband(driver.rows, k)) <= set(live(driver, slot))
+    if not driver.windowed:
+        assert set(skyband(driver.rows, k)) <= set(live(driver, slot))
 
 
 @given(steps=histories(), k=st.integers(1, 3))
@@ -223,4 +229,5 @@ def test_every_card_is_filled_in(name: str) -> None:
     assert card.name == name
     for text in (card.title, card.source, card.keeps, card.cost, card.wrong_when):
         assert len(text) > 5
-    assert card.expected(10, 5) <= 10 and card.expected(10, 10_000) > 10
+    assert card.expected(10, 5) <= 10 and card.expected(10, 10_000) >= 10
+    assert card.window == (name in WINDOWED) and card.scores in ("any", "monotone", "linear")

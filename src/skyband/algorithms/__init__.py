@@ -1,10 +1,23 @@
 """The algorithms, by name. Adding one is a file and a line here (CONTRIBUTING, "how to add an algorithm")."""
 
-from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm
+from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm, Workload
 from skyband.algorithms.ra import RA
 from skyband.algorithms.sa import SA
 from skyband.algorithms.threshold import Threshold
+from skyband.algorithms.windowed import WindowAlgorithm
 
-REGISTRY: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (SA, RA, Threshold)}
+LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (SA, RA, Threshold)}
+WINDOWED: dict[str, type[WindowAlgorithm]] = {}
+REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
 
-__all__ = ["REGISTRY", "Algorithm", "Arrivals", "Card", "ListAlgorithm"]
+__all__ = [
+    "LISTS",
+    "REGISTRY",
+    "WINDOWED",
+    "Algorithm",
+    "Arrivals",
+    "Card",
+    "ListAlgorithm",
+    "WindowAlgorithm",
+    "Workload",
+]

@@ -5,18 +5,24 @@ query (a set of constants) has a *slot*. The monitor calls, at each step and in 
 oldest horizon that any watch of a slot still needs), `insert` (the step's rows), and then compares tops:
 reporting inside removal or insertion would name rows that were never in an answer.
 
-    add(k) -> slot, resize(slot, k), remove(slot)      queries come, change and go
-    insert(arrivals)                                   rows newest first; scores computed once
-    expire(slot, horizon)
+    add -> slot, resize(slot, k), remove(slot)         queries come, change and go
+    step                                               time goes on and rows come: expire, then insert
+    report(board, …) -> changes                        only then the tops are compared
     top(slot, k, horizon) -> good, time, seq           any k up to the slot's, any horizon not before its own
     size(slot) -> candidates, bytes
     counters(slot) -> what it did, by name
     dump() / load(blob)                                plain arrays and numbers
     _check()                                           every invariant, an assertion each
 
+There are two sorts. `ListAlgorithm` (here) keeps one list of candidates a slot, in order of recency: any window is a
+suffix of it, so watches that differ in k, window and beginning share a slot. `WindowAlgorithm` (windowed.py) keeps
+the window's rows behind an index and one short ranked list a slot, for one window each.
+
 A class says what it is in its `card`; the planner reads cards, `explain` prints them, and one test suite
 runs over all registered classes.
 """
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -27,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.order import LOWEST, Floats, Ints, Recency, first_inside, inside_of
+from skyband.structures.board import Board, Changes
 from skyband.structures.fused import fused
 from skyband.structures.lists import Lists, expire_all
 from skyband.structures.skyband import select
@@ -52,6 +59,25 @@ class Card:
     wrong_when: str
     expected: Callable[[int, float], float]  # candidates for k and n rows in the window, random order
     options: Mapping[str, float]  # name and default
+    scores: str = (
+        "any"  # which it can answer: "any", "monotone" on each axis, "linear" (sums of constant * column)
+    )
+    window: bool = False  # keeps the window's rows
+    fifo: bool = True  # rows must leave in order of recency: not for update streams
+    boxes: bool = False  # takes limits on columns (WHERE x > 3) as a box of each query's own
+    cost_of: Callable[[Workload], float] | None = None  # predicted CPU seconds for a batch
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the planner knows of a family: the cards' predicted costs are about this."""
+
+    queries: int  # of this shape
+    k: int  # the greatest
+    window: float  # rows
+    batch: float  # rows a step
+    axes: int
+    rendered: bool = True  # whether the score compiles
 
 
 @dataclass
@@ -73,26 +99,30 @@ class Arrivals:
 
 
 class Algorithm(ABC):
-    card: ClassVar[Card]
+    """What the monitor asks of every algorithm; `ks` says how many ranks each slot keeps (0: the slot is free)."""
 
-    @abstractmethod
-    def add(self, k: int) -> int: ...
-    @abstractmethod
-    def resize(self, slot: int, k: int) -> None: ...
+    card: ClassVar[Card]
+    ks: Ints
+    candidate_bytes: int  # what one candidate takes
+
     @abstractmethod
     def remove(self, slot: int) -> None: ...
     @abstractmethod
-    def insert(self, rows: Arrivals) -> None: ...
+    def resize(self, slot: int, k: int) -> None: ...
     @abstractmethod
-    def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None: ...
-    @abstractmethod
-    def expire(self, slot: int, horizon: Recency) -> None: ...
+    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
+        """Compare the answers with those on the board; ks and horizons are the watches' own."""
+
     @abstractmethod
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]: ...
     @abstractmethod
     def size(self, slot: int) -> tuple[int, int]: ...
     @abstractmethod
     def counters(self, slot: int) -> dict[str, int]: ...
+    @abstractmethod
+    def seqs(self) -> Ints:
+        """The rows whose values must be at hand."""
+
     @abstractmethod
     def dump(self) -> dict[str, Any]: ...
     @abstractmethod
@@ -124,6 +154,7 @@ class ListAlgorithm(Algorithm):
         self._picks = np.empty(0, dtype=np.int64)
         self._values = np.empty(0, dtype=np.float64)
         self._heap = np.empty(0, dtype=np.float64)
+        self.candidate_bytes = 32 if self.counted else 24
 
     # -- slots ---------------------------------------------------------------------------------------------
 
@@ -238,6 +269,36 @@ class ListAlgorithm(Algorithm):
         begin = first_inside(lists.time, lists.seq, span.start, span.stop, horizon.time, horizon.seq)
         lists.head[slot] = begin - lists.start[slot]
 
+    def step(
+        self,
+        rows: Arrivals | None,
+        horizon_time: Ints,
+        horizon_seq: Ints,
+        deleted_time: Ints,
+        deleted_seq: Ints,
+    ) -> None:
+        """Time goes on to a horizon for each slot; rows come; rows may be deleted, new ones too."""
+        self.expire_all(horizon_time, horizon_seq)
+        if rows is not None:
+            self.insert(rows)
+        if len(deleted_seq):
+            self.delete(deleted_seq)
+
+    def delete(self, seqs: Ints) -> None:
+        """Take rows out of every list that has them. Only where no candidate was dropped because of them."""
+        assert not self.card.fifo
+        lists = self.lists
+        for slot in np.flatnonzero(self.ks).tolist():
+            span = lists.span(slot)
+            stay = np.flatnonzero(~np.isin(lists.seq[span], seqs)) + span.start
+            if len(stay) == span.stop - span.start:
+                continue
+            end = span.start + len(stay)
+            for array in lists._arrays():
+                array[span.start : end] = array[stay]
+            lists.size[slot] = end - lists.start[slot]
+            self.fresh[slot] = np.inf  # look at its answers again
+
     def expire_all(self, horizon_time: Ints, horizon_seq: Ints) -> None:
         """`expire` for all slots at once: a horizon each."""
         self.horizon_time, self.horizon_seq = horizon_time, horizon_seq
@@ -249,13 +310,16 @@ class ListAlgorithm(Algorithm):
 
     # -- answers -------------------------------------------------------------------------------------------
 
+    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
+        live = self.lists.size - self.lists.head
+        ks = np.minimum(ks, live[board.slot])
+        return board.refresh(self.lists, self.fresh, ks, horizon_time, horizon_seq)
+
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         return self.lists.top(slot, k, horizon)
 
-    @property
-    def candidate_bytes(self) -> int:
-        """What one candidate takes."""
-        return 32 if self.counted else 24
+    def seqs(self) -> Ints:
+        return self.lists.all_seqs()
 
     def size(self, slot: int) -> tuple[int, int]:
         return self.lists.live(slot), self.lists.bytes(slot)

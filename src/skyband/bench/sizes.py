@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from skyband.algorithms import REGISTRY, Arrivals
+from skyband.algorithms import LISTS, Arrivals
 from skyband.order import Floats, Recency
 from skyband.structures.skyband import expected_size
 
@@ -20,7 +20,7 @@ GAMMAS = (0.2, 0.5, 1.0)
 
 def mean_size(name: str, options: dict[str, float], n: int, k: int, seed: int = 5) -> float:
     """The mean number of candidates over two windows, one row a step."""
-    algorithm = REGISTRY[name](options)
+    algorithm = LISTS[name](options)
     slot = algorithm.add(k)
     scores = np.random.default_rng(seed).random(3 * n)
     mark, place = np.zeros(1, dtype=np.uint8), np.zeros(1, dtype=np.int64)

@@ -145,6 +145,7 @@ class Engine:
             self._monitor = Monitor(time=times or None, schema=self._schemas)
         else:
             self._monitor = Monitor.from_bytes(state)
+        self._monitor.lists_only = True  # executors prune
         self._reached, self._queries, self._since = batch, queries, (0, 0)
         self.tops, self._shown = {}, {}
 

@@ -148,6 +148,10 @@ class Batch:
             self._numbers[name] = found
         return found
 
+    def arrived_number(self, name: str) -> Floats:
+        """A column as float64 in order of arrival; without a copy where it is float64 already."""
+        return numbers(self.table.column(name))
+
     def array(self, name: str) -> pa.Array:
         """A column as it is, newest first."""
         found = self._columns.get(name)

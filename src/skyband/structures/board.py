@@ -9,13 +9,18 @@ Changes of all watches of a family go into one set of arrays, watch by watch, le
 per change, and the change table is made of the arrays themselves.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, first_inside
 from skyband.structures.lists import Lists, best
+from skyband.structures.ranked import Ranked
+
+Bytes = npt.NDArray[np.uint8]
 
 
 class Changes(NamedTuple):
@@ -93,24 +98,45 @@ class Board:
     def refresh(
         self, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
     ) -> Changes | None:
-        """Bring every answer up to date; what changed, or None."""
-        self._make_room(ks)
+        """Bring every answer up to date from lists in order of recency; what changed, or None."""
         most = int(ks.max(initial=0))
         scores, places = np.empty(most, dtype=np.float64), np.empty(most, dtype=np.int64)
+
+        def round_(first: int, out: Changes) -> tuple[int, int]:
+            found: tuple[int, int] = refresh(
+                first, self.slot, ks, horizon_time, horizon_seq, fresh,
+                self.start, self.size, self.stale, self.oldest_time, self.oldest_seq, self.good, self.time, self.seq,
+                lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
+                scores, places, *out,
+            )  # fmt: skip
+            return found
+
+        return self._collect(ks, round_)
+
+    def refresh_ranked(self, ranked: Ranked, touched: Bytes, ks: Ints) -> Changes | None:
+        """Bring the answers of touched slots up to date from lists that end with the answer; what changed, or None."""
+
+        def round_(first: int, out: Changes) -> tuple[int, int]:
+            found: tuple[int, int] = refresh_ranked(
+                first, self.slot, ks, touched, self.start, self.size, self.stale, self.good, self.time, self.seq,
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *out,
+            )  # fmt: skip
+            return found
+
+        return self._collect(ks, round_)
+
+    def _collect(self, ks: Ints, round_: Callable[[int, Changes], tuple[int, int]]) -> Changes | None:
+        """All rounds of a refresh, each with an output that suffices for at least one watch."""
+        self._make_room(ks)
         out: list[Changes] = []
         first = 0
-        room = max(1024, 4 * most)
+        room = max(1024, 4 * int(ks.max(initial=0)))
         while first < len(self.slot):
             buffer = Changes(
                 np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float64),
                 np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64),
             )  # fmt: skip
-            first, count = refresh(
-                first, self.slot, ks, horizon_time, horizon_seq, fresh,
-                self.start, self.size, self.stale, self.oldest_time, self.oldest_seq, self.good, self.time, self.seq,
-                lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
-                scores, places, *buffer,
-            )  # fmt: skip
+            first, count = round_(first, buffer)
             if count:
                 filled: list[Any] = [array[:count] for array in buffer]
                 out.append(Changes(*filled))
@@ -194,6 +220,73 @@ def refresh(
             if j == 0 or older:
                 oldest_time[w] = pool_time[at]
                 oldest_seq[w] = pool_seq[at]
+    return slots.shape[0], count
+
+
+@kernel
+def refresh_ranked(
+    first: int, slots: Ints, ks: Ints, touched: Bytes, start: Ints, size: Ints, stale: Ints,
+    good: Floats, time: Ints, seq: Ints,
+    pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_size: Ints,
+    out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """As `refresh`, from lists sorted by the one total order, best last: their end is the answer."""
+    count = 0
+    for w in range(first, slots.shape[0]):
+        slot, old, base = slots[w], size[w], start[w]
+        found = min(ks[w], list_size[slot])
+        if touched[slot] == 0 and stale[w] == 0 and old == found:
+            continue
+        if count + old + found > out_watch.shape[0]:
+            return w, count
+        last = list_start[slot] + list_size[slot] - 1  # the best of the list
+        # ranks that have not changed: both begin alike
+        same = 0
+        while same < old and same < found and seq[base + same] == pool_seq[last - same]:
+            same += 1
+        # pass 1: who was there and is not any more
+        j = same
+        for i in range(same, old):
+            here = base + i
+            while j < found and before(
+                pool_good[last - j],
+                pool_time[last - j],
+                pool_seq[last - j],
+                good[here],
+                time[here],
+                seq[here],
+            ):
+                j += 1
+            if j < found and pool_seq[last - j] == seq[here]:
+                continue
+            out_watch[count] = w
+            out_rank[count] = 0
+            out_good[count] = good[here]
+            out_time[count] = time[here]
+            out_seq[count] = seq[here]
+            count += 1
+        # pass 2: who is there and was not
+        i = same
+        for j in range(same, found):
+            at = last - j
+            while i < old and before(
+                good[base + i], time[base + i], seq[base + i], pool_good[at], pool_time[at], pool_seq[at]
+            ):
+                i += 1
+            if i < old and seq[base + i] == pool_seq[at]:
+                continue
+            out_watch[count] = w
+            out_rank[count] = j + 1
+            out_good[count] = pool_good[at]
+            out_time[count] = pool_time[at]
+            out_seq[count] = pool_seq[at]
+            count += 1
+        size[w] = found
+        stale[w] = 0
+        for j in range(same, found):
+            good[base + j] = pool_good[last - j]
+            time[base + j] = pool_time[last - j]
+            seq[base + j] = pool_seq[last - j]
     return slots.shape[0], count
 
 

@@ -1,0 +1,71 @@
+"""The plan of a watch: what `explain` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Plan:
+    """How a watch is answered: the algorithm and why, state predicted and actual, what was pruned."""
+
+    watch: str
+    sql: str
+    algorithm: str
+    title: str
+    source: str
+    why: str
+    exact: bool
+    k: int | None
+    window: str
+    rows_in_window: int | None
+    predicted: float | None
+    predicted_bytes: float | None
+    predicted_full: float | None
+    candidates: int
+    bytes: int
+    shared_with: list[str]
+    counters: dict[str, int]
+    rows_seen: int
+    keeps_window: bool = False
+    also_kept: dict[str, int] = field(default_factory=dict)
+    alternatives: dict[str, str] = field(
+        default_factory=dict
+    )  # the algorithms not taken: their cost, or why not
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def __str__(self) -> str:
+        asked = "every row beyond the bound" if self.k is None else f"top {self.k}"
+        lines = [
+            f"{self.watch}: {asked}, window {self.window}",
+            f"  query      {self.sql}",
+            f"  algorithm  {self.algorithm} ({self.title}; {self.source})",
+            f"  why        {self.why}; {'exact' if self.exact else 'approximate'}",
+        ]
+        of_window = "" if self.rows_in_window is None else f" of {self.rows_in_window:,} rows in the window"
+        predicted = ""
+        if self.predicted is not None:
+            predicted = f", predicted {self.predicted:,.0f} ({self.predicted_bytes:,.0f} bytes)"
+        lines.append(
+            f"  state      {self.candidates:,} candidates{of_window}{predicted}; {self.bytes:,} bytes"
+        )
+        if self.predicted_full is not None and self.predicted_full != self.predicted:
+            lines.append(f"  expected   about {self.predicted_full:,.0f} candidates when the window is full")
+        if self.shared_with:
+            lines.append(f"  shared     with {', '.join(self.shared_with)}")
+        did = ", ".join(f"{count:,} {name}" for name, count in self.counters.items())
+        admitted = self.counters.get("admitted", 0)
+        lines.append(f"  did        {did}")
+        if self.rows_seen and not self.keeps_window:
+            never = 100 * (1 - admitted / self.rows_seen)
+            lines.append(f"  pruned     {never:.1f} % of {self.rows_seen:,} rows were never stored")
+        for name, words in self.alternatives.items():
+            lines.append(f"  or         {name}: {words}")
+        for name, size in self.also_kept.items():
+            lines.append(f"  also kept  {name}: {size:,} bytes")
+        lines.extend(f"  note       {note}" for note in self.notes)
+        return "\n".join(lines)
