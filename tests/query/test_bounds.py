@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.query.trees import COLUMNS, Rows, many, scores, values
+from tests.query.trees import COLUMNS, TRICKY, Rows, many, scores, values
 
 from skyband.query.expression import Expression, bound, direction, evaluate, lift, parse_expression
 
 intervals = st.tuples(values, values).map(lambda ends: (min(ends), max(ends)))
+EVERY = (-math.inf, math.inf)
 boxes = st.fixed_dictionaries({name: intervals for name in COLUMNS})
 
 
@@ -68,6 +69,70 @@ def test_directions_hold(
         assert np.all(before <= after), got
     if found in ("decreasing", "constant"):
         assert np.all(before >= after), got
+
+
+@many
+@given(scores(), boxes_and_points())
+def test_the_best_corner_bounds_its_box(
+    e: Expression, case: tuple[dict[str, tuple[float, float]], list[dict[str, float]]]
+) -> None:
+    """What an index relies on: all axes that go a proved way at once, from any point to the corner of its box."""
+    box, points = case
+    shape, constants = lift(e)
+    ways = {name: direction(shape, name, box, constants, exact=True) for name in COLUMNS}
+    moved = [dict(point) for point in points]
+    for name, way in ways.items():
+        low, high = box[name]
+        for point in moved:
+            if way in ("increasing", "decreasing"):
+                point[name] = high if way == "increasing" else low
+    before, after = (
+        evaluate(shape, Rows({name: [point[name] for point in some] for name in COLUMNS}), constants)
+        for some in (points, moved)
+    )
+    told = ~np.isnan(before) & ~np.isnan(after)
+    assert np.all(before[told] <= after[told]), (ways, before, after)
+
+
+@many
+@given(scores(exact=True, leaves=5), st.data())
+def test_directions_hold_at_the_edges_of_the_numbers(e: Expression, data: st.DataObject) -> None:
+    """Over all numbers and over half of them: the tricky ones, their neighbours, and what overflows."""
+    half = data.draw(
+        st.sampled_from([EVERY, (0.0, math.inf), (-math.inf, 0.0), (-0.0, 1e308), (5e-324, 1.0)])
+    )
+    box = {name: half for name in COLUMNS}
+    edges = [
+        *TRICKY,
+        -3.0,
+        1e-308,
+        1.7e308,
+        math.nextafter(1.0, 2),
+        1.1,
+        2.0**53,
+        2.0**53 + 2,
+        1e154,
+        1.4e154,
+    ]
+    inside = sorted({v for v in edges + [-v for v in edges] if half[0] <= v <= half[1]})
+    others = {name: data.draw(st.sampled_from([*inside, math.nan])) for name in COLUMNS}
+    for column in COLUMNS:
+        found = direction(e, column, box, exact=True)
+        rows = {name: [value] * len(inside) for name, value in others.items()} | {column: inside}
+        got = evaluate(e, Rows(rows))
+        real = got[~np.isnan(got)]
+        if found in ("increasing", "constant"):
+            assert np.all(real[:-1] <= real[1:]), (column, half, others, got)
+        if found in ("decreasing", "constant"):
+            assert np.all(real[:-1] >= real[1:]), (column, half, others, got)
+
+
+def test_deep_quotients_take_no_longer_than_they_are() -> None:
+    """Each level is looked at once: twice would be a billion times here."""
+    text = "x"
+    for _ in range(30):
+        text = f"1 / (1 + {text})"
+    assert direction(parse_expression(text), "x", {"x": (1, 2)}, exact=True) == "increasing"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +221,14 @@ def test_exact_directions_trust_no_library() -> None:
         assert direction(parse_expression(text), "x", exact=True) == "neither"
         assert direction(parse_expression(text), "y", exact=True) == "constant"
     assert direction(parse_expression("x ^ 2 + sqrt(x)"), "x", {"x": (0, 9)}, exact=True) == "increasing"
+
+
+def test_a_constant_zero_has_two_signs() -> None:
+    """0 * x is 0.0 or -0.0, which is the same but for a divisor."""
+    for text in ("7 / (0 * x)", "(0 * x) ^ -1", "x / (0 * x)", "7 / (y * 0 * x)"):
+        assert direction(parse_expression(text), "x", exact=True) == "neither"
+        assert direction(parse_expression(text), "z", exact=True) == "constant"
+    assert direction(parse_expression("(0 * x) ^ 3 + exp(0 * x)"), "x", exact=True) == "constant"
 
 
 def test_parameters_without_values_may_be_anything() -> None:

@@ -8,6 +8,10 @@ x * y goes neither way in x, over positive y it increases. What can't be proved 
 score, unless a score is NaN. By default that is said of the function itself. exp, ln and powers are rounded by the
 library, which may put two neighbouring floats in the wrong order by one last bit; with `exact` the claim is made of
 the computed float64 values, and those functions count as neither. Whoever discards rows by it needs `exact`.
+
+The claims of several columns hold together: moving each the way that is better for the score makes it no worse, unless
+it is NaN at one of the two ends. So the score at the best corner of a box bounds the scores inside, but a corner whose
+score is NaN (0 * inf, where a box has no end) says nothing about them.
 """
 
 from __future__ import annotations
@@ -75,7 +79,7 @@ class _Prover:
             case nodes.Arithmetic("-", left, right):
                 return _both(self.of(left), _flip(self.of(right)))
             case nodes.Arithmetic("*", left, right):
-                return _both(self._scaled(left, right), self._scaled(right, left))
+                return _both(self._scaled(self.of(left), right), self._scaled(self.of(right), left))
             case nodes.Arithmetic("/", left, right):
                 return self._quotient(left, right)
             case nodes.Arithmetic("^", base, exponent):
@@ -86,9 +90,8 @@ class _Prover:
                 parts = [self.of(part) for part in nodes.children(e)]
                 return "constant" if all(part == "constant" for part in parts) else "neither"
 
-    def _scaled(self, e: Expression, factor: Expression) -> Direction:
-        """The direction of e * factor as far as e goes, the factor held."""
-        own = self.of(e)
+    def _scaled(self, own: Direction, factor: Expression) -> Direction:
+        """The direction of e * factor where e goes its own way, the factor held."""
         if own == "constant":
             return own
         low, high = self.bound(factor)
@@ -98,15 +101,19 @@ class _Prover:
             return own
         return _flip(own) if high <= 0 else "neither"
 
+    def _is_still(self, e: Expression) -> bool:
+        """Whether the column isn't in e at all. A constant that it is in, 0 * x, may be 0.0 here and -0.0 there."""
+        return self.column not in nodes.columns_of(e)
+
     def _quotient(self, left: Expression, right: Expression) -> Direction:
         above, below = self.of(left), self.of(right)
-        if above == below == "constant":
+        if above == "constant" and self._is_still(right):
             return "constant"
         low, high = self.bound(right)
         if low <= 0 <= high:  # it may be 0.0 or -0.0, and jumps from one end to the other
             return "neither"
         upper = above if low > 0 else _flip(above)
-        lower = _flip(self._scaled(right, left))
+        lower = _flip(self._scaled(below, left))
         return _both(upper, lower)
 
     def _call(self, name: str, args: tuple[Expression, ...]) -> Direction:
@@ -134,7 +141,7 @@ class _Prover:
 
     def _power(self, base: Expression, exponent: Expression) -> Direction:
         of_base, of_exponent = self.of(base), self.of(exponent)
-        if of_base == of_exponent == "constant":
+        if of_base == of_exponent == "constant" and (self._is_still(base) or self.bound(exponent)[0] >= 0):
             return "constant"
         written = nodes.literal(exponent)
         if written is not None:
