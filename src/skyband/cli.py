@@ -39,6 +39,12 @@ class Format(StrEnum):
     csv = "csv"
 
 
+class Scale(StrEnum):
+    tiny = "tiny"
+    quick = "quick"
+    full = "full"
+
+
 Sql = Annotated[
     list[str],
     typer.Option(
@@ -249,11 +255,28 @@ def bench(
     name: Annotated[
         str | None, typer.Argument(help="Which one; none lists them.", show_default=False)
     ] = None,
+    scale: Annotated[
+        Scale, typer.Option(help="quick takes minutes; full has the sizes that papers and goals name.")
+    ] = Scale.quick,
+    full: Annotated[bool, typer.Option("--full", help="The same as --scale full.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART", help="Only this part of it; may be repeated.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where tables, charts and the page go: skyband-bench.", show_default=False
+        ),
+    ] = None,
+    charts: Annotated[
+        bool, typer.Option("--charts/--no-charts", help="Draw charts (needs matplotlib).")
+    ] = True,
 ) -> None:
     """A published experiment, with its chart."""
     from skyband.terminal.experiments import run_experiment
 
-    run_experiment(name)
+    run_experiment(name, "full" if full else scale.value, only or [], output, charts)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from skyband.bench.figures import Figure, number, place
 from skyband.errors import InputError
 
+RING = "ring"  # drawn around another mark
 # Okabe and Ito's colours: told apart with any eyes, and on paper with the marks.
 LOOKS: dict[str, tuple[str, str]] = {
     "tsl": ("#E69F00", "s"),
@@ -24,7 +25,8 @@ LOOKS: dict[str, tuple[str, str]] = {
     "heightmap, push": ("#CC79A7", "P"),
     "ra": ("#666666", "x"),
     "sa": ("#AAAAAA", "+"),
-    "memcpy": ("#000000", "_"),
+    "memcpy": ("#000000", "|"),
+    "auto": ("#000000", RING),
 }
 SPARE = ("#332288", "#117733", "#882255", "#44AA99", "#999933", "#AA4499")
 INK, PALE = "#222222", "#DDDDDD"
@@ -53,9 +55,9 @@ def draw(figure: Figure, folder: Path) -> Path:
             1, len(panels), figsize=_size(figure), sharey=True, squeeze=False, layout="constrained"
         )
         for axis, panel in zip(axes[0], panels, strict=True):
-            (_bars if figure.form == "bars" else _lines)(axis, figure, panel)
+            FORMS[figure.form](axis, figure, panel)
             axis.set_title(panel, loc="left", fontsize=9, color=INK)
-        if figure.form != "bars":
+        if figure.form == "line":
             axes[0][0].set_ylabel(figure.unit)
         _legend(sheet, axes[0], figure)
         sheet.supxlabel(figure.scale, fontsize=6.5, color="#777777")
@@ -66,9 +68,10 @@ def draw(figure: Figure, folder: Path) -> Path:
 
 def _size(figure: Figure) -> tuple[float, float]:
     width = 1.0 + 3.6 * len(figure.panels())
-    if figure.form != "bars":
+    if figure.form == "line":
         return width, 3.5
-    return width + 1.2, 1.4 + max(2.0, 0.17 * len(figure.places()) * (len(figure.series()) + 1))
+    thick = 0.3 if figure.form == "dots" else 0.17 * (len(figure.series()) + 1)
+    return max(7.0, width + 1.2), 1.4 + max(1.2, thick * len(figure.places()))
 
 
 def _style(name: str) -> Any:
@@ -103,6 +106,7 @@ def _lines(axis: Any, figure: Figure, panel: str) -> None:
             continue
         colour, mark = look(series, index)
         at = [places.index(x) for x in xs]
+        mark = "o" if mark == RING else mark
         axis.plot(at, ys, color=colour, marker=mark, markersize=5, linewidth=1.4, label=series, clip_on=False)
     # the papers' axes: the values that were measured, evenly spaced
     axis.set_xticks(range(len(places)), [place(x) for x in places])
@@ -130,29 +134,66 @@ def _bars(axis: Any, figure: Figure, panel: str) -> None:
                 fontsize=7,
                 color=INK,
             )
+    axis.set_xlim(0, 1.12 * max((p.values[figure.y] * figure.times for p in figure.points), default=1.0))
+    _sideways(axis, figure, panel)
+
+
+def _dots(axis: Any, figure: Figure, panel: str) -> None:
+    """One line of marks for each place: for values that are far apart."""
+    places = figure.places(panel)
+    axis.hlines(range(len(places)), *_span(figure), color=PALE, linewidth=0.6, zorder=0)
+    for index, series in enumerate(figure.series()):
+        xs, values = figure.line(panel, series)
+        colour, mark = look(series, index)
+        shape = (
+            {"marker": "o", "markersize": 9, "markerfacecolor": "none"} if mark == RING else {"marker": mark}
+        )
+        axis.plot(
+            values, [places.index(x) for x in xs], linestyle="none", color=colour, label=series, **shape
+        )
+    if figure.logarithmic:
+        axis.set_xscale("log")
+        _plain(axis.xaxis, *axis.get_xlim())
+    axis.set_xlim(*_span(figure))
+    _sideways(axis, figure, panel)
+
+
+def _span(figure: Figure) -> tuple[float, float]:
+    """From a little below the least value to a little above the greatest."""
+    values = [p.values[figure.y] * figure.times for p in figure.points if figure.y in p.values]
+    low, high = min(values, default=1.0), max(values, default=1.0)
+    return (0.8 * low, 1.25 * high) if figure.logarithmic else (0.0, 1.1 * high)
+
+
+def _sideways(axis: Any, figure: Figure, panel: str) -> None:
+    """Places down the side, values along the foot."""
+    places = figure.places(panel)
     axis.set_yticks(range(len(places)), [place(x) for x in places])
     axis.set_ylim(len(places) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
     axis.grid(axis="x", visible=True)
     axis.set_xlabel(figure.unit)
-    if figure.logarithmic:
-        axis.set_xscale("log")
-    else:
-        axis.set_xlim(left=0)
+
+
+FORMS = {"line": _lines, "bars": _bars, "dots": _dots}
 
 
 def _upright(axis: Any, figure: Figure) -> None:
     """A logarithmic axis has plain numbers; a linear one begins at nothing."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     if not figure.logarithmic:
         axis.set_ylim(bottom=0)
         return
     axis.set_yscale("log")
-    low, high = axis.get_ylim()
-    axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0,) if high / low > 80 else (1.0, 2.0, 5.0)))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axis.yaxis.set_minor_formatter(NullFormatter())
+    _plain(axis.yaxis, *axis.get_ylim())
+
+
+def _plain(axis: Any, low: float, high: float) -> None:
+    """Plain numbers on a logarithmic axis, more of them where it is short."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(base=10, subs=(1.0,) if high / low > 80 else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _legend(sheet: Any, axes: Sequence[Any], figure: Figure) -> None:

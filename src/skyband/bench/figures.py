@@ -63,7 +63,7 @@ class Figure:
     unit: str  # of that value, once it was multiplied by `times`
     scale: str  # the sizes it was measured at, in words
     times: float = 1.0
-    form: str = "line"  # line or bars
+    form: str = "line"  # of its chart: line, bars or dots
     logarithmic: bool = True
     machine: dict[str, str] = field(default_factory=lambda: machine())
     points: list[Point] = field(default_factory=list)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 
-def run_experiment(name: str | None) -> None:
+def run_experiment(name: str | None, scale: str, only: list[str], output: Path | None, charts: bool) -> None:
     """Run one, or list them all."""
     from skyband import bench
 
@@ -16,4 +18,5 @@ def run_experiment(name: str | None) -> None:
         return
     if name not in names:
         raise typer.BadParameter(f"there is no experiment {name!r}; there are {', '.join(names)}")
-    bench.run(name)
+    plain = bench.Settings()
+    bench.run(name, bench.Settings(scale, tuple(only), output or plain.output, charts))

@@ -1,0 +1,334 @@
+"""`heightmap` head to head: against one copy of the rows, against `sma`, on streams whose level moves.
+
+The yardstick is what nobody can go below who keeps the window's rows: one memcpy of a batch as a row-major block into
+a ring of the window's size. Beside it, in turns and on the same rows, run the kernels alone (as in drive.py) and the
+whole way through Monitor.push, with an Arrow table in and the change table out. The goals stand beside what was
+reached; a goal is reached only where every distribution reaches it in the mean over all seeds.
+
+Means and 99th percentiles are over whole windows that pass after the first is full: five of them at the full scale.
+Less is too short to see lists run empty, which is what makes such engines slow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from skyband.algorithms import REGISTRY
+from skyband.bench import Settings, parts_of
+from skyband.bench.charts import draw
+from skyband.bench.drive import (
+    Competitor,
+    Copy,
+    Engine,
+    Own,
+    Pushed,
+    Queries,
+    Rows,
+    Spent,
+    joined,
+    prepare,
+    race,
+    sql,
+)
+from skyband.bench.figures import Figure, Scale, aligned, markdown, number
+from skyband.bench.generators import DISTRIBUTIONS, DRIFTS, LEVEL, Drift, weights
+from skyband.errors import InputError
+
+SCALES = {
+    "tiny": Scale("tiny", 600, 60, 4, 3, 3, 6, (21,)),
+    "quick": Scale("quick", 1_000_000, 10_000, 1_000, 20, 4, 100, (21,)),
+    "full": Scale("full", 1_000_000, 10_000, 1_000, 20, 4, 500, (21, 22, 23)),
+}
+BUDGET = {"tiny": 1.0, "quick": 5.0, "full": 60.0}
+WHO = "heightmap"
+PUSH = "heightmap, push"
+TUNED = "sma, tuned"
+
+
+def engine(name: str, scale: Scale, rows: Rows, label: str = "", **options: float) -> Engine:
+    """An algorithm with its queries on a full window."""
+    queries = Queries.of("linear", scale.q, scale.d, scale.k)
+    made = prepare(name, options, queries, scale.n, label)
+    made.fill(rows, scale.r)
+    return made
+
+
+def pushed(scale: Scale, rows: Rows) -> Pushed:
+    drawn = weights(scale.q, scale.d)
+    asked = f" WITH (algorithm = '{WHO}')"
+    made = Pushed(PUSH, [sql("linear", weight, scale.k, scale.n, options=asked) for weight in drawn])
+    made.fill(rows, scale.r, scale.n)
+    made.stopwatch()
+    return made
+
+
+def stream(scale: Scale, distribution: str, seed: int, drift: Drift = LEVEL) -> Rows:
+    points = DISTRIBUTIONS[distribution](scale.n + scale.cycles * scale.r, scale.d, seed)
+    return Rows(drift.apply(points, scale.n, still=scale.n))
+
+
+def run(who: Sequence[Competitor], rows: Rows, scale: Scale, seed: int, turn: int = 1) -> dict[str, Spent]:
+    return race(who, rows, scale.n, scale.r, scale.cycles, BUDGET[scale.name], turn=turn, seed=seed)
+
+
+def figure_of(name: str, title: str, x: str, scale: Scale, **changes: object) -> Figure:
+    figure = Figure(name, title, x, "mean", "µs a cycle", f"{scale.name}: {scale}", times=1e6)
+    for key, value in changes.items():
+        setattr(figure, key, value)
+    return figure
+
+
+# -- the parts -------------------------------------------------------------------------------------------------------
+
+
+def against_copy(scale: Scale) -> list[Figure]:
+    """Kernels and push beside the copy, each pair apart: a third in the caches would slow all."""
+    figure = figure_of("copy", "One cycle beside one memcpy of its rows", "seed", scale, form="dots")
+    for distribution in DISTRIBUTIONS:
+        for seed in scale.seeds:
+            rows = stream(scale, distribution, seed)
+            for make in (lambda: engine(WHO, scale, rows), lambda: pushed(scale, rows)):  # noqa: B023
+                copy, who = Copy(scale.n, scale.d), make()
+                copy.fill(rows)
+                spent = run([copy, who], rows, scale, seed)
+                ratio = float(np.mean(spent[who.name].seconds) / np.mean(spent[copy.name].seconds))
+                if who.name == WHO:
+                    figure.add(distribution, copy.name, f"seed {seed}", **spent[copy.name].values())
+                own = spent[who.name].values()
+                figure.add(distribution, who.name, f"seed {seed}", **own, copies=ratio)
+    return [figure]
+
+
+def against_sma(scale: Scale) -> list[Figure]:
+    figure = figure_of("sma", "heightmap against sma, in turns", "seed", scale, form="dots")
+    options = REGISTRY["sma"].card.options if "sma" in REGISTRY else {}
+    for distribution in DISTRIBUTIONS:
+        for seed in scale.seeds:
+            rows = stream(scale, distribution, seed)
+            who = [engine(WHO, scale, rows)]
+            if "sma" in REGISTRY:
+                who.append(engine("sma", scale, rows))
+            if "slack" in options:
+                who.append(engine("sma", scale, rows, TUNED, **tuned(scale.k)))
+            spent = run(who, rows, scale, seed)
+            for each in who:
+                values = spent[each.name].values()
+                values["rows a second"] = scale.r / values["mean"]
+                figure.add(distribution, each.name, f"seed {seed}", **values)
+    return [figure]
+
+
+def tuned(k: int) -> dict[str, float]:
+    """sma with a slack of heightmap's size: lists that begin with three times k rows."""
+    return {"slack": float(2 * k)}
+
+
+def over_drift(scale: Scale) -> list[Figure]:
+    """Each drifting stream in turns with the same rows at a level."""
+    figure = figure_of("drift", "Cost of a drifting stream against a level one", "stream", scale, form="bars")
+    figure.y, figure.times, figure.unit = "times level", 1.0, "times the cost without drift"
+    sudden = figure_of(
+        "drift-p99", "99th percentile of a cycle on drifting streams", "stream", scale, form="dots"
+    )
+    sudden.y = "p99"
+    drifts = DRIFTS if scale.name != "tiny" else (LEVEL, DRIFTS[2], DRIFTS[7])
+    for distribution in DISTRIBUTIONS:
+        for drift in drifts[1:]:
+            parts: dict[str, list[Spent]] = {LEVEL.name: [], drift.name: []}
+            for seed in scale.seeds:
+                streams = [stream(scale, distribution, seed, each) for each in (LEVEL, drift)]
+                who = [
+                    Own(each.name, engine(WHO, scale, rows), rows)
+                    for each, rows in zip((LEVEL, drift), streams, strict=True)
+                ]
+                for name, spent in run(who, streams[0], scale, seed, turn=5).items():
+                    parts[name].append(spent)
+            level, moved = joined(parts[LEVEL.name]).values(), joined(parts[drift.name]).values()
+            moved["times level"] = moved["mean"] / level["mean"]
+            moved["times median"] = moved["median"] / level["median"]
+            for each in (figure, sudden):
+                each.add(distribution, WHO, drift.name, **moved)
+    return [figure, sudden]
+
+
+def over_queries(scale: Scale) -> list[Figure]:
+    figure = figure_of("queries", "Cost of a cycle against the number of queries", "Q", scale)
+    figure.scale = figure.scale.replace(f"Q = {scale.q:,}, ", "")
+    places = (1, 4) if scale.name == "tiny" else (1, 10, 100, 1_000, 10_000)
+    for distribution in DISTRIBUTIONS:
+        parts: dict[int, list[Spent]] = {q: [] for q in places}
+        for seed in scale.seeds:
+            rows = stream(scale, distribution, seed)
+            who = [engine(WHO, replace(scale, q=q), rows, f"Q = {q}") for q in places]
+            for q, spent in zip(places, run(who, rows, scale, seed, turn=5).values(), strict=True):
+                parts[q].append(spent)
+        for q in places:
+            figure.add(distribution, WHO, q, **joined(parts[q]).values())
+    return [figure]
+
+
+def over_bytes(scale: Scale) -> list[Figure]:
+    """What a window row and a query take at the end of the run, level and under drift."""
+    figure = figure_of("bytes", "Bytes of a window row and of a query", "of", scale, form="dots")
+    figure.y, figure.unit, figure.times = "bytes", "bytes", 1.0
+    for distribution in DISTRIBUTIONS:
+        for drift in (LEVEL, DRIFTS[2], DRIFTS[3]):
+            rows = stream(scale, distribution, scale.seeds[0], drift)
+            who = engine(WHO, scale, rows)
+            run([who], rows, scale, scale.seeds[0])
+            stored = who.algorithm.window_size()[0]
+            figure.add(distribution, drift.name, "a window row", bytes=who.window_bytes() / max(1, stored))
+            figure.add(distribution, drift.name, "a query", bytes=who.list_bytes() / scale.q)
+    return [figure]
+
+
+PARTS: Mapping[str, Callable[[Scale], list[Figure]]] = {
+    "copy": against_copy,
+    "sma": against_sma,
+    "drift": over_drift,
+    "queries": over_queries,
+    "bytes": over_bytes,
+}
+
+
+# -- goals -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A figure to reach: what it is read from, and whether it is met at most or at least there."""
+
+    words: str
+    figure: str
+    bound: float
+    reached: Callable[[Figure, str], float | None]  # of a distribution; the mean over seeds
+    at_most: bool = True
+    only: str | None = None  # a distribution
+
+
+def mean_of(figure: Figure, panel: str, series: str, name: str) -> float | None:
+    found = [figure.value(panel, series, x, name) for x in figure.places(panel)]
+    values = [value for value in found if value is not None]
+    return float(np.mean(values)) if values else None
+
+
+def of(series: str, name: str) -> Callable[[Figure, str], float | None]:
+    return lambda figure, panel: mean_of(figure, panel, series, name)
+
+
+def quotient(
+    upper: str, lower: str, over: str = "mean", under: str = "mean"
+) -> Callable[[Figure, str], float | None]:
+    def reached(figure: Figure, panel: str) -> float | None:
+        above, below = mean_of(figure, panel, upper, over), mean_of(figure, panel, lower, under)
+        return None if above is None or below is None else above / below
+
+    return reached
+
+
+def at(place: str, name: str, series: str = WHO) -> Callable[[Figure, str], float | None]:
+    return lambda figure, panel: figure.value(panel, series, place, name)
+
+
+def growth(figure: Figure, panel: str) -> float | None:
+    """The exponent of Q between 100 and 10,000."""
+    few, many = figure.value(panel, WHO, 100), figure.value(panel, WHO, 10_000)
+    return None if few is None or many is None else math.log(many / few) / math.log(100)
+
+
+def rate(figure: Figure, panel: str) -> float | None:
+    found = mean_of(figure, panel, "sma", "rows a second")
+    return None if found is None else found / 1e6
+
+
+GOALS = (
+    Goal("kernels, in copies of the rows", "copy", 6, of(WHO, "copies")),
+    Goal("the same, as the aim has it", "copy", 3, of(WHO, "copies")),
+    Goal("Monitor.push, in copies of the rows", "copy", 10, of(PUSH, "copies")),
+    Goal("kernels: p99 of a cycle, in medians", "copy", 3, quotient(WHO, WHO, "p99", "median")),
+    Goal("push: p99 of a cycle, in medians", "copy", 3, quotient(PUSH, PUSH, "p99", "median")),
+    Goal("times as fast as sma, tuned", "sma", 3, quotient(TUNED, WHO), at_most=False),
+    Goal("times as fast as sma", "sma", 6, quotient("sma", WHO), at_most=False, only="IND"),
+    Goal("sma itself, million rows a second", "sma", 7, rate, at_most=False, only="IND"),
+    *(
+        Goal(f"cost of a stream that {drift.name}, against level", "drift", bound, at(drift.name, "times level"))
+        for drift, bound in zip(
+            [d for d in DRIFTS if d is not LEVEL and not d.name.startswith("rises")],
+            (3, 10, 10, 10, 10, 10, 10),
+            strict=True,
+        )
+    ),
+    Goal("cost against Q from 100 to 10,000: exponent", "queries", 1, growth),
+    Goal("bytes of a window row", "bytes", 32, at("a window row", "bytes", LEVEL.name)),
+    Goal("bytes of a query", "bytes", 2048, at("a query", "bytes", LEVEL.name)),
+)  # fmt: skip
+
+
+def goals(figures: Mapping[str, Figure]) -> list[list[str]]:
+    """Target and reached side by side; 'missed' where a distribution misses it."""
+    rows = [["goal", "target", *DISTRIBUTIONS, ""]]
+    for goal in GOALS:
+        figure = figures.get(goal.figure)
+        cells, verdicts = [], []
+        for panel in DISTRIBUTIONS:
+            value = None
+            if figure is not None and goal.only in (None, panel):
+                value = goal.reached(figure, panel)
+            cells.append("–" if value is None else number(value))
+            if value is not None:
+                verdicts.append(value <= goal.bound if goal.at_most else value >= goal.bound)
+        word = "not measured" if not verdicts else "reached" if all(verdicts) else "missed"
+        rows.append([goal.words, f"{'≤' if goal.at_most else '≥'} {goal.bound:,}", *cells, word])
+    return rows
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+HEAD = """# heightmap: head to head
+
+Written by `skyband bench heightmap` from its own figures; the [command](../cli.md#skyband-bench) has a `--scale`.
+
+A *copy* is one memcpy of a batch's rows as a row-major block into a ring of the window's size, measured in turns with
+what it is compared to. *Kernels* are the algorithm alone, *push* is the whole way through `Monitor.push` with an Arrow
+table in and the change table out. Times are CPU time; a figure is the mean over all cycles and seeds.
+
+"""
+
+
+def page(output: Path, figures: Mapping[str, Figure]) -> Path:
+    folder = output / "heightmap"
+    parts = [
+        HEAD + markdown([[cell.replace("missed", "**missed**") for cell in row] for row in goals(figures)])
+    ]
+    for name in [n for n in ("copy", "sma", "drift", "drift-p99", "queries", "bytes") if n in figures]:
+        figure = figures[name]
+        parts.append(f"\n## {figure.title}\n\n{figure.unit}. Scale: {figure.scale}.\n")
+        if (folder / f"{name}.svg").exists():
+            parts.append(f"![{figure.title}]({folder.name}/{name}.svg)\n")
+        parts.append(figure.markdown())
+    machines = {" · ".join(f"{name} {value}" for name, value in f.machine.items()) for f in figures.values()}
+    parts.append("\nMeasured on: " + "; ".join(sorted(machines)) + ".\n")
+    path = output / "heightmap.md"
+    path.write_text("\n".join(parts), encoding="utf-8")
+    return path
+
+
+def main(settings: Settings) -> None:
+    if WHO not in REGISTRY:
+        raise InputError(f"This version has no algorithm {WHO}: there is nothing to measure.")
+    scale = SCALES[settings.scale]
+    folder = settings.output / "heightmap"
+    for part in parts_of(settings, tuple(PARTS)):
+        for figure in PARTS[part](scale):
+            print(f"{figure.text()}\n", flush=True)
+            figure.write(folder)
+            if settings.charts:
+                draw(figure, folder)
+    figures = {path.stem: Figure.read(path) for path in sorted(folder.glob("*.json"))}
+    print(aligned(goals(figures)))
+    print(f"\nTables and charts are in {folder}, the page is {page(settings.output, figures)}.")

@@ -1,0 +1,109 @@
+"""`skyband bench` as a user runs it, at the smallest scale: tables, charts and pages appear. Nothing is timed here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from skyband.algorithms import REGISTRY
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+
+
+def bench(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "skyband", "bench", *arguments],
+        capture_output=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": SRC, "NUMBA_DISABLE_JIT": "1"},
+        timeout=280,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def charts(folder: Path) -> set[str]:
+    return {path.stem for path in folder.glob("*.svg")}
+
+
+def test_mouratidis(tmp_path: Path) -> None:
+    code, out, err = bench(tmp_path, "mouratidis", "--scale", "tiny")
+    assert (code, err) == (0, "")
+    folder = tmp_path / "skyband-bench" / "mouratidis"
+    names = {
+        "time-d",
+        "time-n",
+        "time-r",
+        "time-q",
+        "time-k",
+        "space-k",
+        "sizes-k",
+        "time-product",
+        "time-squares",
+    }
+    if "tma" in REGISTRY:
+        names |= {"time-grid", "space-grid"}
+    assert charts(folder) == names
+    assert {path.stem for path in folder.glob("*.csv")} == names
+    assert out.count("tiny: ") == len(names)  # every table says its scale
+    page = (tmp_path / "skyband-bench" / "mouratidis.md").read_text(encoding="utf-8")
+    for name in names:
+        assert f"](mouratidis/{name}.svg)" in page
+    assert "## Table 2" in page and "Measured on" in page
+    figure = json.loads((folder / "time-d.json").read_text(encoding="utf-8"))
+    series = {point["series"] for point in figure["points"]}
+    assert series == {"tsl", "tma", "sma", "heightmap", "ra"} & set(REGISTRY)
+    for point in figure["points"]:
+        assert point["values"]["cycles"] >= 3 and point["values"]["mean"] >= 0
+
+
+def test_one_part_again_keeps_the_others(tmp_path: Path) -> None:
+    for part in ("k", "r"):
+        code, out, _ = bench(
+            tmp_path, "mouratidis", "--scale", "tiny", "--only", part, "--output", "o", "--no-charts"
+        )
+        assert code == 0 and "time-" not in out
+    assert charts(tmp_path / "o" / "mouratidis") == set()
+    page = (tmp_path / "o" / "mouratidis.md").read_text(encoding="utf-8")
+    assert "## Figure 17" in page and "## Figure 19" in page and "## Figure 15" not in page
+
+
+def test_heightmap(tmp_path: Path) -> None:
+    code, out, err = bench(tmp_path, "heightmap", "--scale", "tiny")
+    if "heightmap" not in REGISTRY:
+        assert (code, err) == (1, "This version has no algorithm heightmap: there is nothing to measure.\n")
+        return
+    assert (code, err) == (0, "")
+    folder = tmp_path / "skyband-bench" / "heightmap"
+    assert charts(folder) == {"copy", "sma", "drift", "drift-p99", "queries", "bytes"}
+    assert "target" in out and "kernels, in copies of the rows" in out
+    page = (tmp_path / "skyband-bench" / "heightmap.md").read_text(encoding="utf-8")
+    assert "| Monitor.push, in copies of the rows | ≤ 10 |" in page
+
+
+def test_planner(tmp_path: Path) -> None:
+    code, out, err = bench(tmp_path, "planner", "--scale", "tiny")
+    assert (code, err) == (0, "")
+    assert "regret" in out and "The pick is within 5 %" in out
+    folder = tmp_path / "skyband-bench" / "planner"
+    assert charts(folder) == {"regret"}
+    costs = json.loads((folder / "costs.json").read_text(encoding="utf-8"))
+    assert {"sa", "ra"} <= {point["series"] for point in costs["points"]}
+    assert (tmp_path / "skyband-bench" / "planner.md").exists()
+
+
+def test_wrong_calls_are_told_what_to_do(tmp_path: Path) -> None:
+    assert bench(tmp_path, "mouratidis", "--only", "colour") == (
+        1,
+        "",
+        'There is no part "colour" in this experiment; there are grid, d, n, r, q, k, functions.\n',
+    )
+    code, _, err = bench(tmp_path, "sizes", "--full")
+    assert code == 1 and err == (
+        "The experiment sizes takes no options; scale, parts and output are for mouratidis, heightmap, planner.\n"
+    )
+    code, _, err = bench(tmp_path, "mouratidis", "--scale", "huge")
+    assert code == 2 and "huge" in err
