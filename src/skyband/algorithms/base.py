@@ -35,7 +35,7 @@ import numpy.typing as npt
 from skyband.order import LOWEST, Floats, Ints, Recency, first_inside, inside_of
 from skyband.structures.board import Board, Changes
 from skyband.structures.fused import fused
-from skyband.structures.lists import Lists, expire_all
+from skyband.structures.lists import Lists, expire_all, remove
 from skyband.structures.skyband import select
 
 # A generated kernel takes about half a second to compile and then scores ten times as fast as numpy: it
@@ -282,22 +282,20 @@ class ListAlgorithm(Algorithm):
         if rows is not None:
             self.insert(rows)
         if len(deleted_seq):
-            self.delete(deleted_seq)
+            self.delete(deleted_time, deleted_seq)
 
-    def delete(self, seqs: Ints) -> None:
+    def delete(self, time: Ints, seq: Ints) -> None:
         """Take rows out of every list that has them. Only where no candidate was dropped because of them."""
-        assert not self.card.fifo
+        assert not self.card.fifo and not self.counted
+        order = np.lexsort((seq, time))
+        time, seq = time[order], seq[order]
         lists = self.lists
         for slot in np.flatnonzero(self.ks).tolist():
             span = lists.span(slot)
-            stay = np.flatnonzero(~np.isin(lists.seq[span], seqs)) + span.start
-            if len(stay) == span.stop - span.start:
-                continue
-            end = span.start + len(stay)
-            for array in lists._arrays():
-                array[span.start : end] = array[stay]
-            lists.size[slot] = end - lists.start[slot]
-            self.fresh[slot] = np.inf  # look at its answers again
+            end = remove(lists.good, lists.time, lists.seq, span.start, span.stop, time, seq)
+            if end < span.stop:
+                lists.size[slot] = end - lists.start[slot]
+                self.fresh[slot] = np.inf  # look at its answers again
 
     def expire_all(self, horizon_time: Ints, horizon_seq: Ints) -> None:
         """`expire` for all slots at once: a horizon each."""

@@ -7,7 +7,10 @@ it leaves. The predicate has already chosen the rows when they get here.
 
 **What is kept.** The rows beyond the bound, in recency order, and no others.
 
-**Cost.** O(1) an arrival beyond the bound; a step that changes the answer sorts it, since ranks are reported.
+In an update stream a row that is deleted or replaced is taken out of the middle: no other was dropped because of it.
+
+**Cost.** O(1) an arrival beyond the bound; a step that changes the answer sorts it, since ranks are reported. A deleted
+row is found by binary search, and what is newer moves up.
 
 **Wrong choice when** most rows are beyond the bound and only the best matter: ask for a top-k.
 """
@@ -60,6 +63,7 @@ class Threshold(ListAlgorithm):
         wrong_when="most rows are beyond the bound and only the best matter (ask for a top-k)",
         expected=lambda k, n: float(n),
         options={},
+        fifo=False,
     )
     counter_names: ClassVar[tuple[str, ...]] = ("admitted",)
 

@@ -338,3 +338,38 @@ def expire_all(
             end = start[slot] + size[slot]
             inside = first_inside(times, seqs, begin, end, horizon_time[slot], horizon_seq[slot])
             head[slot] = inside - start[slot]
+
+
+@kernel
+def remove(
+    good: Floats, times: Ints, seqs: Ints, begin: int, end: int, gone_time: Ints, gone_seq: Ints
+) -> int:  # fmt: skip
+    """Take rows out of the list [begin, end), given by their recencies, oldest first; returns its new end.
+
+    Rows that are not there are passed over. Each one is found by binary search, and what lies behind the first moves up
+    once.
+    """
+    write = end
+    read = begin  # from here on nothing was looked for yet
+    for i in range(gone_seq.shape[0]):
+        at = first_inside(times, seqs, read, end, gone_time[i], gone_seq[i])
+        if at < end and seqs[at] == gone_seq[i]:
+            if write == end:
+                write = at
+            else:
+                for place in range(read, at):
+                    good[write] = good[place]
+                    times[write] = times[place]
+                    seqs[write] = seqs[place]
+                    write += 1
+            read = at + 1
+        elif write == end:
+            read = at
+    if write == end:
+        return end
+    for place in range(read, end):
+        good[write] = good[place]
+        times[write] = times[place]
+        seqs[write] = seqs[place]
+        write += 1
+    return write

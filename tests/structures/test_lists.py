@@ -1,0 +1,62 @@
+"""Taking rows out of a candidate list: as a plain list would."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyband.algorithms.threshold import Threshold
+from skyband.order import LOWEST, Recency
+from skyband.structures.board import Board
+from skyband.structures.lists import remove
+
+recencies = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), unique=True, max_size=15).map(sorted)
+
+
+def columns(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    array = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return array[:, 0].copy(), array[:, 1].copy()
+
+
+@given(recencies, recencies, st.integers(0, 3), st.integers(0, 3))
+def test_remove(rows: list[tuple[int, int]], gone: list[tuple[int, int]], before: int, behind: int) -> None:
+    """Rows that are there and rows that are not, in any number; what lies around the list stays as it is."""
+    # one row has one seq, so a recency that is gone is the row's own or that of none
+    gone = [g for g in gone if g in rows or g[1] not in [seq for _, seq in rows]]
+    time, seq = columns([(7, 7)] * before + rows + [(8, 8)] * behind)
+    good = np.arange(len(seq), dtype=np.float64)
+    left = [(t, s, float(before + i)) for i, (t, s) in enumerate(rows) if (t, s) not in gone]
+    end = remove(good, time, seq, before, before + len(rows), *columns(gone))
+    assert end == before + len(left)
+    assert list(zip(time[before:end], seq[before:end], good[before:end], strict=True)) == left
+    assert time[:before].tolist() == [7] * before
+    assert time[len(seq) - behind :].tolist() == [8] * behind
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_deleted_row_leaves_the_answer(slots: int) -> None:
+    algorithm, board = Threshold({}), Board()
+    for _ in range(slots):
+        board.add(algorithm.add(1))
+    n = 200
+    seq = np.arange(n)[::-1].copy()
+    for slot in range(slots):
+        algorithm._scratch(n)
+        algorithm._insert_scored(slot, seq.astype(float), 0 * seq, seq, seq, np.zeros(n, dtype=np.uint8))
+    everything = np.full(slots, 10**6)
+    edges = [np.full(slots, edge) for edge in LOWEST]
+    board.stale[:] = 1
+    first = algorithm.report(board, everything, *edges)
+    assert first is not None and len(first.seq) == n * slots
+    gone = np.array([150, 3, 999, 77, 0])  # in any order; one was never there
+    algorithm.step(None, *edges, 0 * gone, gone)
+    algorithm._check()
+    changes = algorithm.report(board, everything, *edges)
+    assert changes is not None
+    assert changes.seq.tolist() == [150, 77, 3, 0] * slots
+    assert not changes.rank.any()  # they leave, and nobody enters
+    assert 77 not in algorithm.top(0, 10**6, Recency(0, 0))[2]
+    algorithm.step(None, *edges, 0 * gone, gone)
+    assert algorithm.report(board, everything, *edges) is None
