@@ -90,6 +90,7 @@ class Group:
         self.board = Board()
         self.watches: list[Watch] = []
         self._arrays: dict[str, Ints] = {}
+        self.oldest = LOWEST  # the oldest horizon of all watches at the last step
 
     # -- watches -------------------------------------------------------------------------------------------
 
@@ -212,11 +213,15 @@ class Group:
                 "growing": np.flatnonzero([bool(watch.growing) for watch in self.watches]),
             }
             self._windows = windows
-        edges = np.array([horizons[window] for window in self._windows], dtype=np.int64).reshape(-1, 2)
-        time, seq = edges[arrays["window"], 0], edges[arrays["window"], 1]
-        begun = (arrays["time"] < time) | ((arrays["time"] == time) & (arrays["seq"] <= seq))
-        time = np.where(begun, time, arrays["time"])
-        seq = np.where(begun, seq, arrays["seq"])
+            self._begun = max(watch.beginning for watch in self.watches)
+        edges = [horizons[window] for window in self._windows]
+        if (
+            len(edges) == 1 and edges[0] >= self._begun
+        ):  # one window, which has passed all beginnings: the common case
+            self.oldest = edges[0]
+            time, seq = (np.full(len(self.watches), edges[0][i], dtype=np.int64) for i in (0, 1))
+        else:
+            time, seq = self._own_horizons(np.array(edges, dtype=np.int64).reshape(-1, 2))
         ks = arrays["k"]
         if len(arrays["growing"]):
             ks = ks.copy()
@@ -224,13 +229,24 @@ class Group:
                 ks[index] = self.watches[index].ranks(Recency(int(time[index]), int(seq[index]))) or ALL
         return ks, time, seq
 
+    def _own_horizons(self, edges: Ints) -> tuple[Ints, Ints]:
+        """Each watch's own: its window's edge or its beginning, whichever is newer."""
+        arrays = self._arrays
+        time, seq = edges[arrays["window"], 0], edges[arrays["window"], 1]
+        begun = (arrays["time"] < time) | ((arrays["time"] == time) & (arrays["seq"] <= seq))
+        time = np.where(begun, time, arrays["time"])
+        seq = np.where(begun, seq, arrays["seq"])
+        first = np.lexsort((seq, time))[0]
+        self.oldest = Recency(int(time[first]), int(seq[first]))
+        return time, seq
+
     def _slot_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
         """Each slot expires at the oldest horizon of its watches."""
-        slot_time, slot_seq = (
-            np.full(len(self.algorithm.ks), LOWEST.time),
-            np.full(len(self.algorithm.ks), LOWEST.seq),
-        )
+        count = len(self.algorithm.ks)
         slots = self.board.slot
+        if count == len(slots) == len(self.slots) and self._in_place():
+            return time, seq  # a slot each, in order
+        slot_time, slot_seq = np.full(count, LOWEST.time), np.full(count, LOWEST.seq)
         if len(slots) == len(self.slots):
             slot_time[slots], slot_seq[slots] = time, seq
         else:
@@ -238,6 +254,13 @@ class Group:
             slot_time[slots[newest_first]] = time[newest_first]
             slot_seq[slots[newest_first]] = seq[newest_first]
         return slot_time, slot_seq
+
+    def _in_place(self) -> bool:
+        """Whether watch i has slot i throughout."""
+        if "in place" not in self._arrays:
+            found = np.array_equal(self.board.slot, np.arange(len(self.board.slot)))
+            self._arrays["in place"] = np.array([found], dtype=np.int64)
+        return bool(self._arrays["in place"][0])
 
     def view(self, batch: Batch) -> View:
         """The rows that this family may use."""

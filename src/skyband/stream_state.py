@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.errors import QueryError
+from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING, Group, family
 from skyband.order import LOWEST, Ints, Recency
 from skyband.planner import Facts, choose
@@ -18,11 +18,12 @@ from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.stream import clock
 from skyband.stream.accept import Door
 from skyband.stream.arrow import numbers_array
-from skyband.stream.batches import Batch
-from skyband.stream.kept import Kept
+from skyband.stream.batches import Batch, flat
+from skyband.stream.kept import Kept, copied
 from skyband.stream.retained import Retained
 from skyband.stream.schema import Raw, columns
 from skyband.stream.tally import Tally
+from skyband.stream.updates import DATA, Codes, Updates, must_be_key, must_be_op
 from skyband.stream.window import Recencies, Runs
 from skyband.structures.board import Changes
 
@@ -34,7 +35,15 @@ if TYPE_CHECKING:
 class Stream:
     """What a monitor knows of one stream."""
 
-    def __init__(self, monitor: Monitor, name: str, time: str | None, schema: pa.Schema | None) -> None:
+    def __init__(
+        self,
+        monitor: Monitor,
+        name: str,
+        time: str | None,
+        schema: pa.Schema | None,
+        key: str | None = None,
+        op: str | None = None,
+    ) -> None:
         self.monitor = monitor
         self.name = name
         self.time = time
@@ -52,6 +61,7 @@ class Stream:
         self.retained = Retained()
         self.recencies: Runs | Recencies = Runs() if time is None else Recencies()
         self.tally = Tally()
+        self.updates = None if key is None else Updates(key, op)
         self.row_limit = monitor.retain.n if isinstance(monitor.retain, Rows) else 0
         self.accepted = 0
         self.ahead_steps = 0
@@ -70,7 +80,10 @@ class Stream:
         self.unknown_types = schema is not None and any(pa.types.is_null(field.type) for field in schema)
 
     def readable(self, schema: pa.Schema, raw: Raw) -> pa.Schema:
-        """An inferred schema, with a time column of ISO text read as timestamps."""
+        """An inferred schema, with a time column of ISO text read as timestamps; operations are always texts."""
+        op = None if self.updates is None else self.updates.op
+        if op in schema.names and pa.types.is_null(schema.field(op).type):
+            schema = schema.set(schema.get_field_index(op), pa.field(op, pa.string()))
         if (
             self.time is None
             or self.time not in schema.names
@@ -85,6 +98,16 @@ class Stream:
                 continue
             return schema.set(schema.get_field_index(self.time), pa.field(self.time, type_))
         return schema
+
+    def check_updates(self) -> None:
+        """Whether the stream has the columns of an update stream, in types that fit."""
+        if self.updates is None or self.schema is None:
+            return
+        for name, must_be in ((self.updates.key, must_be_key), (self.updates.op, must_be_op)):
+            if name is not None:
+                if name not in self.names:
+                    raise InputError(str(unknown_column(name, self.schema.names)))
+                must_be(name, self.schema.field(name).type)
 
     def check(self, query: TopK | Threshold) -> None:
         """Whether the stream has the query's columns, in types that fit; a type not known yet fits."""
@@ -127,6 +150,8 @@ class Stream:
             time=self.time,
             kind=monitor._kind if self.time is not None else None,
             late_before=self._late_before(),
+            key=None if self.updates is None else self.updates.key,
+            op=None if self.updates is None else self.updates.op,
         )
 
     def _late_before(self) -> int | None:
@@ -192,9 +217,9 @@ class Stream:
             and self.monitor.retain
         ):
             # retained rows know more of the past than the row windows have needed so far
-            batch = self.retained.batch(self.horizon(self.monitor.retain))
-            if batch is not None and len(batch) > len(self.recencies):
-                self.recencies.begin_with(batch.time[::-1], batch.seq[::-1])
+            time, seq = self.retained.recencies(self.horizon(self.monitor.retain))
+            if len(seq) > len(self.recencies):
+                self.recencies.begin_with(time, seq)
 
     def count(self, time: Ints, seq: Ints, total: int) -> None:
         """Rows were accepted (in order of arrival): windows move."""
@@ -210,6 +235,44 @@ class Stream:
                 time, seq = time[order], seq[order]
             self.recencies.add(time, seq, self.row_limit)
         self.recencies.trim(self.row_limit)
+
+    def update(
+        self, table: pa.Table, seq: Ints, time: Ints, codes: Codes
+    ) -> tuple[Batch | None, tuple[Ints, Ints]]:
+        """Rows of an update stream, deletes among them, in order of arrival: those that are live after this step, and
+        the recencies of earlier rows that are not any more."""
+        assert self.updates is not None
+        keys = flat(table.column(self.updates.key))
+        live, gone_time, gone_seq = self.updates.apply(keys, codes, time, seq, self._floor())
+        rows = np.flatnonzero(codes == DATA)
+        if len(rows) < len(codes):
+            table, seq, time = table.take(numbers_array(rows)), seq[rows], time[rows]
+        self.count(time, seq, len(seq))
+        self._retain(table, seq, time)
+        self.retained.end(gone_seq)
+        if live is not None:
+            self.retained.end(seq[~live])
+            rows = np.flatnonzero(live)
+            table, seq, time = table.take(numbers_array(rows)), seq[rows], time[rows]
+        batch = Batch(table, seq, time, timed=self.time is not None) if len(seq) else None
+        return batch, (gone_time, gone_seq)
+
+    def _floor(self) -> Recency:
+        """No row before it is in a window or retained."""
+        windows = [*self._windows]
+        if self.monitor.retain is not None:
+            windows.append(self.monitor.retain)
+        newest = self.newest()
+        return min(
+            (self.horizon(window) for window in windows),
+            default=newest.after() if newest != LOWEST else LOWEST,
+        )
+
+    def _retain(self, table: pa.Table, seq: Ints, time: Ints) -> None:
+        """Put a step's rows aside for watches yet to come; a copy, for the caller may use its memory again."""
+        if self.monitor.retain is not None and len(seq):
+            self.retained.add(table.take(numbers_array(np.arange(len(seq)))), seq, time)
+            self.retained.expire(self.horizon(self.monitor.retain))
 
     def rows_in(self, window: Window, beginning: Recency) -> int | None:
         """About how many rows a window holds."""
@@ -227,6 +290,8 @@ class Stream:
         found = {"selected columns of the candidates, for all watches of the stream": self.kept.bytes()}
         if self.row_limit and isinstance(self.recencies, Recencies):
             found["recencies of the newest rows, for all row windows of the stream"] = self.recencies.bytes()
+        if self.updates is not None:
+            found[f"the live row of each of {self.updates.known():,} keys"] = self.updates.bytes()
         if self.monitor.retain is not None:
             found[f"retained rows ({self.monitor.retain})"] = self.retained.bytes()
         return found
@@ -274,6 +339,7 @@ class Stream:
             window=window,
             batch=self.batch_rows,
             lists_only=self.monitor.lists_only,
+            updates=self.updates is not None,
         )
 
     def _shapes(self) -> dict[Any, tuple[int, int]]:
@@ -293,6 +359,13 @@ class Stream:
         if pa.types.is_floating(type_):
             return True
         return exact and pa.types.is_integer(type_) and type_.bit_width <= 32
+
+    def is_double(self, column: str) -> bool:
+        return (
+            self.schema is not None
+            and column in self.names
+            and pa.types.is_float64(self.schema.field(column).type)
+        )
 
     def detach(self, watch: Watch) -> None:
         watch.group.detach(watch)
@@ -316,12 +389,14 @@ class Stream:
         rows = np.flatnonzero(np.isin(batch.seq_arrived, taken))
         order = rows[np.argsort(batch.seq_arrived[rows])]
         table = batch.table.select(self._columns(batch.table)).take(numbers_array(order))
-        self.kept.replace(batch.seq_arrived[order], table)
+        self.kept.replace(batch.seq_arrived[order], table, self.newest())
 
     def _columns(self, table: pa.Table) -> list[str]:
-        """The columns that some watch selects."""
+        """The columns that some watch selects and no index has."""
         if self._wanted is None:
-            self._wanted = set().union(*(watch.needs() for watch in self.watches))
+            self._wanted = set().union(*(watch.needs() - watch.provided() for watch in self.watches))
+        if not self._wanted:
+            return []
         return [name for name in table.column_names if name in self._wanted]
 
     # -- a step --------------------------------------------------------------------------------------------
@@ -330,12 +405,8 @@ class Stream:
         self, batch: Batch | None, deleted: tuple[Ints, Ints] = (NOTHING, NOTHING)
     ) -> list[tuple[Group, Changes]]:
         """Show a step's rows (and which rows it deletes) to each family; what changed, family by family."""
-        if batch is not None and self.monitor.retain is not None:
-            copy = batch.table.take(
-                numbers_array(np.arange(len(batch)))
-            )  # the caller may use its memory again
-            self.retained.add(copy, batch.seq_arrived, batch.time_arrived)
-            self.retained.expire(self.horizon(self.monitor.retain))
+        if batch is not None and self.updates is None:
+            self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
         if not self.watches:
             return []
         horizons = {window: self.horizon(window) for window in self._windows}
@@ -347,18 +418,31 @@ class Stream:
                 found.append((group, changes))
         if batch is not None:
             self._keep(batch, mark)
+        if self.windowed and self.kept.chunks:
+            oldest = min(group.oldest for group in self.groups)
+            self.kept.expire(oldest)
         return found
 
+    @property
+    def windowed(self) -> bool:
+        """Whether some family keeps the window's rows: then kept rows go by the window."""
+        return any(group.windowed for group in self.groups)
+
     def _keep(self, batch: Batch, mark: Any) -> None:
-        rows = batch.arrived(mark)
-        if not len(rows):
-            return
+        """Put the selected columns of the rows aside that somebody took; a copy, for the caller may use the batch's
+        memory again."""
         columns = self._columns(batch.table)
-        if not columns:
+        taken = int(np.count_nonzero(mark)) if columns else 0
+        if not taken:
             return
-        # a copy, even of all rows: the caller may use the batch's memory again
-        self.kept.add(batch.seq_arrived[rows], batch.table.select(columns).take(numbers_array(rows)))
-        if self.kept.full:
+        newest = Recency(int(batch.time_arrived.max()) if self.time else 0, int(batch.seq_arrived[-1]))
+        if taken == len(mark):
+            self.kept.add(batch.seq_arrived, copied(batch.table.select(columns)), newest)
+        else:
+            rows = batch.arrived(mark)
+            table = batch.table.select(columns).take(numbers_array(rows))
+            self.kept.add(batch.seq_arrived[rows], table, newest)
+        if self.kept.full and not self.windowed:
             self.kept.clear(np.concatenate([group.live_seqs() for group in self.groups]))
 
     # -- keeping -------------------------------------------------------------------------------------------
@@ -368,6 +452,9 @@ class Stream:
         return {
             "name": self.name,
             "time": self.time,
+            "key": None if self.updates is None else self.updates.key,
+            "op": None if self.updates is None else self.updates.op,
+            "updates": None if self.updates is None else self.updates.dump(),
             "schema": None if self.schema is None else self.schema.empty_table(),
             "pushed": self.pushed,
             "accepted": self.accepted,
@@ -391,6 +478,8 @@ class Stream:
         self.retained.load(content["retained"])
         self.recencies.load(content["recencies"])
         self.tally.load(content["tally"])
+        if self.updates is not None:
+            self.updates.load(content["updates"])
         self._parts = content["groups"]
 
     def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
@@ -406,6 +495,8 @@ class Stream:
         self._changed()
 
     def _check(self) -> None:
+        if self.updates is not None:
+            self.updates._check()
         for group in self.groups:
             group._check()
             # no family without watches is kept

@@ -132,12 +132,19 @@ class Watch:
         """The columns that must be put aside for the answer."""
         return {name for output in self.outputs() for name in columns_of(output.value)}
 
+    def provided(self) -> set[str]:
+        """The columns that the answer can take from the index."""
+        group = self.group
+        if not group.windowed or not group.algorithm.provides:
+            return set()
+        return {name for name in group.space.columns if self._stream.is_double(name)}
+
     def _selected(self, seq: Ints) -> list[tuple[Output, Any]]:
         schema = self._stream.schema
         if schema is None:
             return [(output, pa.nulls(0)) for output in self.outputs()]
         needed = pa.schema([field for field in schema if field.name in self.needs()])
-        table = self._stream.kept.take(seq, needed)
+        table = self._values(seq, needed)
         selected = []
         for output in self.outputs():
             if isinstance(output.value, Column):
@@ -145,6 +152,20 @@ class Watch:
             else:
                 selected.append((output, _computed(output, table, len(seq))))
         return selected
+
+    def _values(self, seq: Ints, schema: pa.Schema) -> pa.Table:
+        """The values of these rows: from the index what it has, the rest from what was put aside."""
+        if not len(seq):
+            return schema.empty_table()
+        provided = self.provided()
+        kept = self._stream.kept.take(seq, pa.schema([f for f in schema if f.name not in provided]))
+        found = {}
+        if any(field.name in provided for field in schema):
+            found = dict(zip(self.group.space.columns, self.group.algorithm.values(seq), strict=True))
+        columns = [
+            numbers_array(found[f.name]) if f.name in provided else kept.column(f.name) for f in schema
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)
 
     # -- changes -------------------------------------------------------------------------------------------
 

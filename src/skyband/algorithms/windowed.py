@@ -37,6 +37,7 @@ class WindowAlgorithm(Algorithm):
     """An index over the window's rows, and a ranked list for each slot."""
 
     counter_names: ClassVar[tuple[str, ...]]
+    provides: ClassVar[bool] = False  # whether `values` is quick: then nobody else keeps these columns
     candidate_bytes = 24
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
@@ -139,6 +140,13 @@ class WindowAlgorithm(Algorithm):
     @abstractmethod
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
         """The stored rows at or after a horizon, oldest first: columns, time, seq."""
+
+    def values(self, seq: Ints) -> tuple[Floats, ...]:
+        """The columns of stored rows, by seq."""
+        columns, _, seqs = self.rows(LOWEST)
+        order = np.argsort(seqs)
+        places = order[np.searchsorted(seqs, seq, sorter=order)]
+        return tuple(column[places] for column in columns)
 
     @abstractmethod
     def window_size(self) -> tuple[int, int]:

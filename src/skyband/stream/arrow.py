@@ -20,6 +20,8 @@ _TYPES = {
     np.dtype(np.bool_): pa.bool_(),
 }
 
+_DTYPES = {type_: dtype for dtype, type_ in _TYPES.items()}
+
 
 def numbers_array(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
     """An array over the same memory; `missing` marks nulls."""
@@ -50,7 +52,7 @@ def values_of(array: pa.Array) -> npt.NDArray[Any]:
             return np.zeros(n, dtype=bool)
         bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
         return bits[offset : offset + n].astype(bool)
-    dtype = np.dtype(array.type.to_pandas_dtype())
+    dtype = _DTYPES.get(array.type) or np.dtype(array.type.to_pandas_dtype())
     if n == 0 or data is None:
         return np.zeros(n, dtype=dtype)
     return np.frombuffer(data, dtype=dtype)[offset : offset + n]

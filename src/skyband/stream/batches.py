@@ -8,6 +8,7 @@ direction in which dominance is decided; the columns are turned once and shared 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,14 +120,25 @@ class Batch:
         self.in_order = n < 2 or not timed or bool(np.all(time[1:] >= time[:-1]))
         # position in order of arrival of each row, newest first; None: simply backwards
         self.order: Ints | None = None if self.in_order else np.lexsort((seq, time))[::-1].astype(np.int64)
-        self.time: Ints = self.turn(time) if timed else time
-        self.seq: Ints = self.turn(seq)
+        self._timed = timed
         self._numbers: dict[str, Floats] = {}
         self._columns: dict[str, pa.Array] = {}
         self._usable: dict[str, Bools | None] = {}
 
     def __len__(self) -> int:
-        return len(self.seq)
+        return len(self.seq_arrived)
+
+    @cached_property
+    def time(self) -> Ints:
+        """Event times, newest first."""
+        turned: Ints = self.turn(self.time_arrived) if self._timed else self.time_arrived
+        return turned
+
+    @cached_property
+    def seq(self) -> Ints:
+        """Seqs, newest first."""
+        turned: Ints = self.turn(self.seq_arrived)
+        return turned
 
     def turn(self, values: npt.NDArray[Any]) -> Any:
         """Values in order of arrival as values newest first."""

@@ -1,37 +1,45 @@
 """Kept rows: the values of candidates, looked up by seq when they are reported.
 
-The window isn't kept, so what a candidate's selected columns hold must be put aside when it comes in. Each step
+Where the window isn't kept, what a candidate's selected columns hold must be put aside when it comes in. Each step
 adds the rows that somebody took, in order of arrival, so seqs ascend and a look-up is a binary search. Rows that
-nobody holds any more are cleared away when they have become three times as many as the others.
+nobody holds any more are cleared away when they have become three times as many as the others. Where an index keeps
+the whole window, its rows' columns are here in chunks that go as a whole when the window has passed them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from skyband.stream.arrow import numbers_array
-from skyband.stream.window import Ints
+from skyband.stream.arrow import numbers_array, values_of
+from skyband.stream.window import LOWEST, Ints, Recency
 
 SLACK = 4096
+SMALL = 4096  # chunks below this many rows are joined with those before them
 
 
 class Kept:
-    """Rows by seq, in chunks."""
+    """Rows by seq, in chunks: seqs, columns, and the newest recency among them (where rows go by the window)."""
 
     def __init__(self) -> None:
-        self.chunks: list[tuple[Ints, pa.Table]] = []
+        self.chunks: list[tuple[Ints, pa.Table, Recency]] = []
         self.rows = 0
         self.limit = SLACK
-        self._seqs: Ints | None = None
 
-    def add(self, seq: Ints, table: pa.Table) -> None:
-        if len(seq):
-            self.chunks.append((seq, table))
-            self.rows += len(seq)
-            self._seqs = None
+    def add(self, seq: Ints, table: pa.Table, newest: Recency = LOWEST) -> None:
+        if not len(seq):
+            return
+        self.rows += len(seq)
+        while self.chunks and len(seq) < SMALL and len(self.chunks[-1][0]) <= 2 * len(seq):
+            # like the digits of a counter: each row is moved a few times, whatever the batches' sizes
+            before, its_table, its_newest = self.chunks.pop()
+            seq = np.concatenate([before, seq])
+            table = pa.concat_tables([its_table, table], promote_options="default").combine_chunks()
+            newest = max(newest, its_newest)
+        self.chunks.append((seq, table, newest))
 
     @property
     def full(self) -> bool:
@@ -40,60 +48,110 @@ class Kept:
 
     def clear(self, live: Ints) -> None:
         """Forget all rows but these."""
-        seqs = self._all()
+        if not self.chunks:
+            return
+        seqs = self._seqs()
         keep = np.isin(seqs, live)
         table = self._table().filter(numbers_array(keep)).combine_chunks()
         seqs = seqs[keep]
-        self.chunks = [(seqs, table)] if len(seqs) else []
+        newest = max(newest for _, _, newest in self.chunks)
+        self.chunks = [(seqs, table, newest)] if len(seqs) else []
         self.rows = len(seqs)
         self.limit = 4 * self.rows + SLACK
-        self._seqs = None
 
-    def _all(self) -> Ints:
-        if self._seqs is None:
-            parts = [seq for seq, _ in self.chunks]
-            self._seqs = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-        return self._seqs
+    def expire(self, horizon: Recency) -> None:
+        """Forget the chunks whose rows are all older than this."""
+        gone = 0
+        while gone < len(self.chunks) and self.chunks[gone][2] < horizon:
+            self.rows -= len(self.chunks[gone][0])
+            gone += 1
+        del self.chunks[:gone]
+
+    def _seqs(self) -> Ints:
+        parts = [seq for seq, _, _ in self.chunks]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
     def _table(self) -> pa.Table:
-        return pa.concat_tables([table for _, table in self.chunks], promote_options="default")
+        return pa.concat_tables([table for _, table, _ in self.chunks], promote_options="default")
 
     def take(self, seqs: Ints, schema: pa.Schema) -> pa.Table:
         """These rows in this order, with these columns; a column that was not put aside is null."""
         if not len(seqs) or not self.chunks:
             return schema.empty_table()
-        at = np.searchsorted(self._all(), seqs)
-        found = self._table().take(numbers_array(at))
-        there = set(found.column_names)
+        firsts = [int(seq[0]) for seq, _, _ in self.chunks]
+        where = np.array([max(0, bisect_right(firsts, seq) - 1) for seq in seqs.tolist()])
+        found, order = [], []
+        for number in np.unique(where).tolist():
+            mine = np.flatnonzero(where == number)
+            chunk, table, _ = self.chunks[number]
+            found.append(table.take(numbers_array(np.searchsorted(chunk, seqs[mine]))))
+            order.append(mine)
+        rows = pa.concat_tables(found, promote_options="default")
+        if len(found) > 1:
+            rows = rows.take(numbers_array(np.argsort(np.concatenate(order))))
+        there = set(rows.column_names)
         columns = [
-            found.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(seqs), f.type)
+            rows.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(seqs), f.type)
             for f in schema
         ]
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def replace(self, seq: Ints, table: pa.Table) -> None:
+    def replace(self, seq: Ints, table: pa.Table, newest: Recency = LOWEST) -> None:
         """Add rows some of which may be here already (with fewer columns): the new ones take their place."""
-        seqs = self._all()
-        keep = ~np.isin(seqs, seq)
-        pieces = [(seqs[keep], self._table().filter(numbers_array(keep)))] if len(seqs) else []
+        pieces = []
+        if self.chunks:
+            seqs = self._seqs()
+            keep = ~np.isin(seqs, seq)
+            pieces.append((seqs[keep], self._table().filter(numbers_array(keep))))
+            newest = max(newest, *(newest for _, _, newest in self.chunks))
         pieces.append((seq, table))
         merged = np.concatenate([s for s, _ in pieces])
         order = np.argsort(merged, kind="stable")
         whole = pa.concat_tables([t for _, t in pieces], promote_options="default")
-        self.chunks = [(merged[order], whole.take(numbers_array(order)).combine_chunks())]
+        self.chunks = [(merged[order], whole.take(numbers_array(order)).combine_chunks(), newest)]
         self.rows = len(merged)
-        self._seqs = None
 
     def bytes(self) -> int:
-        return sum(seq.nbytes + int(table.nbytes) for seq, table in self.chunks)
+        return sum(seq.nbytes + int(table.nbytes) for seq, table, _ in self.chunks)
 
     def dump(self) -> dict[str, Any]:
         if not self.chunks:
             return {"limit": self.limit}
-        return {"limit": self.limit, "seq": self._all().copy(), "table": self._table()}
+        return {
+            "limit": self.limit,
+            "seq": self._seqs(),
+            "table": self._table(),
+            "sizes": np.array([len(seq) for seq, _, _ in self.chunks], dtype=np.int64),
+            "newest": np.array([newest for _, _, newest in self.chunks], dtype=np.int64).reshape(-1, 2),
+        }
 
     def load(self, blob: dict[str, Any]) -> None:
         self.limit = int(blob["limit"])
-        if "table" in blob:
-            self.chunks = [(blob["seq"], blob["table"])]
+        if "table" not in blob:
+            return
+        if "sizes" not in blob:  # of an older file: until the next clearing, nothing goes by the window
+            self.chunks = [(blob["seq"], blob["table"], Recency(2**63 - 1, 2**63 - 1))]
             self.rows = len(blob["seq"])
+            return
+        at = 0
+        for size, newest in zip(blob["sizes"].tolist(), blob["newest"].tolist(), strict=True):
+            part = blob["table"].slice(at, size).combine_chunks()
+            self.chunks.append((blob["seq"][at : at + size].copy(), part, Recency(*newest)))
+            at += size
+        self.rows = at
+
+
+def copied(table: pa.Table) -> pa.Table:
+    """The same table in memory of its own: whoever gave it may use its memory again."""
+    return pa.Table.from_arrays([_copied(column) for column in table.columns], schema=table.schema)
+
+
+def _copied(column: pa.ChunkedArray) -> pa.Array:
+    type_ = column.type
+    if (
+        column.num_chunks == 1
+        and not column.null_count
+        and (pa.types.is_float64(type_) or pa.types.is_int64(type_))
+    ):
+        return numbers_array(values_of(column.chunk(0)).copy())
+    return pa.concat_arrays(column.chunks).take(numbers_array(np.arange(len(column))))
