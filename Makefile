@@ -43,12 +43,16 @@ soak:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev java
 	@$(PY) -m pytest -m soak --timeout=0
 
+# Spark's Python workers are measured too (tests/measured). A process that a test killed may leave an empty file behind.
 coverage:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -q
-	@$(PY) -m coverage combine -q
-	@$(PY) -m coverage report
+	@status=0; \
+	PYTHONPATH="$(CURDIR)/tests/measured" \
+	PYSPARK_SUBMIT_ARGS="--conf spark.python.daemon.module=measured_daemon pyspark-shell" \
+	$(PY) -m coverage run -m pytest -q -n 2 --dist loadfile || status=$$?; \
+	find . -maxdepth 1 -name '.coverage.*' -size 0 -delete; \
+	$(PY) -m coverage combine -q && $(PY) -m coverage report && exit $$status
 
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11
 lock:

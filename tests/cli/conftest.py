@@ -28,7 +28,8 @@ def environment(**changes: str) -> dict[str, str]:
     """
     foreign = ("NO_COLOR", "FORCE_COLOR", "LINES", "COLUMNS")
     inherited = {name: value for name, value in os.environ.items() if name not in foreign}
-    return inherited | {"PYTHONPATH": SRC, "NUMBA_DISABLE_JIT": "1", "TERM": "xterm-256color"} | changes
+    paths = os.pathsep.join([SRC, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return inherited | {"PYTHONPATH": paths, "NUMBA_DISABLE_JIT": "1", "TERM": "xterm-256color"} | changes
 
 
 @pytest.fixture

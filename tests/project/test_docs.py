@@ -29,9 +29,10 @@ def test_the_blocks_of_a_page(page: Path) -> None:
             find_java()
         except InputError as error:
             pytest.skip(str(error))
+    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "project" / "blocks.py"), str(page)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         timeout=290,
