@@ -1,4 +1,10 @@
-"""The change table: one step's changes of all watches as Arrow columns, with no Python per change."""
+"""The change table: one step's changes of all watches as Arrow columns, with no Python per change.
+
+Building an Arrow table of a few hundred rows costs more than finding out what has changed. So a table of many rows is
+built once, over memory of our own: the *pool*. Each step writes its changes into the next free rows of that memory
+and hands out a slice of the table. Rows handed out are never written again; when the pool is used up, a fresh one
+is made, and the old one lives as long as somebody holds a slice of it.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +20,53 @@ from skyband.order import Ints
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array, texts_array
 from skyband.structures.board import Changes
+from skyband.structures.emit import emit
 
 _WORDS = texts_array(["leave", "enter"])
-_BLANK = 16_384
+_ROWS = 16_384
 COLUMNS = ["query", "change", "rank", "score", "seq", "seq_b", "id", "time"]
+
+
+class Pool:
+    """Memory for changes, and a table over all of it."""
+
+    def __init__(self, rows: int, names: pa.Array, time: pa.DataType) -> None:
+        self.rows = rows
+        self.used = 0
+        self.query = np.zeros(rows, dtype=np.int32)
+        self.change = np.zeros(rows, dtype=np.int32)
+        self.rank = np.zeros(rows, dtype=np.int32)
+        self.valid = np.zeros((rows + 7) // 8, dtype=np.uint8)
+        self.valid[0] = (
+            1  # Arrow counts nulls once: of a slice of an array that is null throughout it never counts again
+        )
+        self.score = np.zeros(rows, dtype=np.float64)
+        self.seq = np.zeros(rows, dtype=np.int64)
+        rank = pa.Array.from_buffers(pa.int32(), rows, [pa.py_buffer(self.valid), pa.py_buffer(self.rank)])
+        arrays = [
+            pa.DictionaryArray.from_arrays(numbers_array(self.query), names, safe=False),
+            pa.DictionaryArray.from_arrays(numbers_array(self.change), _WORDS, safe=False),
+            rank,
+            numbers_array(self.score),
+            numbers_array(self.seq),
+            pa.nulls(rows, pa.int64()),
+            pa.nulls(rows, pa.string()),
+            pa.nulls(rows, time),
+        ]
+        self.table = pa.Table.from_arrays(arrays, names=COLUMNS)
+
+    def write(self, pieces: list[tuple[Group, Changes]], ids: list[Any]) -> pa.Table:
+        """The changes as the next rows of the pool, which has room for them."""
+        first = self.used
+        for (group, changes), numbers in zip(pieces, ids, strict=True):
+            emit(
+                self.used, numbers, group.sign, changes.watch, changes.rank, changes.good, changes.seq,
+                self.query, self.change, self.rank, self.valid, self.score, self.seq,
+            )  # fmt: skip
+            self.used += len(changes.seq)
+        table = self.table.slice(first, self.used - first)
+        self.used = (self.used + 7) & ~7  # no two steps share a byte of the bitmap
+        return table
 
 
 class Report:
@@ -28,8 +77,7 @@ class Report:
         self._ids: dict[str, int] = {}
         self._numbers: dict[int, Any] = {}  # the numbers of each family's watches' names
         self._empty: pa.Table | None = None
-        self._no_seq = pa.nulls(_BLANK, pa.int64())
-        self._no_id = pa.nulls(_BLANK, pa.string())
+        self._pool: Pool | None = None
 
     def forget(self) -> None:
         """Watches came or went."""
@@ -39,6 +87,7 @@ class Report:
         self._names = texts_array(list(names))
         self._ids = {name: number for number, name in enumerate(names)}
         self._numbers = {}
+        self._pool = None
 
     def table(
         self,
@@ -51,29 +100,26 @@ class Report:
             return self._empty_table(type_)
         if self._names is None:
             self._name(names)
-        query, rank, score, stamp, seq = self._columns(pieces)
-        n = len(seq)
-        if n > len(self._no_seq):
-            self._no_seq, self._no_id = pa.nulls(2 * n, pa.int64()), pa.nulls(2 * n, pa.string())
-        entering = rank > 0
-        arrays = [
-            pa.DictionaryArray.from_arrays(numbers_array(query), self._names, safe=False),
-            pa.DictionaryArray.from_arrays(numbers_array(entering.astype(np.int32)), _WORDS, safe=False),
-            numbers_array(rank, ~entering),
-            numbers_array(score),
-            numbers_array(seq),
-            self._no_seq.slice(0, n),
-            self._no_id.slice(0, n),
-            self._times(pieces, stamp, kind, type_),
-        ]
-        return pa.Table.from_arrays(arrays, names=COLUMNS)
-
-    def _times(
-        self, pieces: list[tuple[Group, Changes]], stamp: Ints, kind: clock.Kind | None, type_: pa.DataType
-    ) -> pa.Array:
-        """Event times; rows of a stream without a time column have none."""
+        n = sum(len(changes.seq) for _, changes in pieces)
+        table = self._room(n, type_).write(pieces, [self._numbers_of(group) for group, _ in pieces])
         if kind is None:
-            return pa.nulls(len(stamp), type_)
+            return table
+        return table.set_column(7, "time", self._times(pieces, kind, type_))
+
+    def _room(self, n: int, type_: pa.DataType) -> Pool:
+        """A pool with room for n changes; one of their own for very many."""
+        if n > _ROWS // 4:
+            return Pool(n, self._names, type_)
+        pool = self._pool
+        if pool is None or pool.used + n > pool.rows or pool.table.schema.field(7).type != type_:
+            pool = self._pool = Pool(_ROWS, self._names, type_)
+        return pool
+
+    def _times(self, pieces: list[tuple[Group, Changes]], kind: clock.Kind, type_: pa.DataType) -> pa.Array:
+        """Event times; rows of a stream without a time column have none."""
+        stamp: Ints = (
+            pieces[0][1].time if len(pieces) == 1 else np.concatenate([changes.time for _, changes in pieces])
+        )
         column = clock.column(stamp, kind, type_)
         if all(group.timed for group, _ in pieces):
             return column
@@ -88,17 +134,10 @@ class Report:
             self._empty = pa.schema(list(zip(COLUMNS, types, strict=True))).empty_table()
         return self._empty
 
-    def _columns(self, pieces: list[tuple[Group, Changes]]) -> tuple[Any, ...]:
-        columns = []
-        for group, changes in pieces:
-            ids = self._numbers.get(id(group))
-            if ids is None or len(ids) != len(group.watches):
-                ids = np.array([self._ids[watch.name] for watch in group.watches], dtype=np.int32)
-                self._numbers[id(group)] = ids
-            score = changes.good if group.sign > 0 else np.negative(changes.good)
-            columns.append(
-                (ids[changes.watch], changes.rank.astype(np.int32), score + 0.0, changes.time, changes.seq)
-            )
-        if len(columns) == 1:
-            return columns[0]
-        return tuple(np.concatenate(parts) for parts in zip(*columns, strict=True))
+    def _numbers_of(self, group: Group) -> Any:
+        """The number of each of the family's watches among all watches' names."""
+        ids = self._numbers.get(id(group))
+        if ids is None or len(ids) != len(group.watches):
+            ids = np.array([self._ids[watch.name] for watch in group.watches], dtype=np.int32)
+            self._numbers[id(group)] = ids
+        return ids

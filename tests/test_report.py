@@ -1,0 +1,51 @@
+"""Change tables are slices of a pool: what was handed out stays as it was."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import skyband as sb
+
+SQL = "SELECT x FROM s ORDER BY x {} LIMIT 3 WINDOW 5 {}"
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_tables_handed_out_never_change(timed: bool) -> None:
+    """Through several pools, with watches coming and going (and so their names)."""
+    monitor = sb.Monitor(time="t" if timed else None)
+    monitor.watch(SQL.format("DESC", "ROWS"), name="a")
+    monitor.watch(SQL.format("ASC", "SECONDS" if timed else "ROWS"), name="b")
+    random = np.random.default_rng(0)
+    tables: list[pa.Table] = []
+    texts: list[str] = []
+    for i in range(4000):
+        if i == 2000:
+            monitor.drop("a")
+            monitor.watch(SQL.format("DESC", "ROWS"), name="c")
+        batch = {"x": random.random(5)} | ({"t": np.arange(5 * i, 5 * i + 5)} if timed else {})
+        changes = monitor.push(batch)
+        if i % 20 == 0:
+            tables.append(changes)
+            texts.append(str(changes.to_pylist()))
+    for table, text in zip(tables, texts, strict=True):
+        assert str(table.to_pylist()) == text
+        # Arrow's own count of nulls is right in every slice
+        assert table["rank"].null_count == table["change"].to_pylist().count("leave")
+        assert (table["time"].null_count == 0) == timed
+        assert pickle.loads(pickle.dumps(table)).equals(table)
+    assert {"a", "b", "c"} == {name for table in tables for name in table["query"].to_pylist()}
+
+
+def test_a_step_with_very_many_changes_is_one_table() -> None:
+    monitor = sb.Monitor()
+    monitor.watch("SELECT x FROM s ORDER BY x LIMIT 20000 WINDOW 30000 ROWS", name="much")
+    changes = monitor.push({"x": np.arange(25_000.0)})
+    assert changes.num_rows == 20_000 and changes["rank"].null_count == 0
+    assert changes["rank"].to_pylist() == list(range(1, 20_001))
+    changes = monitor.push({"x": np.full(3, -1.0)})
+    assert changes["change"].to_pylist() == ["leave"] * 3 + ["enter"] * 3
+    assert changes["rank"].to_pylist() == [None] * 3 + [1, 2, 3]
