@@ -109,7 +109,7 @@ class Report:
     def _room(self, n: int, type_: pa.DataType) -> Pool:
         """A pool with room for n changes; one of their own for very many."""
         if n > _ROWS // 4:
-            return Pool(n, self._names, type_)
+            return Pool(n + 8, self._names, type_)  # never handed out whole: see above
         pool = self._pool
         if pool is None or pool.used + n > pool.rows or pool.table.schema.field(7).type != type_:
             pool = self._pool = Pool(_ROWS, self._names, type_)

@@ -57,6 +57,7 @@ class Stream:
         self.batch_rows: float | None = None  # of the first batch
         self.watches: list[Watch] = []
         self._windows: Counter[Window] = Counter()  # how many watches have each
+        self._latest: dict[Window, Recency] | None = None  # the latest beginning of each one's watches
         self.kept = Kept()
         self.retained = Retained()
         self.recencies: Runs | Recencies = Runs() if time is None else Recencies()
@@ -158,16 +159,21 @@ class Stream:
         """Rows stamped before this are older than every window and than what is retained."""
         if not self.watches or self.time is None:
             return None
-        oldest = min(self._full_from(watch) for watch in self.watches)
+        if self._latest is None:
+            self._latest = {}
+            for watch in self.watches:
+                before = self._latest.get(watch.window, LOWEST)
+                self._latest[watch.window] = max(before, watch.beginning)
+        oldest = min(self._full_from(window, begun) for window, begun in self._latest.items())
         if self.monitor.retain is not None:
             oldest = min(oldest, self.horizon(self.monitor.retain))
         # a new row of the horizon's very time is newer than the row at the horizon: only the time decides
         return None if oldest == LOWEST else oldest.time
 
-    def _full_from(self, watch: Watch) -> Recency:
-        """Where a watch's window begins; a row window that isn't full since the watch's beginning takes any row."""
-        horizon = self.horizon(watch.window)
-        return LOWEST if isinstance(watch.window, Rows) and horizon < watch.beginning else horizon
+    def _full_from(self, window: Window, begun: Recency) -> Recency:
+        """Where a window begins; a row window that isn't full since its watch's beginning takes any row."""
+        horizon = self.horizon(window)
+        return LOWEST if isinstance(window, Rows) and horizon < begun else horizon
 
     # -- windows -------------------------------------------------------------------------------------------
 
@@ -207,6 +213,7 @@ class Stream:
     def _changed(self) -> None:
         """Watches came, went or changed: which columns they need, how many recencies the row windows need."""
         self._wanted = None
+        self._latest = None
         windows = [*self._windows]
         if self.monitor.retain is not None:
             windows.append(self.monitor.retain)
@@ -249,9 +256,10 @@ class Stream:
             table, seq, time = table.take(numbers_array(rows)), seq[rows], time[rows]
         self.count(time, seq, len(seq))
         self._retain(table, seq, time)
-        self.retained.end(gone_seq)
+        if self.monitor.retain is not None:
+            self.retained.end(gone_seq)
+            self.retained.end(seq[:0] if live is None else seq[~live])
         if live is not None:
-            self.retained.end(seq[~live])
             rows = np.flatnonzero(live)
             table, seq, time = table.take(numbers_array(rows)), seq[rows], time[rows]
         batch = Batch(table, seq, time, timed=self.time is not None) if len(seq) else None
@@ -263,10 +271,8 @@ class Stream:
         if self.monitor.retain is not None:
             windows.append(self.monitor.retain)
         newest = self.newest()
-        return min(
-            (self.horizon(window) for window in windows),
-            default=newest.after() if newest != LOWEST else LOWEST,
-        )
+        nothing = LOWEST if newest == LOWEST else newest.after()
+        return min((self.horizon(window) for window in windows), default=nothing)
 
     def _retain(self, table: pa.Table, seq: Ints, time: Ints) -> None:
         """Put a step's rows aside for watches yet to come; a copy, for the caller may use its memory again."""
