@@ -19,10 +19,12 @@ FIRST_ROOM = 32
 class Ranked:
     """A pool of lists in the one total order, best last; a `slot` names one."""
 
-    def __init__(self) -> None:
+    def __init__(self, counted: bool = False) -> None:
         self.good = np.empty(0, dtype=np.float64)
         self.time = np.empty(0, dtype=np.int64)
         self.seq = np.empty(0, dtype=np.int64)
+        self.count = np.empty(0, dtype=np.int64)  # dominators of each row, where the algorithm counts them
+        self.names = ("good", "time", "seq", "count") if counted else ("good", "time", "seq")
         self.start = np.empty(0, dtype=np.int64)
         self.size = np.empty(0, dtype=np.int64)
         self.room = np.empty(0, dtype=np.int64)
@@ -49,14 +51,17 @@ class Ranked:
         if self.used + room > len(self.good):
             self._resize(max(self.used + room, self.used + self.used // 2))
         old, size = int(self.start[slot]), int(self.size[slot])
-        for array in (self.good, self.time, self.seq):
+        for array in self._arrays():
             array[self.used : self.used + size] = array[old : old + size]
         self.start[slot] = self.used
         self.room[slot] = room
         self.used += room
 
+    def _arrays(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.names)
+
     def _resize(self, places: int) -> None:
-        for name in ("good", "time", "seq"):
+        for name in self.names:
             old = getattr(self, name)
             new = np.zeros(places, dtype=old.dtype)
             new[: self.used] = old[: self.used]
@@ -69,7 +74,7 @@ class Ranked:
             self.start, kind="stable"
         ):  # in order of place: nothing is overwritten before it moved
             old, size, room = int(self.start[slot]), int(self.size[slot]), int(self.room[slot])
-            for array in (self.good, self.time, self.seq):
+            for array in self._arrays():
                 array[at : at + size] = array[old : old + size].copy()
             self.start[slot] = at
             at += room
@@ -80,7 +85,7 @@ class Ranked:
         return slice(start, start + int(self.size[slot]))
 
     def put(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
-        """The list is these rows, in any order."""
+        """The list is these rows, in any order. Whoever counts dominators counts them anew."""
         self.grow(slot, len(good))
         order = np.lexsort((seq, time, good))
         start = int(self.start[slot])
@@ -96,25 +101,25 @@ class Ranked:
         return good.copy(), time.copy(), seq.copy()
 
     def bytes(self, slot: int) -> int:
-        return int(self.room[slot]) * 24
+        return int(self.room[slot]) * 8 * len(self.names)
 
     def dump(self) -> dict[str, Any]:
         """The lists side by side, whatever room they have."""
         spans = [self.span(slot) for slot in range(len(self.start))]
         blob: dict[str, Any] = {
             name: np.concatenate([getattr(self, name)[span] for span in spans] or [getattr(self, name)[:0]])
-            for name in ("good", "time", "seq")
+            for name in self.names
         }
         return {**blob, "size": self.size.copy()}
 
     def load(self, blob: dict[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc]
+        self.__init__(len(self.names) > 3)  # type: ignore[misc]
         at = 0
         for size in blob["size"].tolist():
             slot = self.add(max(size, FIRST_ROOM))
             part = slice(at, at + size)
             start = int(self.start[slot])
-            for name in ("good", "time", "seq"):
+            for name in self.names:
                 getattr(self, name)[start : start + size] = blob[name][part]
             self.size[slot] = size
             at += size
