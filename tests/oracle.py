@@ -4,6 +4,9 @@ It keeps every row it ever accepted in a plain list, and answers by sorting the 
 nothing of the package: a score and a predicate are Python functions of a row (a dict), a window is ("rows",
 n) or ("seconds", w), an event time is a number. A recency is the pair (time, seq), with time 0 where the
 stream has no time column, and a beginning is a recency that a row has to be newer than.
+
+Of an update stream it keeps every row too. What is no longer live (`gone`) is only left out of the answers, so it keeps
+its place in row windows; a delete is no row.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, NamedTuple
 
 Recency = tuple[float, int]
 Window = tuple[str, float]
+OPERATIONS = ("insert", "update", "delete", "c", "r", "u", "d")
 BEFORE_EVERYTHING: Recency = (-math.inf, -1)
 
 
@@ -55,8 +59,13 @@ class Oracle:
         retain: Window | None = None,
         max_ahead: float | None = None,
         fits: Callable[[Mapping[str, Any]], bool] = lambda row: True,
+        key: str | None = None,
+        op: str | None = None,
     ) -> None:
         self.time, self.retain, self.max_ahead, self.fits = time, retain, max_ahead, fits
+        self.key, self.op = key, op
+        self.live: dict[tuple[str, Any], int] = {}  # the seq of the live row of a stream and key
+        self.gone: set[int] = set()
         self.now: float | None = None
         self.seq = 0
         self.rows: dict[str, list[Row]] = {}  # accepted, by recency
@@ -76,11 +85,20 @@ class Oracle:
                 self.rejects.append((seq, reason))
             else:
                 accepted.append(Row(self._time(values), seq, values))
+            if self.key is not None and reason in (None, "late"):  # a late row is rejected, but ends the one before it
+                self.gone.add(self.live.pop((stream, values[self.key]), -1))
+                if reason is None and not self._deletes(values):
+                    self.live[stream, values[self.key]] = seq
         self.seq += len(numbered)
+        times = [r.time for r in accepted if r.time is not None]  # a delete may have none
+        if self.time is not None and times:
+            self.now = max(times + ([] if self.now is None else [self.now]))
+        accepted = [r for r in accepted if not self._deletes(r.values)]
         self.rows[stream] = sorted(self.rows.get(stream, []) + accepted, key=lambda r: r.recency)
-        if self.time is not None and accepted:
-            self.now = max([r.time for r in accepted] + ([] if self.now is None else [self.now]))
         return self._changes()
+
+    def _deletes(self, values: Mapping[str, Any]) -> bool:
+        return self.op is not None and values[self.op].lower() in ("delete", "d")
 
     def advance(self, time: float) -> dict[str, tuple[set, list]]:
         if self.now is not None and time <= self.now:
@@ -94,6 +112,12 @@ class Oracle:
     def _reason(self, values: Mapping[str, Any], stream: str) -> str | None:
         if not self.fits(values):
             return "type"
+        if self.op is not None and str(values.get(self.op)).lower() not in OPERATIONS:
+            return "op"
+        if self.key is not None and (values.get(self.key) is None or values[self.key] != values[self.key]):
+            return "key"
+        if self._deletes(values):
+            return None
         time = self._time(values)
         if time is None or time != time:
             return "time"
@@ -116,7 +140,9 @@ class Oracle:
     def _ahead(self, numbered: list[tuple[int, Mapping[str, Any]]]) -> set[int]:
         if self.max_ahead is None or self.now is None:
             return set()
-        times = [(self._time(v), s) for s, v in numbered if self.fits(v) and self._time(v) is not None]
+        wrong = ("type", "op", "key", "time")
+        told = [(s, v) for s, v in numbered if self._reason(v, "") not in wrong and self._time(v) is not None]
+        times = [(self._time(v), s) for s, v in told]
         if self._steps_ahead == 3:  # the stream has jumped, and is followed until it is where it jumped to
             self._steps_ahead = 0 if any(time > self.now + self.max_ahead for time, _ in times) else 3
             return set()
@@ -183,7 +209,7 @@ class Oracle:
     def top(self, name: str, k: int | None = None, window: Window | None = None) -> list[Ranked]:
         w = self.watches[name]
         start = self._start(w, window)
-        rows = [r for r in self.rows.get(w.stream, []) if r.recency > start]
+        rows = [r for r in self.rows.get(w.stream, []) if r.recency > start and r.seq not in self.gone]
         held_back = [old for known, old in w.waiting if start < known]
         scored = [(w.score(r.values), r) for r in rows if w.where(r.values)]
         scored = [(s, r) for s, r in scored if s is not None and s == s]

@@ -171,9 +171,9 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         ),
         f"Joined streams (FULL JOIN … USING) are understood but not answered yet: {FUTURE}",
     ),
-    "an update stream": (
-        lambda: sb.Monitor(key="id", op="op"),
-        "Update streams (key=, op=) are not answered yet: push rows that are only ever added.",
+    "an operation without a key": (
+        lambda: sb.Monitor(op="op"),
+        "op= needs key= too: the column that tells which row is updated or deleted.",
     ),
     "a batch for which stream": (
         lambda: two_streams().push({"x": [1.0]}),

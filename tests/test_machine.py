@@ -29,13 +29,15 @@ def fitting(question: Question, algorithm: str) -> Question:
 
 class Machine(RuleBasedStateMachine):
     algorithm: str | None = None  # of all questions, where it can answer them
+    key: Any = None  # of an update stream, the key's type
+    op = False
 
     @initialize(kind=st.sampled_from(["none", "number", "whole", "timestamp"]), retain=RETAIN)
     def start(self, kind: str, retain: Any) -> None:
         self.timed = kind != "none"
         if not self.timed and retain and retain[0] == "seconds":
             retain = None
-        self.twin = Twin(kind, retain=retain)
+        self.twin = Twin(kind, retain=retain, key=self.key, op=self.op)
         self.clock = 0
 
     @property
@@ -72,14 +74,20 @@ class Machine(RuleBasedStateMachine):
             assert window and window[0] == "rows" and self.twin.questions[name].window[0] == "seconds"
             self.twin.check_tops()
 
-    @rule(rows=st.lists(st.tuples(draws.values(), st.sampled_from([0, 0, 1, 1, 2, -1, -3, -6])), max_size=6))
-    def push(self, rows: list[tuple[float | None, int]]) -> None:
+    def told(self, row: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
+        """The row as it is pushed."""
+        return row
+
+    @rule(
+        rows=st.lists(st.tuples(draws.values(), st.sampled_from([0, 0, 1, 1, 2, -1, -3, -6])), max_size=6),
+        data=st.data(),
+    )
+    def push(self, rows: list[tuple[float | None, int]], data: st.DataObject) -> None:
         batch = []
         for x, step in rows:
             self.clock += max(step, 0)
-            batch.append(
-                {"x": x, "y": 1.0, "c": "a", **({"t": self.clock + min(step, 0)} if self.timed else {})}
-            )
+            row = {"x": x, "y": 1.0, "c": "a", **({"t": self.clock + min(step, 0)} if self.timed else {})}
+            batch.append(self.told(row, data))
         self.twin.push(batch)
 
     @precondition(lambda self: self.timed)

@@ -101,9 +101,12 @@ class Twin:
         max_ahead: float | None = None,
         streams: Iterable[str] = ("s",),
         step_check: bool = True,
+        key: pa.DataType | None = None,
+        op: bool = False,
     ) -> None:
         self.kind, self.step_check = time, step_check
         fields = [*SCHEMA, *([("t", TIMES[time])] if TIMES[time] else [])]
+        fields += [("id", key)] * (key is not None) + [("op", pa.string())] * op
         self.schema = pa.schema(fields)
         self.streams = tuple(streams)
         self.monitor = sb.Monitor(
@@ -111,8 +114,13 @@ class Twin:
             schema=self.schema if len(self.streams) == 1 else {s: self.schema for s in self.streams},
             retain=None if retain is None else as_window(retain),
             max_ahead=None if max_ahead is None else f"{max_ahead} seconds",
+            key=None if key is None else "id",
+            op="op" if op else None,
         )
-        self.oracle = Oracle("t" if TIMES[time] else None, retain, max_ahead)
+        self.oracle = Oracle(
+            "t" if TIMES[time] else None, retain, max_ahead,
+            key=None if key is None else "id", op="op" if op else None,
+        )  # fmt: skip
         self.told: dict[str, dict[int, tuple[float, float]]] = {}
         self.questions: dict[str, Question] = {}
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from skyband import blob
 from skyband.errors import InputError, QueryError
-from skyband.order import Recency
+from skyband.group import NOTHING
+from skyband.order import MINIMUM, Ints, Recency
 from skyband.planner import Choice, choose
 from skyband.query.expression import columns_of
 from skyband.query.model import Last, Query, Threshold, TopK, Window, from_dict, to_dict
@@ -29,11 +30,13 @@ from skyband.stream.accept import Accepted, accept, without_ahead
 from skyband.stream.batches import Batch, names_of, read
 from skyband.stream.rejects import KEPT, Reject, Rejects
 from skyband.stream.schema import Raw, declared, extend, infer, old_type
+from skyband.stream.updates import COUNTED
 from skyband.stream_state import Stream
 from skyband.watch import Watch
 
 log = logging.getLogger("skyband")
 
+NONE_DELETED = (NOTHING, NOTHING)
 JUMP_STEPS = 3  # so many steps in a row that are ahead as a whole mean that the stream has jumped
 
 
@@ -42,7 +45,8 @@ class Monitor:
 
     time: the event-time column (or one for each stream, by name); schema: Arrow's, else from the first batch;
     retain: rows kept for watches yet to come (`sb.rows(n)` or `sb.last("1 hour")`); max_ahead: how far ahead
-    of now a row may be stamped.
+    of now a row may be stamped; key, op: an update stream's columns (or one for each stream, by name), whose rows
+    replace and delete earlier rows of the same key.
     """
 
     def __init__(
@@ -51,22 +55,19 @@ class Monitor:
         schema: Any = None,
         retain: str | Window | None = None,
         max_ahead: Any = None,
-        key: str | None = None,
-        op: str | None = None,
+        key: str | Mapping[str, str] | None = None,
+        op: str | Mapping[str, str] | None = None,
     ) -> None:
-        if key is not None or op is not None:
-            raise InputError(
-                "Update streams (key=, op=) are not answered yet: push rows that are only ever added."
-            )
         from skyband.query.model import last, window
 
         self.time = dict(time) if isinstance(time, Mapping) else time
+        self.key, self.op = _update_columns(key, op)
         self.schema = schema
         self.retain: Window | None = None if retain is None else window(retain)
         self.max_ahead: Last | None = None if max_ahead is None else last(max_ahead)
         self.streams: dict[str, Stream] = {}
         self.watches: dict[str, Watch] = {}
-        self._rejects = Rejects()
+        self._rejects = Rejects(updates=bool(self.key))
         self._report = Report()
         self._next_seq = 0
         self._now: int | None = None  # time key
@@ -101,7 +102,9 @@ class Monitor:
         stream = self._stream_of(query)
         stream.check(query)
         stream.allow(query.window)
-        if stream.pushed:  # else it is planned when the first rows come, with all that is known then
+        # a stream without rows is planned when the first ones come, with all that is known then; but what an update
+        # stream can't have is refused now
+        if stream.pushed or stream.updates is not None:
             choice = choose(query, stream.facts(query))
         watch = Watch(self, stream, name, query, choice)
         stream.attach(watch)
@@ -135,11 +138,11 @@ class Monitor:
     def _stream(self, name: str) -> Stream:
         """The stream of this name, made if it isn't there."""
         if name not in self.streams:
-            time = self.time.get(name) if isinstance(self.time, dict) else self.time
+            time, key, op = (_of(columns, name) for columns in (self.time, self.key, self.op))
             schema = self.schema
             if isinstance(schema, Mapping) and isinstance(schema.get(name), pa.Schema | Mapping):
                 schema = schema[name]
-            stream = Stream(self, name, time, declared(schema))
+            stream = Stream(self, name, time, declared(schema), key, op)
             self.streams[name] = stream
             if stream.schema is not None:
                 self._settle(stream)
@@ -205,6 +208,7 @@ class Monitor:
             self._kind = kind
             if self._pending is not None:
                 self._now, self._pending = clock.key(self._pending, kind), None
+        stream.check_updates()
         for watch in stream.watches:
             stream.check(watch.query)
 
@@ -281,18 +285,18 @@ class Monitor:
         return self._step(step)
 
     def _step(self, arriving: list[tuple[Stream, list[Accepted]]]) -> pa.Table:
-        batches: dict[str, Batch] = {}
-        for stream, parts in arriving:
-            rows = self._number(stream, parts)
-            if rows is not None:
-                batches[stream.name] = rows
+        arrived = {stream.name: self._number(stream, parts) for stream, parts in arriving}
         pieces = []
         for stream in self.streams.values():
-            pieces.extend(stream.step(batches.get(stream.name)))
+            batch, deleted = arrived.get(stream.name, (None, NONE_DELETED))
+            pieces.extend(stream.step(batch, deleted))
         return self._report.table(pieces, self._time_type(), self.watches)
 
-    def _number(self, stream: Stream, parts: list[Accepted]) -> Batch | None:
-        """Give a stream's rows their seqs; rejected rows keep theirs and go no further."""
+    def _number(self, stream: Stream, parts: list[Accepted]) -> tuple[Batch | None, tuple[Ints, Ints]]:
+        """Give a stream's rows their seqs; rejected rows keep theirs and go no further.
+
+        What remains of them, and the recencies of the rows that they delete or replace.
+        """
         if self.max_ahead is not None and self._now is not None and self._kind is not None:
             if stream.time is not None and stream.ahead_steps < JUMP_STEPS:
                 parts = without_ahead(parts, self._now, self.max_ahead.nanoseconds, self._kind, stream.name)
@@ -310,14 +314,17 @@ class Monitor:
             all_seqs.append(seqs[-1] if passed is None else base + passed[0])
             all_times.append(times[-1] if passed is None else passed[1])
         seq, time, every_seq, every_time = (_joined(part) for part in (seqs, times, all_seqs, all_times))
-        if stream.time is not None and len(every_time):
-            latest = int(every_time.max())
+        latest = int(every_time.max(initial=MINIMUM))
+        if stream.time is not None and latest > MINIMUM:  # a delete may have no time
             self._now = latest if self._now is None else max(self._now, latest)
+        if stream.updates is not None and len(seq):
+            table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+            return stream.update(table, seq, time, _joined([part.codes for part in parts]))
         stream.count(every_time, every_seq, sum(part.total for part in parts))
         if not len(seq):
-            return None
+            return None, NONE_DELETED
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-        return Batch(table, seq, time, timed=stream.time is not None)
+        return Batch(table, seq, time, timed=stream.time is not None), NONE_DELETED
 
     def _jumped(self, stream: Stream, parts: list[Accepted]) -> None:
         """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""
@@ -364,6 +371,17 @@ class Monitor:
         """How many rows were rejected since the beginning, by reason."""
         return dict(self._rejects.counts)
 
+    @property
+    def update_counts(self) -> dict[str, int]:
+        """How many rows of update streams had a new key, replaced a row, deleted one, or would have deleted one of a
+        key that wasn't known."""
+        counts = dict.fromkeys(COUNTED, 0)
+        for stream in self.streams.values():
+            if stream.updates is not None:
+                for name, count in stream.updates.counted().items():
+                    counts[name] += count
+        return counts
+
     def _time_type(self) -> tuple[clock.Kind | None, pa.DataType]:
         """The kind and type of the time column in change tables: wide enough for every stream's."""
         timed = [(s.time, s.schema) for s in self.streams.values() if s.time is not None]
@@ -394,6 +412,8 @@ class Monitor:
         """All state as plain data, arrays and tables."""
         return {
             "time": self.time,
+            "key": self.key,
+            "op": self.op,
             "schema": self._dump_schema(),
             "retain": None if self.retain is None else str(self.retain),
             "max_ahead": None if self.max_ahead is None else self.max_ahead.nanoseconds,
@@ -436,7 +456,8 @@ class Monitor:
     def _restore(cls, content: dict[str, Any]) -> Monitor:
         from skyband.query.model import window
 
-        monitor = cls(time=content["time"], retain=content["retain"])
+        columns = {name: content[name] for name in ("time", "key", "op")}
+        monitor = cls(**columns, retain=content["retain"])
         given = content["schema"]
         if isinstance(given, dict):
             monitor.schema = {name: table.schema for name, table in given.items()}
@@ -448,7 +469,7 @@ class Monitor:
         monitor._pending = content["pending"]
         monitor._rejects.load(content["rejects"])
         for part in content["streams"]:
-            stream = Stream(monitor, part["name"], part["time"], None)
+            stream = Stream(monitor, part["name"], part["time"], None, part["key"], part["op"])
             monitor.streams[stream.name] = stream
             stream.load(part)
         places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
@@ -484,3 +505,24 @@ class Monitor:
 
 def _joined(arrays: list[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:
+    """The column of one stream, where one name is every stream's."""
+    return columns.get(stream) if isinstance(columns, Mapping) else columns
+
+
+def _update_columns(key: Any, op: Any) -> tuple[Any, Any]:
+    """key= and op= as they may be given."""
+    for name, value in (("key", key), ("op", op)):
+        names = list(value.values()) if isinstance(value, Mapping) else [value]
+        if not all(column is None or (isinstance(column, str) and column) for column in names):
+            raise InputError(
+                f"{name}= must be the name of a column, or one for each stream by name, not {value!r}."
+            )
+    keyless = [*(set(op) - set(key))] if isinstance(op, Mapping) and isinstance(key, Mapping) else []
+    if keyless or (op is not None and key is None):
+        of = f' of stream "{keyless[0]}"' if keyless else ""
+        raise InputError(f"op={of} needs key= too: the column that tells which row is updated or deleted.")
+    key, op = (dict(value) if isinstance(value, Mapping) else value for value in (key, op))
+    return key, op

@@ -56,9 +56,11 @@ class Sifted:
             "table": part.table,
             "rejects": [list(reject) for reject in part.rejects],
         }
+        if part.codes is not None:
+            content["codes"] = part.codes
         if part.time.any():
             content["time"] = part.time
-        if part.position is not None and len(part.position) < part.total:
+        if part.position is not None and (part.codes is not None or len(part.position) < part.total):
             content["position"] = part.position
         if part.passed is not None:
             position, time = part.passed
@@ -92,6 +94,7 @@ class Sifted:
                 all_ahead=content["all_ahead"],
                 passed=passed,
                 total=content["total"],
+                codes=content.get("codes"),
             )
         )
 
@@ -123,8 +126,9 @@ class Sifter:
             queries=tuple((text, k, algorithm) for text, (k, algorithm) in wanted.items()),
             columns=tuple(sorted(used)),
             counts_rows=stream.time is not None and any(isinstance(w.window, Rows) for w in stream.watches),
-            # an index keeps every row of the window
+            # an index keeps every row of the window, and in an update stream none makes another superfluous
             can_prune=monitor.retain is None
+            and stream.updates is None
             and monitor.max_ahead is None
             and not any(group.windowed for group in stream.groups),
         )

@@ -1,8 +1,12 @@
 """The door: which rows of a batch are accepted, and why the others are not.
 
-In this order: a value that isn't of its column's type, a missing time, a time older than every window and than
-what is retained (judged against `now` before the step), a time too far ahead (judged for a step as a whole). It
-needs nothing but plain data, so it runs in the monitor and in Spark's executors alike.
+In this order: a value that isn't of its column's type; in an update stream an operation that isn't known, a missing
+key; a missing time, a time older than every window and than what is retained (judged against `now` before the step), a
+time too far ahead (judged for a step as a whole). It needs nothing but plain data, so it runs in the monitor and in
+Spark's executors alike.
+
+Of an update stream more rows go on than are accepted (stream/updates.py): deletes, which need a key and nothing else,
+and rows that are rejected as late, since they still end the row that they were to replace.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import flat
 from skyband.stream.rejects import Reject, raw_text
 from skyband.stream.schema import Raw, fit
-from skyband.stream.window import Ints
+from skyband.stream.updates import DATA, DELETE, LATE, UNREAD, Codes, keyless, operations
+from skyband.stream.window import MINIMUM, Ints
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Door:
     time: str | None
     kind: clock.Kind | None
     late_before: int | None  # time key: rows before it are late
+    key: str | None = None  # of an update stream
+    op: str | None = None
 
 
 @dataclass
@@ -38,13 +45,16 @@ class Accepted:
 
     count: int  # rows of the batch, rejects included
     table: pa.Table
-    position: Ints | None  # of each accepted row in the batch; None: all of them
+    position: Ints | None  # of each row of the table in the batch; None: all of them
     time: Ints
     rejects: list[Reject]
     all_ahead: bool = False  # there were rows, and every one was too far ahead
     # Where rows were pruned on the way: position and time of the accepted rows that windows must count
     passed: tuple[Ints, Ints] | None = None
     total: int = 0  # accepted rows in all
+    codes: Codes | None = (
+        None  # of an update stream: which rows of the table are accepted, and what the others are
+    )
 
 
 def accept(
@@ -63,18 +73,16 @@ def accept(
     unparsed = text or {}
     for row, (detail, _) in unparsed.items():
         wrong[row] = ("type", detail)
-    time = np.zeros(rows, dtype=np.int64)
-    if door.time is not None and door.kind is not None:
-        time, missing = clock.keys_of(flat(table.column(door.time)), door.kind)
-        for row in np.flatnonzero(missing).tolist():
-            wrong.setdefault(row, ("time", f'no usable time in column "{door.time}"'))
-        if door.late_before is not None:
-            for row in np.flatnonzero((time < door.late_before) & ~missing).tolist():
-                wrong.setdefault(row, ("late", "older than every window and than what is retained"))
+    codes = _codes(door, table, wrong)
+    time, late = _times(door, table, codes, wrong)
     if not wrong:
-        return Accepted(rows, table, None, time, [], total=rows)
+        return Accepted(rows, table, None, time, [], total=_data(rows, codes), codes=codes)
     inside = np.ones(rows, dtype=bool)
     inside[list(wrong)] = False
+    if codes is not None:
+        inside[late] = True
+        codes[late] = LATE
+        codes = codes[inside]
     position = np.flatnonzero(inside)
     silent = 0 if most_texts is None else len(wrong) - most_texts  # the first so many won't be kept
     rejects = []
@@ -82,7 +90,54 @@ def accept(
         told = unparsed[row][1] if row in unparsed else "" if number < silent else raw_text(raw, row)
         rejects.append(Reject(row, door.stream, reason, detail, told))
     table = table.take(numbers_array(position))
-    return Accepted(rows, table, position, time[position], rejects, total=len(position))
+    total = _data(len(position), codes)
+    return Accepted(rows, table, position, time[position], rejects, total=total, codes=codes)
+
+
+def _codes(door: Door, table: pa.Table, wrong: dict[int, tuple[str, str]]) -> Codes | None:
+    """What each row of an update stream is; rows that don't say so, or have no key, are wrong."""
+    if door.key is None:
+        return None
+    codes = np.full(table.num_rows, DATA, dtype=np.uint8)
+    if door.op is not None:
+        words = flat(table.column(door.op))
+        codes = operations(words)
+        for row in np.flatnonzero(codes == UNREAD).tolist():
+            word = words[row].as_py()
+            detail = f'no operation in column "{door.op}"'
+            if word is not None:
+                detail = (
+                    f'column "{door.op}" says {word[:80]!r}; known are insert, update, delete, and c, u, d, r'
+                )
+            wrong.setdefault(row, ("op", detail))
+    for row in np.flatnonzero(keyless(flat(table.column(door.key)))).tolist():
+        wrong.setdefault(row, ("key", f'no key in column "{door.key}"'))
+    return codes
+
+
+def _times(
+    door: Door, table: pa.Table, codes: Codes | None, wrong: dict[int, tuple[str, str]]
+) -> tuple[Ints, list[int]]:
+    """Each row's time key, and which rows are wrong for no other reason than that they are late."""
+    if door.time is None or door.kind is None:
+        return np.zeros(table.num_rows, dtype=np.int64), []
+    time, missing = clock.keys_of(flat(table.column(door.time)), door.kind)
+    judged = np.ones(len(time), dtype=bool)
+    if codes is not None:  # a delete needs no time, and is never too late
+        judged = codes != DELETE
+        time = np.where(missing, MINIMUM, time)
+    for row in np.flatnonzero(missing & judged).tolist():
+        wrong.setdefault(row, ("time", f'no usable time in column "{door.time}"'))
+    if door.late_before is None:
+        return time, []
+    old = np.flatnonzero((time < door.late_before) & judged & ~missing)
+    late = [row for row in old.tolist() if row not in wrong]
+    wrong |= dict.fromkeys(late, ("late", "older than every window and than what is retained"))
+    return time, late
+
+
+def _data(rows: int, codes: Codes | None) -> int:
+    return rows if codes is None else int(np.count_nonzero(codes == DATA))
 
 
 def without_ahead(
@@ -112,6 +167,7 @@ def _cut(part: Accepted, limit: int, stream: str) -> Accepted:
         for row in np.flatnonzero(ahead).tolist()
     ]
     kept = np.flatnonzero(~ahead)
+    codes = None if part.codes is None else part.codes[kept]
     return Accepted(
         count=part.count,
         table=part.table.take(numbers_array(kept)),
@@ -119,7 +175,8 @@ def _cut(part: Accepted, limit: int, stream: str) -> Accepted:
         time=part.time[kept],
         rejects=sorted([*part.rejects, *rejects]),
         all_ahead=len(rejects) == part.count,
-        total=len(kept),
+        total=_data(len(kept), codes),
+        codes=codes,
     )
 
 

@@ -1,7 +1,8 @@
 """Rows that don't fit: counted by reason for ever, the last 10,000 kept with reason and raw text.
 
 The reasons: `type` (a value that is not of its column's type), `time` (no event time), `late` (older than every
-window and than what is retained), `ahead` (stamped further ahead of now than max_ahead).
+window and than what is retained), `ahead` (stamped further ahead of now than max_ahead). In update streams also `op`
+(an operation that isn't known) and `key` (no key).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from skyband.stream.schema import Raw, columns
 
 KEPT = 10_000
 REASONS = ("type", "time", "late", "ahead")
+UPDATE_REASONS = ("op", "key")
 SCHEMA = pa.schema(
     [("seq", pa.int64()), *((name, pa.string()) for name in ("stream", "reason", "detail", "raw"))]
 )
@@ -35,8 +37,9 @@ class Reject(NamedTuple):
 class Rejects:
     """What was rejected so far."""
 
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
+    def __init__(self, updates: bool = False) -> None:
+        reasons = REASONS + UPDATE_REASONS if updates else REASONS
+        self.counts: dict[str, int] = dict.fromkeys(reasons, 0)
         self.last: deque[Reject] = deque(maxlen=KEPT)
 
     def add(self, rejects: Iterable[Reject]) -> None:

@@ -2,6 +2,9 @@
 
 `sb.Monitor(retain=sb.rows(100_000))` or `sb.last("1 hour")` keeps that suffix of the recency order with all
 its columns, so that a new watch, a larger window or a larger k is exact at once as far back as it reaches.
+
+Rows of an update stream that were deleted or replaced never come back from here, but keep their places: a row window
+counts them, and a new watch may begin with one.
 """
 
 from __future__ import annotations
@@ -15,12 +18,35 @@ from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch
 from skyband.stream.window import Ints, Recency
 
+LEAST_ROOM = 1024
+
 
 class Retained:
     """Rows in order of arrival, in chunks; those before the horizon are let go of chunk by chunk."""
 
     def __init__(self) -> None:
         self.chunks: list[tuple[pa.Table, Ints, Ints]] = []
+        self.ended: list[Ints] = []  # seqs of rows that were deleted or replaced
+        self._count = 0
+        self._most = LEAST_ROOM
+
+    def end(self, seq: Ints) -> None:
+        """These rows were deleted or replaced."""
+        if len(seq):
+            self.ended.append(seq)
+            self._count += len(seq)
+            if self._count > self._most:  # forget those that have left
+                here = [seq for _, seq, _ in self.chunks]
+                gone = self._gone()
+                self._set_gone(gone[np.isin(gone, np.concatenate(here or [gone[:0]]))])
+
+    def _gone(self) -> Ints:
+        return np.concatenate(self.ended) if self.ended else np.empty(0, dtype=np.int64)
+
+    def _set_gone(self, seq: Ints) -> None:
+        self.ended = [seq]
+        self._count = len(seq)
+        self._most = 2 * len(seq) + LEAST_ROOM
 
     def add(self, table: pa.Table, seq: Ints, time: Ints) -> None:
         if len(seq):
@@ -41,17 +67,28 @@ class Retained:
         self.chunks = kept
 
     def batch(self, horizon: Recency) -> Batch | None:
-        """The retained rows at or after the horizon."""
+        """The retained rows at or after the horizon that are still there."""
+        table, seq, time = self._from(horizon)
+        if self._count:
+            rows = np.flatnonzero(~np.isin(seq, self._gone()))
+            table, seq, time = table.take(numbers_array(rows)), seq[rows], time[rows]
+        return Batch(table.combine_chunks(), seq, time) if len(seq) else None
+
+    def recencies(self, horizon: Recency) -> tuple[Ints, Ints]:
+        """Time and seq of all rows at or after the horizon, oldest first, whether they are still there or not."""
+        _, seq, time = self._from(horizon)
+        order = np.lexsort((seq, time))
+        return time[order], seq[order]
+
+    def _from(self, horizon: Recency) -> tuple[pa.Table, Ints, Ints]:
         if not self.chunks:
-            return None
+            return pa.table({}), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         table = pa.concat_tables([table for table, _, _ in self.chunks], promote_options="default")
         seq = np.concatenate([seq for _, seq, _ in self.chunks])
         time = np.concatenate([time for _, _, time in self.chunks])
         inside = (time > horizon.time) | ((time == horizon.time) & (seq >= horizon.seq))
         rows = np.flatnonzero(inside)
-        if len(rows) == 0:
-            return None
-        return Batch(table.take(numbers_array(rows)).combine_chunks(), seq[rows], time[rows])
+        return table.take(numbers_array(rows)), seq[rows], time[rows]
 
     def start(self, horizon: Recency) -> Recency | None:
         """The oldest retained row at or after the horizon."""
@@ -68,11 +105,13 @@ class Retained:
         return sum(int(table.nbytes) + seq.nbytes + time.nbytes for table, seq, time in self.chunks)
 
     def dump(self, horizon: Recency) -> dict[str, Any]:
-        batch = self.batch(horizon)
-        if batch is None:
+        table, seq, time = self._from(horizon)
+        if not len(seq):
             return {}
-        return {"table": batch.table, "seq": batch.seq_arrived.copy(), "time": batch.time_arrived.copy()}
+        gone = self._gone()
+        return {"table": table, "seq": seq, "time": time, "gone": gone[np.isin(gone, seq)]}
 
     def load(self, blob: dict[str, Any]) -> None:
         if "table" in blob:
             self.chunks = [(blob["table"], blob["seq"], blob["time"])]
+            self._set_gone(blob["gone"].copy())

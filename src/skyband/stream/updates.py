@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from skyband.errors import InputError
 from skyband.jit import kernel
 from skyband.stream.arrow import values_of
-from skyband.stream.window import Ints, Recency
+from skyband.stream.window import LOWEST, Ints, Recency
 
 Codes = npt.NDArray[np.uint8]
 Slots = npt.NDArray[np.int32]
@@ -328,12 +328,16 @@ class Updates:
         self.time = np.empty(0, dtype=np.int64)  # of each slot's live row
         self.seq = np.empty(0, dtype=np.int64)  # or ENDED, or FREE
         self.hand = 0  # the slot to be looked at next, for clearing
+        self.floor = LOWEST  # of the last step
         self.counts = np.zeros(len(COUNTED), dtype=np.int64)
 
     def apply(self, keys: pa.Array, codes: Codes, time: Ints, seq: Ints, floor: Recency) -> Outcome:
         """Take a step's rows, in order of arrival. Nothing older than the floor is watched or retained any more."""
         if self.keys is None:
             self.keys = PlainKeys(keys.type) if _is_plain(keys.type) else ValueKeys(keys.type)
+        if floor < self.floor:  # a longer window is watched now: what was forgotten stays so, swept or not
+            self._sweep(self.keys.used, self.floor)
+        self.floor = floor
         self._sweep(SWEEP * len(keys), floor)
         slots = self.keys.find(keys)
         if self.keys.used > len(self.seq):
@@ -371,31 +375,33 @@ class Updates:
         inside = (time > floor.time) | ((time == floor.time) & (seq >= floor.seq))
         return np.asarray(inside & (seq >= 0))
 
-    def _live(self, floor: Recency) -> Ints:
+    def _live(self) -> Ints:
         """The slots that have a live row at or after the floor, the first to arrive first."""
-        slots = np.flatnonzero(self._inside(slice(0, 0 if self.keys is None else self.keys.used), floor))
+        part = slice(0, 0 if self.keys is None else self.keys.used)
+        slots = np.flatnonzero(self._inside(part, self.floor))
         return slots[np.argsort(self.seq[slots])]
 
     def counted(self) -> dict[str, int]:
         """Rows with a new key, that replaced one, that deleted one, and deletes of keys not known."""
         return dict(zip(COUNTED, self.counts.tolist(), strict=True))
 
-    def known(self, floor: Recency) -> int:
+    def known(self) -> int:
         """How many keys have a live row."""
-        return len(self._live(floor))
+        return len(self._live())
 
     def bytes(self) -> int:
         return self.time.nbytes + self.seq.nbytes + (0 if self.keys is None else self.keys.bytes())
 
     # -- keeping -------------------------------------------------------------------------------------------
 
-    def dump(self, floor: Recency) -> dict[str, Any]:
-        blob: dict[str, Any] = {"key": self.key, "op": self.op, "counts": self.counts.copy()}
+    def dump(self) -> dict[str, Any]:
+        blob: dict[str, Any] = {"counts": self.counts.copy()}
         if self.keys is None:
             return blob
-        slots = self._live(floor)
+        slots = self._live()
         return {
             **blob,
+            "floor": list(self.floor),
             "type": pa.schema([("key", self.keys.type)]).empty_table(),
             "keys": self.keys.dump(slots),
             "live_time": self.time[slots],
@@ -405,6 +411,7 @@ class Updates:
     def load(self, blob: dict[str, Any]) -> None:
         self.counts = blob["counts"].copy()
         if "keys" in blob:
+            self.floor = Recency(*blob["floor"])
             type_ = blob["type"].schema.field("key").type
             self.keys = PlainKeys(type_) if _is_plain(type_) else ValueKeys(type_)
             self.keys.load(blob["keys"])
