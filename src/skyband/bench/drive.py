@@ -95,6 +95,21 @@ class Competitor(Protocol):
         """Take the rows from first to last (they come next); the CPU seconds that it took."""
 
 
+@dataclass(frozen=True)
+class Contestant:
+    """Who runs: an algorithm of the registry with options, under the name of the tables."""
+
+    name: str
+    algorithm: str
+    options: tuple[tuple[str, float], ...] = ()
+
+
+# The paper's sma looks for queries in the cell of every arrival, and its lists begin with exactly k rows; the tuned one
+# has a flag for cells that no query names, and heightmap's slack: lists begin with three times k rows.
+PAPER_SMA = Contestant("sma", "sma", (("flag", 0.0), ("slack", 0.0)))
+TUNED_SMA = Contestant("sma, tuned", "sma", (("flag", 1.0), ("slack", 2.0)))
+
+
 def prepare(name: str, options: Mapping[str, float], queries: Queries, n: int, label: str = "") -> Engine:
     """An algorithm of the registry, compiled and ready to be filled."""
     rehearse(name, queries.function, len(queries.columns))

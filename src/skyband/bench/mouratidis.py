@@ -11,14 +11,27 @@ What is timed is the algorithms alone (see drive.py), in turns, for as many cycl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from skyband.algorithms import REGISTRY
 from skyband.bench import Settings, parts_of
 from skyband.bench.charts import draw
-from skyband.bench.drive import Competitor, Engine, Queries, Rows, Spent, agree, joined, prepare, race
+from skyband.bench.drive import (
+    PAPER_SMA,
+    TUNED_SMA,
+    Competitor,
+    Contestant,
+    Engine,
+    Queries,
+    Rows,
+    Spent,
+    agree,
+    joined,
+    prepare,
+    race,
+)
 from skyband.bench.figures import Figure, Scale
 from skyband.bench.generators import DISTRIBUTIONS
 from skyband.bench.paper import page, verdicts
@@ -31,23 +44,15 @@ SCALES = {
 BUDGET = {"tiny": 1.0, "quick": 2.0, "full": 20.0}  # CPU seconds for one algorithm in one setting
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """Who runs: an algorithm of the registry with options, under the name of the tables."""
-
-    name: str
-    algorithm: str
-    options: tuple[tuple[str, float], ...] = ()
-
-
 CONTESTANTS = (
     Contestant("tsl", "tsl"),
     Contestant("tma", "tma"),
-    Contestant("sma", "sma"),
+    PAPER_SMA,
+    TUNED_SMA,
     Contestant("heightmap", "heightmap"),
     Contestant("ra", "ra"),
 )
-GRIDDED = ("tma", "sma")
+GRIDDED = ("tma", "sma")  # the paper's
 
 
 def contestants(function: str = "linear", names: Sequence[str] = ()) -> list[Contestant]:
@@ -192,7 +197,7 @@ def over_grid(scale: Scale) -> list[Figure]:
 
     def gridded(intervals: int) -> list[Contestant]:
         return [
-            replace(who, options=(("cells", float(intervals**scale.d)),))
+            replace(who, options=(*who.options, ("cells", float(intervals))))
             for who in contestants(names=GRIDDED)
             if "cells" in REGISTRY[who.algorithm].card.options
         ]
