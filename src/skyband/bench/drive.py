@@ -191,12 +191,12 @@ class Engine:
         return list(zip(good.tolist(), seq.tolist(), strict=True))
 
     def counters(self) -> dict[str, int]:
-        """What it did, over all queries."""
-        found: dict[str, int] = {}
+        """What it did, over all queries; what all of them tell alike was done once for all."""
+        told: dict[str, list[int]] = {}
         for slot in self.slots:
             for name, count in self.algorithm.counters(slot).items():
-                found[name] = found.get(name, 0) + count
-        return found
+                told.setdefault(name, []).append(count)
+        return {name: counts[0] if len(set(counts)) == 1 else sum(counts) for name, counts in told.items()}
 
 
 class WindowEngine(Engine):
@@ -356,6 +356,7 @@ class Spent:
     """The CPU seconds of one competitor's cycles, and what was looked at beside them."""
 
     seconds: list[float] = field(default_factory=list)
+    settling: float = 0.0  # what the first cycles took, which aren't counted
     stopped: bool = False
     looked: list[float] = field(default_factory=list)
 
@@ -375,12 +376,14 @@ def race(
     cycles: int,
     budget: float = np.inf,
     look: Callable[[Competitor], float] | None = None,
+    warm: int = 0,
     turn: int = 1,
     seed: int = 1,
 ) -> dict[str, Spent]:
     """Give each competitor `cycles` batches from row `first` on, in turns of `turn` batches.
 
-    Who has used more than `budget` CPU seconds is stopped. `look` is asked after each cycle, outside the time.
+    The first `warm` cycles aren't counted: who puts off part of the work for new queries does it there. Who has used
+    more than `budget` CPU seconds is stopped. `look` is asked after each cycle, outside the time.
     """
     spent = {competitor.name: Spent() for competitor in competitors}
     order = np.random.default_rng(
@@ -397,10 +400,14 @@ def race(
                     if own.stopped:
                         break
                     at = first + cycle * batch
-                    own.seconds.append(competitor.step(rows, at, at + batch))
+                    taken = competitor.step(rows, at, at + batch)
+                    if cycle < warm:
+                        own.settling += taken
+                    else:
+                        own.seconds.append(taken)
                     if look is not None:
                         own.looked.append(look(competitor))
-                    own.stopped = cycle + 1 >= LEAST and cycle + 1 < cycles and sum(own.seconds) > budget
+                    own.stopped = warm + LEAST <= cycle + 1 < cycles and sum(own.seconds) > budget
     finally:
         gc.enable()
     return spent
@@ -427,5 +434,6 @@ def joined(parts: Sequence[Spent]) -> Spent:
     for part in parts:
         whole.seconds += part.seconds
         whole.looked += part.looked
+        whole.settling += part.settling
         whole.stopped |= part.stopped
     return whole

@@ -52,6 +52,7 @@ CONTESTANTS = (
     Contestant("heightmap", "heightmap"),
     Contestant("ra", "ra"),
 )
+WARM = 3  # first cycles that count as part of the opening
 GRIDDED = ("tma", "sma")  # the paper's
 
 
@@ -79,7 +80,7 @@ def measure(
     spent: dict[str, list[Spent]] = {each.name: [] for each in who}
     beside: dict[str, list[dict[str, float]]] = {each.name: [] for each in who}
     for seed in scale.seeds:
-        rows = Rows(DISTRIBUTIONS[distribution](scale.n + scale.cycles * scale.r, scale.d, seed))
+        rows = Rows(DISTRIBUTIONS[distribution](scale.n + (WARM + scale.cycles) * scale.r, scale.d, seed))
         queries = Queries.of(function, scale.q, scale.d, scale.k, seed + 4)
         engines = [prepare(each.algorithm, dict(each.options), queries, scale.n, each.name) for each in who]
         for engine in engines:
@@ -90,12 +91,13 @@ def measure(
             rows,
             scale.n,
             scale.r,
-            scale.cycles,
+            WARM + scale.cycles,
             BUDGET[scale.name] / len(scale.seeds),
             kept,
+            warm=WARM,
             seed=seed,
         )
-        agree([e for e in engines if not cycles[e.name].stopped], scale.n + scale.cycles * scale.r)
+        agree([e for e in engines if not cycles[e.name].stopped], scale.n + (WARM + scale.cycles) * scale.r)
         for engine in engines:
             spent[engine.name].append(cycles[engine.name])
             beside[engine.name].append(aside(engine, began[engine.name], cycles[engine.name]))
@@ -119,11 +121,11 @@ def aside(engine: Engine, began: Mapping[str, int], spent: Spent) -> dict[str, f
         "kept": float(np.mean(spent.looked)),
         "list bytes": float(engine.list_bytes()),
         "window bytes": float(engine.window_bytes()),
-        "opening": engine.opening,
+        "opening": engine.opening + spent.settling,
     }
     values["bytes"] = values["list bytes"] + values["window bytes"]
     for name, count in engine.counters().items():
-        values[f"{name} a cycle"] = (count - began.get(name, 0)) / max(1, len(spent.seconds))
+        values[f"{name} a cycle"] = (count - began.get(name, 0)) / max(1, len(spent.looked))
     return values
 
 

@@ -287,8 +287,9 @@ set beside them is their shape: who is faster, what grows with what. Table 2 has
 
 `tsl`, `tma` and `sma` are the paper's algorithms, `heightmap` and `ra` run beside them on the same rows. The window is
 full before the queries come. A time is the CPU time of the algorithm alone for one cycle (r rows arrive, r expire, all
-answers are up to date), the mean over all cycles; everybody gets the same batch, in turns. Ratios within a table are of
-one run.
+answers are up to date), the mean over all cycles; everybody gets the same batch, in turns. The first three cycles after
+the queries came aren't counted: who puts off some of the work for new queries does it there. Ratios within a table are
+of one run.
 """
 
 
