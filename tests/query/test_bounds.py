@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.query.trees import COLUMNS, TRICKY, Rows, many, scores, values
 
 from skyband.query.expression import Expression, bound, direction, evaluate, lift, parse_expression
+from skyband.query.interval import EVERYTHING, outward
 
 intervals = st.tuples(values, values).map(lambda ends: (min(ends), max(ends)))
 EVERY = (-math.inf, math.inf)
@@ -209,11 +210,24 @@ def test_bounds_are_tight(
         ("x ^ -2", {"x": (-9, -1)}, "increasing"),
         ("x ^ 1e999", {"x": (0, 9)}, "neither"),
         ("x ^ y", {"x": (0, 5)}, "neither"),
+        ("x ^ y", {"x": (1, 5), "y": (-1, 1)}, "neither"),
+        ("y ^ x", {"x": (1, 2), "y": (0.5, 2)}, "neither"),
         ("x > 1", None, "neither"),
     ],
 )
 def test_directions(text: str, box: dict[str, tuple[float, float]] | None, expected: str) -> None:
     assert direction(parse_expression(text), "x", box) == expected
+
+
+def test_aggregates_have_no_direction() -> None:
+    """More rows join a sum: it may go anywhere with a column of one of them."""
+    total = parse_expression("SUM(x) + 1", aggregates=True)
+    assert (direction(total, "x"), direction(total, "y")) == ("neither", "constant")
+    assert direction(parse_expression("COUNT(*)", aggregates=True), "x") == "constant"
+
+
+def test_an_end_that_is_no_number_bounds_nothing() -> None:
+    assert outward(math.nan, 1.0) == outward(0.0, math.nan) == EVERYTHING
 
 
 def test_exact_directions_trust_no_library() -> None:

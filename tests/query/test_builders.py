@@ -118,6 +118,13 @@ def test_expressions_and_numpy_numbers_are_taken_too() -> None:
         (lambda: sb.last("10 rows"), "last() takes a duration such as \"5 minutes\", not '10 rows'; use rows(10)."),
         (lambda: sb.last(0), "A time window must be longer than nothing and shorter than 292 years."),
         (lambda: sb.last(float("inf")), "A time window needs a finite number of seconds, not inf."),
+        (lambda: sb.topk("x", 1, "1 row", select=["'x'"]), 
+         "A text alone can't be selected; name a column instead of 'x'."),
+        (lambda: sb.topk("x", 1, "1.2.3 rows"), 
+         "1.2.3 is not a number; write a window such as 100000 ROWS or 5 MINUTES."),
+        (lambda: Number(float("nan")), "NaN is not a number that a query can use; give a number or an infinity."),
+        (lambda: Rows(1.5), "A window of rows needs a whole number, not 1.5."),
+        (lambda: Last(True), "A time window needs a whole number of nanoseconds, not True."),
         (lambda: sb.last([1]), 'last() takes a duration such as "5 minutes" or seconds, not [1].'),
     ],
 )  # fmt: skip

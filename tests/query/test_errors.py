@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from skyband.errors import InputError, QueryError, SkybandError
+from skyband.query import nodes
 from skyband.query.expression import check, parse_expression
 from skyband.query.sql import parse
 
@@ -64,6 +66,66 @@ def test_more_than_one_line() -> None:
     error = caught.value
     assert str(error) == "Expected a column, a number or a function, but found LIMIT (line 4, column 1)."
     assert error.caret() == "LIMIT 3 WINDOW 10 ROWS\n^"
+
+
+def test_what_never_ends_may_follow_a_comment() -> None:
+    with pytest.raises(QueryError) as caught:
+        parse("SELECT x -- it's the speed\nFROM s ORDER BY 'x")
+    assert str(caught.value) == "A string begins here and never ends (line 2, column 17); close it with '."
+
+
+def test_a_number_of_a_thousand_digits_and_more() -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_expression("x > 1" + "0" * 1000)
+    assert str(caught.value) == (
+        "A number may have at most 1000 characters (line 1, column 5); write it as 1e300."
+    )
+
+
+def test_a_condition_that_ends_with_not() -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_expression("x NOT")
+    assert (
+        str(caught.value) == "Expected BETWEEN or IN after NOT, but the expression ends (line 1, column 6)."
+    )
+
+
+def test_an_expression_read_where_the_stack_is_nearly_full() -> None:
+    """The caller's own calls count too: whatever room they leave, Python's limit comes as a sentence or as itself."""
+
+    def deeper(calls: int) -> str:
+        if calls:
+            return deeper(calls - 1)
+        try:
+            parse_expression("(" * 40 + "x" + ")" * 40)
+        except QueryError as problem:
+            return str(problem)
+        return "read"
+
+    said = set()
+    for calls in range(0, sys.getrecursionlimit(), 20):
+        try:
+            said.add(deeper(calls))
+        except RecursionError:
+            break
+    assert said == {"read", "The expression is nested too deep (line 1, column 1); simplify it."}
+
+
+def test_without_a_place() -> None:
+    """Expressions that a program has put together don't come from a text."""
+    for e, said in [
+        (
+            nodes.Arithmetic("+", nodes.Column("name"), nodes.Number(1)),
+            "+ expects a number, but name is a text.",
+        ),
+        (nodes.Not(nodes.Column("nmae")), "There is no column nmae; did you mean name?"),
+    ]:
+        with pytest.raises(QueryError) as caught:
+            check(e, SCHEMA)
+        assert (str(caught.value), caught.value.caret()) == (said, None)
+    with pytest.raises(QueryError, match="There is no column x; the stream has no columns"):
+        check(nodes.Column("x"), pa.schema([]))
+    assert QueryError("Of another text.", (2, 1), "SELECT").caret() is None
 
 
 def test_kinds_that_fit() -> None:

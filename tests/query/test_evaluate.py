@@ -96,6 +96,14 @@ def test_predicates_on_bools_and_truths() -> None:
     assert evaluate(parse_expression("t = (x > 1)"), data).tolist() == [False, False, True]
 
 
+def test_what_check_would_have_refused() -> None:
+    data = Rows({"x": [1.0], "t": [True]})
+    with pytest.raises(TypeError, match="Arithmetic is not a predicate"):
+        evaluate(parse_expression("x + 1 AND t"), data)
+    with pytest.raises(TypeError, match="Text is not a number"):
+        evaluate(parse_expression("x + 'a'"), data)
+
+
 def test_empty_batches() -> None:
     data = Rows({"x": np.array([], dtype=float)})
     for text in ("x ^ x", "x + 1", "7", "x > 1", "least(x, 2)", "TRUE"):

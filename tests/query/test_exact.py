@@ -146,6 +146,8 @@ def test_decimals_mean_what_is_written() -> None:
         ("d > 0.105", [False, True, False]),
         ("d <> 0.105", [True, True, False]),
         ("d < 1000", [True, True, False]),
+        ("d > -1000", [True, True, False]),
+        ("d < 0.1 + 0.005", [True, False, False]),
         ("f = 0.1", [True, False, False]),
         ("d + 0 > 0.105", [False, True, False]),
     ]:
@@ -189,6 +191,7 @@ def test_times_of_different_units_and_dates() -> None:
         }
     )
     assert evaluate(parse_expression("s < n"), data).tolist() == [False, True, True, True]
+    assert evaluate(parse_expression("s <= s"), data).tolist() == [True] * 4
     assert evaluate(parse_expression("n <= s"), data).tolist() == [True, False, False, False]
     assert evaluate(parse_expression("s = n"), data).tolist() == [True, False, False, False]
     assert evaluate(parse_expression("d = e"), data).tolist() == [True, True, False, False]
@@ -228,4 +231,6 @@ def test_small_integers() -> None:
     data = Rows({"x": pa.array([-128, 127], pa.int8()), "y": pa.array([255, 0], pa.uint8())})
     assert evaluate(parse_expression("x < y"), data).tolist() == [True, False]
     assert evaluate(parse_expression("x > 1000"), data).tolist() == [False, False]
+    assert evaluate(parse_expression("x > 100 + 26.5"), data).tolist() == [False, True]
+    assert evaluate(parse_expression("least(x, 0.5) > 0"), data).tolist() == [False, True]
     assert np.array_equal(evaluate(parse_expression("x + y"), data), [127.0, 127.0])

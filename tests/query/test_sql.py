@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.query.trees import any_expressions, many, names, scores
 
-from skyband.query.expression import Column, Text, parse_expression
+from skyband.errors import QueryError
+from skyband.query.expression import Column, Text, lift, parse_expression
+from skyband.query.expression import expression_text as to_text
 from skyband.query.model import (
     Grouped,
     Joined,
@@ -23,7 +25,8 @@ from skyband.query.model import (
     from_dict,
     to_dict,
 )
-from skyband.query.nodes import all_of, columns_of
+from skyband.query.nodes import all_of, columns_of, rebuild
+from skyband.query.plain import expression_from_data, expression_to_data
 from skyband.query.sql import parse
 from skyband.query.text import to_sql
 from skyband.query.threshold import split
@@ -140,7 +143,7 @@ def test_threshold(where: str, score: str, op: str, bound: float) -> None:
 
 def test_pairs() -> None:
     query = parse(
-        "SELECT p.x, q.x FROM s p, s AS q WHERE p.id < q.id AND p.c <> q.c AND q.k = p.k AND p.y > 0 "
+        "SELECT p.x, q.x FROM s p, s AS q WHERE p.id < q.id AND p.c <> q.c AND q.k = p.k AND p.y <> p.y "
         "ORDER BY abs(p.x - q.x) LIMIT 3 WINDOW 1 DAY"
     )
     assert query == Pairs(
@@ -150,7 +153,7 @@ def test_pairs() -> None:
         False,
         3,
         Last(86400 * 10**9),
-        e("a.id < b.id AND a.c <> b.c AND b.k = a.k AND a.y > 0"),
+        e("a.id < b.id AND a.c <> b.c AND b.k = a.k AND a.y <> a.y"),
     )
     assert isinstance(query, Pairs)
     assert (query.same, query.different) == (("k",), ("c",))
@@ -267,6 +270,29 @@ def test_canonical_text(sql: str) -> None:
     query = parse(sql)
     assert to_sql(query) == sql
     assert from_dict(json.loads(json.dumps(to_dict(query), allow_nan=False))) == query
+
+
+def test_a_shape_is_an_expression_too() -> None:
+    shape, constants = lift(parse_expression("0.3 * x + 0.7 * y"))
+    assert constants == (0.3, 0.7) and to_text(shape) == "$0 * x + $1 * y"
+    assert expression_from_data(json.loads(json.dumps(expression_to_data(shape)))) == shape
+
+
+def test_data_that_to_dict_never_wrote() -> None:
+    data = to_dict(parse("SELECT * FROM s ORDER BY x LIMIT 1 WINDOW 1 ROWS"))
+    with pytest.raises(
+        QueryError, match="There is no kind of query 'dream'; the data was not written by to_dict"
+    ):
+        from_dict({**data, "kind": "dream"})
+    with pytest.raises(
+        QueryError, match="There is no expression of the kind 'dream'; the data was not written"
+    ):
+        from_dict({**data, "score": ["dream", "x"]})
+
+
+def test_of_nothing() -> None:
+    assert columns_of(None) == () and all_of([]) is None
+    assert rebuild(Column("x"), ()) == Column("x")
 
 
 def test_exact_numbers_survive_plain_data() -> None:

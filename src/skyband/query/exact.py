@@ -99,14 +99,8 @@ def _column(name: str, source: Source) -> Operand:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """In one piece, without dictionary encoding, strings with offsets."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_string_view(array.type):
-        array = array.cast(pa.large_string())
-    return array
+    """Without dictionary encoding."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def booleans(array: pa.Array) -> Any:
