@@ -104,6 +104,8 @@ def against_copy(scale: Scale) -> list[Figure]:
                 if who.name == WHO:
                     figure.add(distribution, copy.name, f"seed {seed}", **spent[copy.name].values())
                 own = spent[who.name].values()
+                if isinstance(who, Pushed):
+                    own["within"] = float(np.mean(who.kernel[WARM:]))
                 figure.add(distribution, who.name, f"seed {seed}", **own, copies=ratio)
     return [figure]
 
