@@ -8,20 +8,23 @@ to numba's own `njit`:
 * compiled code is cached in a folder of skyband's own (`SKYBAND_CACHE`, or the user's cache folder).
   Its name holds a digest of all kernel sources, because numba's index notices a changed function but not
   a changed function that it calls. Where no folder can be written, a temporary one serves, with a
-  sentence on standard error;
+  sentence on standard error. Processes take turns with it: numba finds a free name for a file and writes it
+  later, so two that compile one kernel for different types at the same moment could each end up with the
+  other's code, and with wrong answers for good;
 * `start_interpreted` runs kernels as plain Python (slow, but at once) until `compiled()` is called from
   the thread that warmed them: `skyband hello` shows its first frame before numba is even loaded.
 
 No kernel uses fastmath: what decides an answer is the canonical float64 score, to the last bit.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -97,7 +100,41 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
         dispatcher.enable_caching()
     finally:
         numba.config.CACHE_DIR = before
+    _take_turns(dispatcher)
     return dispatcher
+
+
+def _take_turns(dispatcher: Any) -> None:
+    """Let only one process at a time write a kernel's cache, and none read it meanwhile."""
+    files = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if files is None:  # a numba that keeps its cache in another way
+        return
+    load, save = files.load, files.save
+
+    def locked_load(key: Any) -> Any:
+        with _turn(alone=False):
+            return load(key)
+
+    def locked_save(key: Any, data: Any) -> None:
+        with _turn(alone=True):
+            save(key, data)
+
+    files.load, files.save = locked_load, locked_save
+
+
+@contextlib.contextmanager
+def _turn(alone: bool) -> Iterator[None]:
+    """Hold the cache's lock, which the system frees when a process dies. Where there are none, go on as numba does."""
+    with contextlib.ExitStack() as held:
+        # No module: Windows. An OSError: some network file systems, or a folder that may only be read by now.
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            file = held.enter_context(open(cache_folder() / "lock", "ab"))
+            fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            # Closing isn't enough: a process forked meanwhile has the file open, too.
+            held.callback(fcntl.flock, file, fcntl.LOCK_UN)
+        yield
 
 
 def start_interpreted() -> None:
@@ -152,7 +189,11 @@ def _digest() -> str:
     """A name that changes with any kernel source and with what compiled it."""
     here = Path(__file__).parent
     folders = (here / "structures", here / "algorithms")
-    sources = [here / "order.py", *(path for folder in folders for path in sorted(folder.glob("*.py")))]
+    sources = [
+        Path(__file__),
+        here / "order.py",
+        *(path for folder in folders for path in sorted(folder.glob("*.py"))),
+    ]
     digest = hashlib.sha256(f"{sys.version_info[:3]} {sys.platform}".encode())
     for source in sources:
         digest.update(source.read_bytes())

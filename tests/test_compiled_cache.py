@@ -1,0 +1,102 @@
+"""Compiled code is kept between processes; two that write it at once must not get each other's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from skyband.jit import kernel
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+KERNELS = """
+from skyband.jit import kernel
+
+@kernel
+def total(values):
+    out = 0.0
+    for value in values:
+        out += value
+    return out
+"""
+
+# A process that compiles the kernel for one type. It dawdles where numba has chosen a name for its file and not
+# written it yet, long enough for the other process to come to the same place.
+PROCESS = """
+import sys, time
+import numpy as np
+from numba.core.caching import IndexDataCacheFile
+from kernels import total
+
+if len(sys.argv) > 2:
+    load, save = IndexDataCacheFile._load_index, IndexDataCacheFile._save_index
+
+    def slow_load(self):
+        found = load(self)
+        time.sleep(0.5)
+        return found
+
+    def slow_save(self, overloads):
+        save(self, overloads)
+        time.sleep(float(sys.argv[2]))
+
+    IndexDataCacheFile._load_index, IndexDataCacheFile._save_index = slow_load, slow_save
+
+values = np.arange(10).astype(sys.argv[1])
+total.compiled()
+print("ready", flush=True)
+sys.stdin.readline()
+print(total(values), total.compiled().stats.cache_hits[total.compiled().signatures[0]], flush=True)
+"""
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    (folder / "kernels.py").write_text(KERNELS)
+    (folder / "process.py").write_text(PROCESS)
+    paths = [str(SOURCE), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.Popen(
+        [sys.executable, "process.py", *arguments],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "SKYBAND_CACHE": str(folder / "cache"),
+            "NUMBA_DISABLE_JIT": "0",
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def totals(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """Let all of them compile at the same moment; what each finds, and whether it had been compiled before."""
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return [process.communicate()[0].strip() for process in processes]
+
+
+def test_two_processes_at_once(tmp_path: Path) -> None:
+    # The one that is first to choose a name is the last to write its file.
+    assert totals([start(tmp_path, "float64", "2"), start(tmp_path, "int64", "0")]) == ["45.0 0", "45.0 0"]
+    assert totals([start(tmp_path, "float64"), start(tmp_path, "int64")]) == ["45.0 1", "45.0 1"]
+
+
+def test_the_lock_is_where_numba_keeps_its_cache() -> None:
+    """Another numba may keep it elsewhere, and then two processes could mix it up again."""
+
+    @kernel
+    def twice(values: np.ndarray) -> None:
+        values *= 2
+
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"):
+        files = twice.compiled()._cache._cache_file
+        assert {files.load.__name__, files.save.__name__} == {"locked_load", "locked_save"}
