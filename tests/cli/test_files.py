@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import os
 import random
 from pathlib import Path
 
@@ -70,6 +71,20 @@ def test_csv_bad_rows_keep_their_places_and_text(tmp_path: Path) -> None:
         BadRow(4, "column s: not UTF-8", "4,3,�"),
     ]
     assert chunk.count == 6
+
+
+def test_csv_a_column_without_a_name_is_called_by_its_place(tmp_path: Path) -> None:
+    """As a data frame that was written with its index has one."""
+    assert read(written(tmp_path, ",a\n0,1\n")).table.to_pydict() == {"column_1": [0], "a": [1]}
+    assert read(written(tmp_path, "a,,b\n0,1,2\n")).table.column_names == ["a", "column_2", "b"]
+
+
+def test_csv_that_ends_inside_quotes(tmp_path: Path) -> None:
+    chunk = read(written(tmp_path, 'n,s\n0,a\n1,"b\nc'))
+    assert chunk.table.to_pydict() == {"n": [0, 1], "s": ["a", "b\nc"]}
+    chunk = read(written(tmp_path, 'n,s\n0,a\nx,"b\nc'))
+    assert chunk.table.to_pydict() == {"n": [0], "s": ["a"]}
+    assert chunk.bad == [BadRow(1, "column n: 'x' is not int64", 'x,"b\nc')]
 
 
 def test_csv_only_the_columns_that_are_wanted_can_be_misfits(tmp_path: Path) -> None:
@@ -160,6 +175,34 @@ def test_json_fields_may_be_missing_or_more() -> None:
         assert chunk.table.to_pylist() == [{"a": None, "b": "x"}, {"a": None, "b": None}]
 
 
+def test_json_lines_that_only_look_like_rows(tmp_path: Path) -> None:
+    lines = [b'{"a": 1.5}', b'{"a": 2}{"a": 3}', b'{"a": 1, "s": "\xff"}', b'{"a": 1' + b"0" * 400 + b"}"]
+    lines.append(b'{"a": -1' + b"0" * 400 + b"}")
+    chunk = read(written(tmp_path, b"\n".join(lines)))
+    assert chunk.table["a"].to_pylist() == [1.5, float("inf"), float("-inf")]
+    assert chunk.bad == [
+        BadRow(1, "not JSON", '{"a": 2}{"a": 3}'),
+        BadRow(2, "not UTF-8", '{"a": 1, "s": "\ufffd"}'),
+    ]
+
+
+def test_json_columns_without_a_value_are_text(tmp_path: Path) -> None:
+    chunk = read(written(tmp_path, '{"a": 1, "b": null}\n{"a": 2, "b": null}\n'))
+    assert chunk.table.schema == pa.schema([("a", pa.int64()), ("b", pa.string())])
+
+
+def test_json_empty_lines_are_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytes_of, "BLOCK", 16)
+    assert read(written(tmp_path, '{"a": 1}\n' + "\n" * 40 + '{"a": 2}\n')).table["a"].to_pylist() == [1, 2]
+
+
+def test_json_with_times_as_text(tmp_path: Path) -> None:
+    lines = ['{"t": "soon"}', '{"t": "2024-01-01T00:00:00"}', '{"t": "2024-01-02T00:00:00"}']
+    chunk = read(written(tmp_path, "\n".join(lines)), {"t": "time"})
+    assert chunk.table["t"].type == pa.timestamp("us") and chunk.table.num_rows == 2
+    assert chunk.bad == [BadRow(0, "column t: 'soon' is not timestamp[us]", '{"t": "soon"}')]
+
+
 def test_parquet_reads_only_what_is_wanted(tmp_path: Path) -> None:
     path = tmp_path / "file"
     pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), path)
@@ -175,6 +218,27 @@ def test_parquet_with_times_as_text(tmp_path: Path) -> None:
     chunk = read(path, {"t": "time"})
     assert chunk.table["t"].null_count == 1 and chunk.table.num_rows == 2
     assert chunk.bad == [BadRow(1, "column t: 'late' is not timestamp[us]", "late")]
+    texts = pa.array(["2024-01-01 00:00:00", "late", "late"]).dictionary_encode()
+    pq.write_table(pa.table({"t": texts, "n": [1, 2, 3]}), path)
+    assert read(path, {"t": "time"}).table["n"].to_pylist() == [1]
+    assert read(path, {"t": "time"}, ["n"]).table["n"].to_pylist() == [1, 2, 3]
+
+
+def test_parquet_damaged_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    pq.write_table(pa.table({"a": random.Random(1).sample(range(10**6), 10_000)}), path)
+    data = bytearray(path.read_bytes())
+    data[1000:-2000] = bytes(len(data) - 3000)
+    reader = open_rows(written(tmp_path, bytes(data)))
+    with pytest.raises(InputError, match="is a damaged Parquet file: make it anew"):
+        list(reader.chunks())
+
+
+def test_packed_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytes_of, "BLOCK", 1000)
+    pq.write_table(pa.table({"a": list(range(5000))}), tmp_path / "plain")
+    path = written(tmp_path, gzip.compress((tmp_path / "plain").read_bytes()))
+    assert read(path).table["a"].to_pylist() == list(range(5000))
 
 
 @pytest.mark.parametrize(
@@ -223,6 +287,32 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     torn = written(tmp_path, gzip.compress(random.Random(1).randbytes(20_000).hex().encode())[:9000])
     with pytest.raises(InputError, match="can't be read to its end"):
         list(open_rows(torn).chunks())
+    with pytest.raises(InputError, match="can't be opened: File name too long"):
+        open_rows(tmp_path / ("x" * 300))
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "a\n1\n")
+    path.chmod(0)
+    root = os.geteuid() == 0
+    if root:  # who may read anything, and so becomes nobody for a moment
+        os.seteuid(65534)
+    try:
+        with pytest.raises(InputError, match="may not be read: change its permissions"):
+            open_rows(path)
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_a_line_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytes_of, "BLOCK", 1 << 18)
+    monkeypatch.setattr(bytes_of, "_LONGEST_RECORD", 1 << 20)
+    path = written(tmp_path, "a" * (1 << 21))
+    with pytest.raises(
+        InputError, match="has a line of more than 1 MB: it is probably neither CSV nor JSON lines"
+    ):
+        open_rows(path)
 
 
 @given(

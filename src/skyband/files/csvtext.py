@@ -42,7 +42,7 @@ def header_of(line: bytes, name: str) -> tuple[list[str], str]:
     if twice:
         raise InputError(f"{name} has more than one column named {twice[0]!r}; give each its own name.")
     if "" in names:
-        names[names.index("")] = "column_1" if names[0] == "" else f"column_{names.index('') + 1}"
+        names[names.index("")] = f"column_{names.index('') + 1}"
     return names, delimiter
 
 

@@ -159,10 +159,7 @@ def _open(path: Path | None, name: str) -> BinaryIO:
 
 def _size(file: BinaryIO) -> int | None:
     """The size of a real file; a pipe has none."""
-    try:
-        status = os.fstat(file.fileno())
-    except (OSError, ValueError):
-        return None
+    status = os.fstat(file.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
