@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import io
 import os
 import pty
@@ -21,13 +22,17 @@ import pyarrow as pa
 import pytest
 from rich.console import Console, RenderableType
 
+from skyband import cli
+from skyband.errors import SkybandError
 from skyband.query.sql import parse
 from skyband.spark.progress import BatchInfo
 from skyband.terminal.board import TRACE, Board
 from skyband.terminal.flows import SQL, query
+from skyband.terminal.hello import Stage
 from skyband.terminal.panels import Panels
-from skyband.terminal.pipeline import duration, window_words
-from skyband.terminal.scene import bar, rounded, sparkline, speed
+from skyband.terminal.pipeline import duration, need_spark, telling, window_words
+from skyband.terminal.progress import Bar
+from skyband.terminal.scene import bar, frame, rounded, sparkline, speed
 
 from .conftest import environment
 
@@ -67,9 +72,13 @@ class Screen:
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
 
-def on_a_terminal(*arguments: object, size: tuple[int, int] = (30, 100), **changes: str) -> Screen:
+def on_a_terminal(
+    *arguments: object, size: tuple[int, int] = (30, 100), feed: Path | None = None, **changes: str
+) -> Screen:
     process, terminal = pty.fork()
     if process == 0:
+        if feed is not None:  # what stands before it in a pipe
+            os.dup2(os.open(feed, os.O_RDONLY), 0)
         command = [sys.executable, "-m", "skyband", *map(str, arguments)]
         os.execve(sys.executable, command, environment(**changes))
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
@@ -115,6 +124,28 @@ def test_hello_fits_any_terminal(size: tuple[int, int]) -> None:
     assert has_board(last) == (size[0] >= 22)
 
 
+def test_hello_without_keys_to_read() -> None:
+    screen = on_a_terminal("hello", "--seconds", "1", feed=Path(os.devnull))
+    assert screen.code() == 0
+    assert has_board(screen.text) and "Traceback" not in screen.text
+
+
+def test_hello_for_no_time_at_all() -> None:
+    screen = on_a_terminal("hello", "--seconds", "0")
+    assert screen.code() == 0 and "Traceback" not in screen.text
+
+
+def test_hello_when_the_clock_stands_still() -> None:
+    stage = Stage(1000.0, seed=1)
+    stage.step(1000.0, 1e6)
+    assert stage.rows == 0
+    stage.step(1000.5, 6.0)
+    few = stage.moment()
+    assert (few.window_rows, few.kept_rows) == (3, 3)
+    text = drawn(frame(few, 98, 28, SQL), 98)
+    assert text.count("·") >= 7 and "is kept" not in text  # places that nobody has, and nothing to boast of
+
+
 def test_hello_compiled_goes_on_where_interpreted_began() -> None:
     screen = on_a_terminal("hello", NUMBA_DISABLE_JIT="0")
     assert screen.until(lambda text: has_board(text) and "faster soon" in text)
@@ -140,6 +171,21 @@ def test_a_progress_bar_on_a_terminal(cars: Path) -> None:
     # The bar is gone before the answer comes: its line is erased.
     assert b"\x1b[2K" in screen.seen.partition(b"rank")[0]
     assert re.search(r"(^|[\r\n])  rank", screen.text)
+
+
+class Terminal(io.StringIO):
+    """Standard error as a terminal, for what needs no process of its own."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_progress_bar_of_what_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with Bar("reading") as bar:
+        bar.update(1234, None)
+    assert "reading" in shown.getvalue() and "1,234 rows" in shown.getvalue() and "%" not in shown.getvalue()
 
 
 def test_a_wrong_query_is_pointed_at_on_a_terminal(cars: Path) -> None:
@@ -224,6 +270,42 @@ def test_panels(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
+def test_panels_cut_texts_before_they_leave_columns_out() -> None:
+    top = pa.table(
+        {
+            "rank": pa.array([1], pa.int32()),
+            "score": [1.5],
+            "airline": ["The longest name that an airline ever had"],
+            "route": ["from here to there and back again"],
+            "dep_delay": [75],
+        }
+    )
+    info = BatchInfo(0, 10, 10, 1, 0, 0.1, {"late": top}, reject_counts={})
+    for width, words in [
+        (240, "The longest name that an airline ever h… from here to there and back again        75"),
+        (60, "The longest n… from here to …        75"),
+        (30, "The longe…   │"),
+    ]:
+        panels = Panels({"late": "last 7 days", "soon": "last 7 rows"}, "flights")
+        panels.tell(info)
+        text = drawn(panels.frame(width, 30, 0.0), width)
+        assert words in text and max(map(len, text.splitlines())) <= width
+        assert "nothing in the window" in text  # of the query that has no answer yet
+
+
+def test_a_console_sink_gets_lines_and_no_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
+    with telling({"late": ""}, "flights", live=False) as tell:
+        tell(batch(3, [5, 4]))
+    assert "batch 3" in shown.getvalue() and "\x1b" not in shown.getvalue()
+
+
+def test_spark_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SkybandError, match=re.escape("install it with pip install 'skyband[spark]'")):
+        need_spark()
+
+
 def test_hello_asks_what_it_shows() -> None:
     assert parse(SQL) == query()
 
@@ -243,8 +325,8 @@ def test_the_picture_is_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.
     from skyband.terminal import picture
 
     monkeypatch.setattr(picture, "_RATE", 2_000)
-    for name in ("one.svg", "two.svg"):
-        picture.draw(tmp_path / name)
+    picture.draw(tmp_path / "one.svg")
+    cli.app(["hello", "--svg", str(tmp_path / "two.svg")], standalone_mode=False)
     one = (tmp_path / "one.svg").read_text()
     assert one == (tmp_path / "two.svg").read_text()
     assert "http" not in one.replace("http://www.w3.org", "").replace("https<", "")

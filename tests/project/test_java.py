@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,24 @@ def test_where_installers_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(homes) <= set(java._installed())
 
 
+def test_a_java_home_without_a_java(
+    machine: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.append(jdk(tmp_path / "17", "17.0.1"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    assert java.find_java() == tmp_path / "17"
+
+
+def test_a_mac_is_asked_where_it_keeps_its_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert java._output([str(tmp_path / "no command")]) == ""
+    said = {"/Library/Java/one\n": True, "Unable to find any JVMs\n": False}
+    for text, found in said.items():
+        monkeypatch.setattr(java, "_output", lambda command, text=text: text)
+        assert (Path("/Library/Java/one") in set(java._installed())) is found
+
+
 def test_no_java(machine: list[Path]) -> None:
     with pytest.raises(InputError) as error:
         java.find_java()
@@ -119,3 +138,14 @@ def test_as_a_command(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == f"{home}\n"
+
+
+def test_as_a_command_where_there_is_none(
+    machine: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run by name the module is made anew, so its folders themselves have to look empty."""
+    monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
+    monkeypatch.delitem(sys.modules, "skyband.java")
+    with pytest.raises(SystemExit, match="1"):
+        runpy.run_module("skyband.java", run_name="__main__")
+    assert capsys.readouterr().err.startswith("skyband: Spark needs Java 17 or newer, and there is none here")
