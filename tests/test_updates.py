@@ -87,7 +87,7 @@ def test_questions_that_come_and_go(name: str, kind: str, data: st.DataObject) -
     timed = kind != "none"
     type_, values = KEYS[data.draw(st.sampled_from(sorted(KEYS)))]
     op = data.draw(st.sampled_from([True, True, False]))
-    retain = data.draw(st.sampled_from([None, None, ("rows", 5), ("rows", 99)]))
+    retain = data.draw(st.sampled_from([None, None, ("rows", 5), ("rows", 99), *[("seconds", 9)] * timed]))
     twin = Twin(kind, retain=retain, key=type_, op=op)
     twin.watch("first", data.draw(questions(name, timed)))
     for number, batch in enumerate(data.draw(updates(timed, values, op).flatmap(draws.cuts))):
@@ -297,6 +297,17 @@ def test_a_deleted_row_does_not_come_back_from_what_is_retained() -> None:
     assert w.top()["id"].to_pylist() == [4, 3]
     w.change(window="10 rows")
     assert w.top()["id"].to_pylist() == [4, 3]
+
+
+def test_a_deleted_row_keeps_its_place_among_the_retained_ones_too() -> None:
+    m = sb.Monitor(key="id", op="op", time="t", retain=sb.last("100 seconds"))
+    push(
+        m, ("c", 1, 1.0, 1.0), ("c", 2, 2.0, 2.0), ("c", 3, 3.0, 3.0), ("d", 2, None, 3.0), ("c", 4, 4.0, 4.0)
+    )
+    w = m.watch("SELECT id FROM s WHERE x > 0 WINDOW 3 ROWS")  # the rows 2, 3 and 4, of which 2 is deleted
+    assert w.top()["id"].to_pylist() == [4, 3]
+    assert push(m, ("c", 5, 5.0, 5.0)) == [("enter", 4 + 1), ("enter", 4), ("enter", 2)]
+    assert push(m, ("c", 6, 6.0, 6.0)) == [("leave", 2), ("enter", 6)]
 
 
 def test_streams_by_name() -> None:
