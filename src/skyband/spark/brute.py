@@ -212,6 +212,9 @@ class Brute:
             if isinstance(output.value, Column):
                 values.append(table.column(output.value.name).to_pylist())
             else:
-                values.append(np.asarray(evaluate(output.value, _Columns(table))).tolist())
+                # Null where an operand has no value, as in every other answer.
+                known = self._usable(table, set(columns_of(output.value))).tolist()
+                found = np.asarray(evaluate(output.value, _Columns(table))).tolist()
+                values.append([value if there else None for value, there in zip(found, known, strict=True)])
         names = [output.name for output in query.select]
         return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]

@@ -1,0 +1,172 @@
+"""What `skyband verify` says about output that is not what it should be: one run, spoiled in every way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.streams import QUERIES, make_files, pipeline_text, write_file
+
+from skyband.errors import InputError
+from skyband.files.rows import BadRow, Chunk
+from skyband.query.model import Threshold, TopK
+from skyband.query.sql import parse
+from skyband.spark import run_pipeline, verify_pipeline
+from skyband.spark.brute import Brute
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ASKED = {
+    "rows": QUERIES["rows"],
+    "half": "SELECT g, y / 2 AS half FROM s ORDER BY x DESC LIMIT 20 WINDOW 90 ROWS",
+}
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """A folder with a pipeline of three batches; `before` is its output before the last one."""
+    folder = tmp_path_factory.mktemp("finished")
+    path = folder / "pipeline.toml"
+    path.write_text(pipeline_text(ASKED))
+    for number, rows in enumerate(make_files(3, seed=41)):
+        write_file(folder / "data" / f"{number}.parquet", rows)
+        if number:
+            run_pipeline(path, available_now=True, on_batch=lambda info: None, spark=spark)
+        if number == 1:
+            shutil.copytree(folder / "out", folder / "before")
+    return folder
+
+
+@pytest.fixture
+def out(finished: Path) -> Path:
+    """The output folder, as it should be; a test may spoil it."""
+    fresh = finished / "fresh"
+    if not fresh.exists():
+        shutil.copytree(finished / "out", fresh)
+    shutil.rmtree(finished / "out")
+    return Path(shutil.copytree(fresh, finished / "out"))
+
+
+def spoil(path: Path, change: Callable[[Rows], Any]) -> None:
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+
+
+def first(rows: Rows, change: str, query: str = "rows") -> dict[str, Any]:
+    return next(row for row in rows if row["change"] == change and row["query"] == query)
+
+
+def as_another(rows: Rows, change: str, **values: Any) -> None:
+    rows.append({**first(rows, change), **values})
+
+
+CHANGES: dict[str, tuple[Callable[[Rows], Any], str]] = {
+    "another batch's": (
+        lambda rows: rows[0].update(batch=7),
+        "the changes of batch 1 say that they are of batch 7.",
+    ),
+    "a stranger leaves": (
+        lambda rows: as_another(rows, "leave", seq=10**6),
+        "batch 1: row 1000000 leaves query 'rows' and never was in it.",
+    ),
+    "one enters twice": (lambda rows: as_another(rows, "enter"), "enters query 'rows' and is in it already."),
+    "a stranger enters": (
+        lambda rows: as_another(rows, "enter", seq=10**6),
+        "batch 1, query 'rows': row 1000000 should not be there.",
+    ),
+    "another score": (lambda rows: first(rows, "enter").update(score=0.5), "has score 0.5 and should have "),
+    "one does not enter": (lambda rows: rows.remove(first(rows, "enter")), " is missing."),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", CHANGES)
+def test_changes_that_are_wrong(finished: Path, out: Path, case: str) -> None:
+    change, sentence = CHANGES[case]
+    spoil(out / "changes" / "batch-1.parquet", change)
+    report = verify_pipeline(finished / "pipeline.toml")
+    assert not report.ok and report.difference is not None
+    assert sentence in report.difference
+    assert f"then a difference: {report.difference}" in str(report)
+
+
+@pytest.mark.spark
+def test_rejects_and_tops_that_are_wrong(finished: Path, out: Path) -> None:
+    def difference() -> str:
+        return str(verify_pipeline(finished / "pipeline.toml").difference)
+
+    path = finished / "pipeline.toml"
+    assert verify_pipeline(path).ok, difference()
+    rejects = next((out / "rejects").iterdir())
+    spoil(rejects, lambda rows: rows.remove(next(row for row in rows if row["reason"] == "time")))
+    assert "is rejected for None and should be for time." in difference()
+    shutil.copy(finished / "fresh" / "rejects" / rejects.name, rejects)
+
+    top = out / "top" / "top.parquet"
+    spoil(top, lambda rows: rows[0].update(row="{}"))
+    assert difference() == f"query 'rows': {top} does not hold its answer."
+    shutil.copy(finished / "fresh" / "top" / "top.parquet", top)
+    spoil(top, lambda rows: rows.append({**rows[0], "query": "other"}))
+    assert difference() == f"{top} has rows of 'other', which is not a query."
+
+
+@pytest.mark.spark
+def test_a_last_batch_without_output_is_left_to_the_next_start(finished: Path, out: Path) -> None:
+    shutil.rmtree(out)
+    shutil.copytree(finished / "before", out)
+    report = verify_pipeline(finished / "pipeline.toml")
+    assert report.ok and report.batches == 2
+
+
+@pytest.mark.spark
+def test_a_batch_that_the_checkpoint_does_not_know(finished: Path, out: Path) -> None:
+    log = finished / "checkpoint" / "skyband" / "batches.jsonl"
+    text = log.read_text()
+    try:
+        log.write_text("".join(line for line in text.splitlines(True) if json.loads(line)["batch"] != 1))
+        report = verify_pipeline(finished / "pipeline.toml")
+        assert report.difference == "batch 1 is missing from the checkpoint."
+    finally:
+        log.write_text(text)
+
+
+def test_a_console_leaves_nothing_to_verify(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.toml"
+    path.write_text(pipeline_text(ASKED, sink=""))
+    with pytest.raises(InputError, match=r"pipeline\.toml: a console sink leaves nothing to verify"):
+        verify_pipeline(path)
+
+
+def asked(sql: str) -> TopK | Threshold:
+    query = parse(sql)
+    assert isinstance(query, TopK | Threshold)
+    return query
+
+
+def test_the_brute_force_itself() -> None:
+    """Rows that don't fit, rows without a time, a stream without times, and a window before there is any time."""
+    schema = pa.schema([("t", pa.timestamp("us")), ("x", pa.float64())])
+    brute = Brute({"s": schema, "r": pa.schema([("x", pa.float64())])}, {"s": "t", "r": None})
+    brute.watch("timed", asked("SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 SECONDS"))
+    brute.watch("plain", asked("SELECT x FROM r ORDER BY x DESC LIMIT 2 WINDOW 3 ROWS"))
+    assert brute.top("timed") == []
+    brute.push([("r", Chunk(pa.table({"x": ["1", "2"]}))), ("s", Chunk(schema.empty_table()))])
+    assert brute.unfit == {0: "type", 1: "type"} and brute.top("timed") == brute.top("plain") == []
+    brute.push([("r", Chunk(pa.table({"x": [1.0, 2.0]}), [BadRow(1, "", "")]))])
+    assert brute.unfit == {3: "type"}
+    assert [(row.seq, row.score) for row in brute.top("plain")] == [(4, 2.0), (2, 1.0)]
+    when = datetime(2024, 1, 1)
+    brute.push([("s", Chunk(pa.table({"t": [when, None], "x": [1.0, 2.0]}, schema=schema)))])
+    assert brute.unfit == {6: "time"}
+    assert [row.seq for row in brute.top("timed")] == [5]
