@@ -2,8 +2,8 @@
 
 Every algorithm's card says what it can answer and what a batch is expected to cost it, given how many queries share
 the shape of their score, how many rows the window holds and how many come at a time. Of those that fit, the cheapest
-is taken, with one reservation: an algorithm that keeps the window's rows must promise to be at least twice as fast
-as the best that doesn't, and its rows must fit in `MOST_BYTES`; a few queries never pay for a window. What can't
+is taken, with one reservation: an algorithm that keeps the window's rows must promise to be `WINDOW_PAYS` times as
+fast as the best that doesn't, and its rows must fit in `MOST_BYTES`; a few queries never pay for a window. What can't
 be known at first is asked again when the first rows come: how many queries there are in all, the types of the columns,
 how many rows a batch has.
 
@@ -27,8 +27,9 @@ _FUTURE = {Pairs: "Top-k pairs", Joined: "Joined streams (FULL JOIN … USING)",
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
 _WORDS = {"topk": "top-k", "threshold": "threshold"}
 _GUESS_BATCH = 1000.0  # rows a step, until the first rows come
+STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
 MOST_BYTES = 1 << 30
-WINDOW_PAYS = 2.0  # so many times faster must an algorithm be to be given the window's rows
+WINDOW_PAYS = 4.0  # so many times faster must an algorithm be to be given the window's rows
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
         if reason is not None:
             alternatives[name] = reason
         else:
-            costs[name] = kind.card.cost_of(work)
+            costs[name] = STEP + kind.card.cost_of(work)
     if plain not in costs:  # its card says nothing of cost: nothing to compare
         return plain, _reason(plain), alternatives
     lists = [name for name in costs if not REGISTRY[name].card.window]

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Card, ListAlgorithm
+from skyband.algorithms.base import Card, ListAlgorithm, Workload
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
 from skyband.structures.lists import append, close_up, outdo, prune
@@ -42,6 +42,13 @@ GAMMA = 0.5
 def expected(k: int, n: float) -> float:
     strict = expected_size(k, n)
     return (1 + GAMMA / 2) * strict - (GAMMA / 2) * min(k, strict)
+
+
+def cost_of(work: Workload) -> float:
+    """Seconds for a batch: each query scores each row, and takes what its own batch doesn't dominate."""
+    score = 2e-9 if work.rendered else 2e-8
+    taken = work.k * (1.0 + np.log(max(1.0, work.batch / work.k))) if work.batch > 1 else 1.0
+    return float(50e-6 + work.batch * (1e-8 + work.queries * score) + work.queries * taken * 2e-8)
 
 
 @kernel
@@ -104,6 +111,7 @@ class RA(ListAlgorithm):
         wrong_when="scores fall steadily (the skyband is then the window), or thousands of queries meet large batches",
         expected=expected,
         options={"gamma": GAMMA, "limit": 4.0},
+        cost_of=cost_of,
     )
     counter_names: ClassVar[tuple[str, ...]] = ("admitted", "sweeps", "swept")
 
