@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+
+from skyband.errors import InputError
+from skyband.spark.config import load_pipeline
+from skyband.spark.demo import QUERIES, prepare_demo
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +38,18 @@ def test_rows_come_as_scheduled_and_so_depart_out_of_order(flights: pa.Table) ->
     assert pc.all(pc.greater_equal(scheduled[1:], scheduled[:-1])).as_py()
     departed = flights["departed"].drop_null().combine_chunks()
     assert 100_000 < pc.sum(pc.cast(pc.less(departed[1:], departed[:-1]), pa.int64())).as_py() < 200_000
+
+
+def test_the_demo_takes_only_its_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "to mother").touch()
+    with pytest.raises(InputError, match="letters is not empty: choose another for the demo's output"):
+        prepare_demo(tmp_path / "letters")
+    home = tmp_path / "demo"
+    prepare_demo(home)
+    for left in ("out", "checkpoint"):
+        (home / left).mkdir()
+    pipeline = load_pipeline(prepare_demo(home))  # once more: what the demo before left is gone
+    assert [query.name for query in pipeline.queries] == list(QUERIES)
+    assert len(list((home / "data").iterdir())) == 365
+    assert not (home / "out").exists() and not (home / "checkpoint").exists()

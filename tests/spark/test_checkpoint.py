@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.spark.streams import QUERIES, pipeline_text
 
 from skyband.blob import FORMAT
 from skyband.errors import InputError
-from skyband.spark.checkpoint import Checkpoint, Step
-from skyband.spark.config import QuerySpec, StreamSpec
+from skyband.spark.checkpoint import Checkpoint, Step, open_checkpoint
+from skyband.spark.config import QuerySpec, StreamSpec, load_pipeline
 from skyband.spark.files import frame, read_frame, read_lines, unframe, write_atomic
 
 
@@ -154,3 +155,19 @@ def test_lines(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().endswith('{"a"')
     read_lines(tmp_path / "log", repair=True)
     assert (tmp_path / "log").read_text() == '{"a":1}\n{"a":2}\n'
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pipeline.toml").write_text(pipeline_text({"q": QUERIES["rows"]}))
+    pipeline = load_pipeline(tmp_path / "pipeline.toml")
+    (tmp_path / "checkpoint").touch()
+    with pytest.raises(
+        InputError, match=r"The checkpoint folder .*checkpoint cannot be made: (File exists|Not a dir)"
+    ):
+        open_checkpoint(pipeline)
+    (tmp_path / "checkpoint").unlink()
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # as root may write everywhere
+    with pytest.raises(
+        InputError, match=r"The checkpoint folder .*checkpoint is not writable: choose another"
+    ):
+        open_checkpoint(pipeline)

@@ -62,6 +62,11 @@ def test_a_whole_file(tmp_path: Path) -> None:
     }
 
 
+def test_a_pipeline_that_stops_by_itself(tmp_path: Path) -> None:
+    text = WHOLE.replace("2 seconds", "Available-Now")
+    assert load_pipeline(write(tmp_path, text)).spark.trigger == "available-now"
+
+
 STREAM = '[stream.s]\npath = "data"\n'
 QUERY = '[[query]]\nname = "q"\nsql = "SELECT * FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"\n'
 

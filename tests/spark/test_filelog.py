@@ -91,6 +91,7 @@ def test_what_is_not_looked_at(tmp_path: Path) -> None:
     for name in ("_SUCCESS", ".hidden", "a.parquet.tmp", "x.crdownload", "_temporary/0.parquet"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(b"x")
+    (root / "link.parquet").symlink_to(tmp_path / "gone.parquet")
     log = FileLog(tmp_path / "log", writer=True)
     log.look([stream(root)])
     assert log.waiting("s") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,6 +69,28 @@ def test_a_large_csv_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Monke
     assert [bad.position for bad in chunk.bad] == [77]
 
 
+def test_a_record_longer_than_a_block_and_without_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyband.spark.reading._BLOCK", 50)
+    path = tmp_path / "a.csv"
+    path.write_text("n,x,s\n1,1," + "a" * 200 + "\n2,2," + "b" * 200)
+    assert rows_of(splits_of(path, "csv")).table.column("n").to_pylist() == [1, 2]
+
+
+def test_a_line_longer_than_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.spark.splits._SMALL", 1)
+    path = tmp_path / "a.json"
+    path.write_text('{"n": 1}\n{"n": 2, "s": "' + "a" * 500 + '"}\n{"n": 3}\n')
+    splits = splits_of(path, "json", 7)
+    assert len(splits) == 7
+    assert rows_of(splits).table.column("n").to_pylist() == [1, 2, 3]
+
+
+def test_no_splits_no_rows() -> None:
+    assert list(read_runs([], {"s": SCHEMA})) == []
+
+
 def test_parquet_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyband.spark.splits._SMALL", 1)
     path = tmp_path / "a.parquet"
@@ -88,6 +111,17 @@ def test_a_file_that_changed_or_went_away(tmp_path: Path) -> None:
         rows_of(splits)
     path.unlink()
     with pytest.raises(InputError, match="was removed before it was read"):
+        rows_of(splits)
+
+
+def test_a_file_that_was_spoiled_behind_its_date(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": [1]}), path)
+    splits = splits_of(path, "parquet")
+    before = path.stat()
+    path.write_bytes(bytes(before.st_size))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(InputError, match=r"The file .*a\.parquet of stream 's' cannot be read: "):
         rows_of(splits)
 
 

@@ -13,8 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from skyband.errors import InputError
+from skyband.spark.config import SinkSpec
 from skyband.spark.progress import BatchInfo, print_batch
-from skyband.spark.sinks import TOP_SCHEMA, ConsoleSink, FileSink, batch_column, json_text, top_rows
+from skyband.spark.sinks import (
+    TOP_SCHEMA,
+    ConsoleSink,
+    FileSink,
+    batch_column,
+    json_text,
+    make_sink,
+    top_rows,
+)
 
 CHANGES = batch_column(
     pa.table(
@@ -79,6 +88,14 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"The output folder .* cannot be made"):
         FileSink(tmp_path / "file", "parquet").prepare(True)
+
+
+def test_the_sink_that_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(make_sink(SinkSpec("json", tmp_path)), FileSink)
+    console = make_sink(SinkSpec())
+    console.prepare(True)
+    console.put(7, CHANGES.slice(0, 1), REJECTS.slice(0, 0), TOP_SCHEMA.empty_table())
+    assert capsys.readouterr().out == "batch 7  q  leave  score 0.5  row 3\n"
 
 
 def test_console() -> None:

@@ -104,10 +104,8 @@ def _scratch() -> Path:
 def _alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as problem:
+        return isinstance(problem, PermissionError)  # another user's
     return True
 
 

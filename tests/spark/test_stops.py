@@ -1,0 +1,155 @@
+"""How a pipeline begins and ends: waiting for files, signals, other threads, a Spark that does not start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.spark.streams import QUERIES, make_files, pipeline_text, write_file
+
+import skyband.spark
+from skyband.errors import InputError
+from skyband.spark import BatchInfo, Summary, run_pipeline, session
+from skyband.spark.config import SparkSpec, load_pipeline
+from skyband.spark.pipeline import _Signals, _signals_ignored, find_schemas
+from skyband.spark.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.toml"
+    path.write_text(pipeline_text({"rows": QUERIES["rows"]}, spark='trigger = "200 milliseconds"\n'))
+    return path
+
+
+def press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_while_there_is_no_file_yet(pipeline: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    timer = threading.Timer(1.2, press_ctrl_c)
+    timer.start()
+    assert run_pipeline(pipeline) == Summary(0, 0, 0, 0, 0.0, stopped=True)
+    timer.join()
+    said = capfd.readouterr().err
+    assert said.count("waiting for the first file of stream 's' in") == 1
+    assert "stopping after this batch" in said
+
+
+def test_a_second_ctrl_c_insists() -> None:
+    with _Signals() as stop:
+        press_ctrl_c()
+        assert stop.event.wait(5)
+        with pytest.raises(KeyboardInterrupt):
+            stop._handle(signal.SIGINT, None)
+
+
+def test_the_first_file_that_can_be_read_tells_the_schema(pipeline: Path) -> None:
+    """One that is still empty, or half copied, may stand before it."""
+    data = pipeline.parent / "data"
+    write_file(data / "c.parquet", make_files(1, seed=1)[0])
+    half = (data / "c.parquet").read_bytes()[:500]
+    (data / "a.parquet").touch()
+    (data / "b.parquet").write_bytes(half)
+    found = find_schemas(load_pipeline(pipeline), wait=False, stop=_Signals())
+    assert found is not None and found["s"].names == ["ts", "x", "y", "n", "g"]
+    (data / "c.parquet").unlink()
+    with pytest.raises(InputError, match=r"No schema can be told from .*b\.parquet"):
+        find_schemas(load_pipeline(pipeline), wait=False, stop=_Signals())
+
+
+@pytest.mark.spark
+def test_stopped_between_files_and_started_again(
+    pipeline: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number, rows in enumerate(make_files(3, seed=2)):
+        write_file(pipeline.parent / "data" / f"{number}.parquet", rows)
+    half = pipeline.parent / "data" / "half.parquet"
+    half.write_bytes((pipeline.parent / "data" / "0.parquet").read_bytes()[:500])
+    seen: list[int] = []
+
+    def tell(info: BatchInfo) -> None:
+        seen.append(info.batch)
+        press_ctrl_c()
+
+    stopped = run_pipeline(pipeline, on_batch=tell, spark=spark)
+    assert (stopped.stopped, stopped.batches, seen) == (True, 1, [0])
+
+    # From another thread, which gets no signals: a notebook's, say.
+    done: list[Summary] = []
+
+    def rest() -> None:
+        with _signals_ignored():
+            done.append(run_pipeline(pipeline, True, lambda info: seen.append(info.batch), spark))
+
+    thread = threading.Thread(target=rest)
+    thread.start()
+    thread.join(200)
+    assert seen == [0, 1, 2] and not done[0].stopped
+    assert done[0].waiting == (str(half),)
+    assert f"left for later, because it cannot be read yet: {half}" in capfd.readouterr().err
+
+
+@pytest.mark.spark
+def test_a_session_that_is_there_is_taken(tmp_path: Path, spark: SparkSession) -> None:
+    again = start_session(SparkSpec(tmp_path, "local[2]", conf=(("spark.sql.shuffle.partitions", "1"),)))
+    assert again.sparkContext is spark.sparkContext
+
+
+def test_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.java.find_java", lambda: Path("/"))
+    monkeypatch.setattr(session, "_settings", lambda *_: {"spark.driver.memory": "no"})
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("\nJava gateway process exited\nbefore sending its port")
+
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr(session, "_launch", fail)
+    said = r"^Spark did not start \(its log is .*spark\.log\): Java gateway process exited$"
+    with pytest.raises(InputError, match=said):
+        start_session(SparkSpec(tmp_path), tmp_path / "spark.log")
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(InputError, match=r"^PySpark cannot be imported \(.*\): install it with 'pip install"):
+        start_session(SparkSpec(tmp_path))
+
+
+def test_settings_of_a_cluster_are_not_those_of_one_machine(tmp_path: Path) -> None:
+    local = session._settings(SparkSpec(tmp_path), tmp_path, "skyband")
+    cluster = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband")
+    assert "spark.driver.host" in local and "spark.driver.host" not in cluster
+    assert "-XX:+UseSerialGC" in local["spark.driver.extraJavaOptions"]
+    assert "-XX:+UseSerialGC" not in cluster["spark.driver.extraJavaOptions"]
+
+
+def test_an_installed_package_needs_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "SPARK_HOME"):
+        monkeypatch.setenv(name, "before")
+    monkeypatch.setattr("skyband.java.find_java", lambda: Path("/java"))
+    for home, path in [("/venv/site-packages", ""), ("/work/src", "/work/src")]:
+        monkeypatch.setenv("PYTHONPATH", "")
+        monkeypatch.setattr(session, "__file__", f"{home}/skyband/spark/session.py")
+        session._environment()
+        assert (os.environ["PYTHONPATH"], os.environ["JAVA_HOME"]) == (path, "/java")
+
+
+def test_folders_of_processes_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    alive: Callable[[int], Path] = lambda process: tmp_path / f"skyband-spark-{process}-x"  # noqa: E731
+    for process in (os.getpid(), 2**22 + 1):  # the second is more than a process can be
+        alive(process).mkdir()
+    scratch = session._scratch()
+    assert scratch.is_dir() and alive(os.getpid()).exists() and not alive(2**22 + 1).exists()
+
+
+def test_names_that_are_not_there() -> None:
+    assert not hasattr(skyband.spark, "nothing")
