@@ -1,0 +1,374 @@
+"""heightmap: one look-up rejects a row for all queries.
+
+**Problem.** Thousands of top-k queries of one shape over one large window. Whatever scores every row for every
+query is bound by that; whatever keeps exactly k rows a query recomputes all the time.
+
+**Idea.** A row can matter only if it reaches some query's admission threshold. A *height map* over the cells of all
+axes but one says how great the last coordinate must be for that (structures/heightmap.py): in the pass that
+stores a row, one look-up rejects it for all queries, 199 times in 200. Survivors are scored for blocks of 64
+queries at once (structures/meeting.py). Each query has a *slack list* of everything above its threshold, about three
+times k, so that rows that leave don't make it search (structures/slack.py). A list that runs short all the same is
+made anew from a *reservoir*, the few better rows of each block, with a threshold that holds for two thirds of a
+window whatever comes (structures/blocks.py, structures/catchup.py): falling scores don't bring it down.
+
+**What is kept.** The window's rows (8 bytes a column, and 8 more for times if there are some), the reservoir (a tenth
+of that), a slack list for each query, and two maps of 32,768 cells.
+
+**Exact** always: maps, floors, shares and schedules only steer the cost. Any number of queries, coming and going; both
+kinds of window, any mix of them; late rows. Weights of any sign, zero included. Scores that are monotone on each axis,
+whatever they are made of, have a map found by bisection; queries that no map serves are met by every row.
+
+**Wrong choice when** the window is small against k or the queries are few (the candidate lists of `ra` need no window
+at all), for scores that aren't monotone, and for more than about eight axes, where cells are too coarse to reject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skyband.algorithms.base import Card, Workload
+from skyband.algorithms.mapped import CATCH_UPS, PIECE, REJECTED, SEEN, Mapped
+from skyband.jit import kernel
+from skyband.order import Floats, Ints, Recency, first_inside
+from skyband.query.space import Space
+from skyband.structures.blocks import admit
+from skyband.structures.catchup import LEAST_STACK, adopt, catching
+from skyband.structures.meeting import WIDTH, Stands, meeting
+from skyband.structures.relief import LOOSE
+from skyband.structures.slack import offer, prune, tidy
+
+
+def expected(k: int, n: float) -> float:
+    return float(min(n, 3.2 * k))
+
+
+def cost_of(work: Workload) -> float:
+    """Seconds for a batch: rows through the map, survivors past the blocks, admissions into lists."""
+    admitted = work.queries * min(work.batch, 3.0 * work.k * work.batch / max(1.0, work.window))
+    survivors = min(work.batch, 12.0 + 0.02 * admitted**0.8 * 2.0 ** max(0, work.axes - 3))
+    blocks = np.ceil(work.queries / WIDTH)
+    return float(
+        40e-6 + 5e-9 * work.batch + survivors * blocks * 25e-9 + admitted * 150e-9 + work.queries * 40e-9
+    )
+
+
+@kernel
+def farthest_back(ks: Ints, time: Ints, seq: Ints, seen_time: Ints, seen_seq: Ints, back: Ints) -> int:
+    """The slot with the oldest horizon, or -1; `back` marks slots whose horizon has gone back, and how many."""
+    oldest = -1
+    for slot in range(ks.shape[0]):
+        if ks[slot] == 0:
+            continue
+        t, s = time[slot], seq[slot]
+        if oldest < 0 or t < time[oldest] or (t == time[oldest] and s < seq[oldest]):
+            oldest = slot
+        if t < seen_time[slot] or (t == seen_time[slot] and s < seen_seq[slot]):
+            back[0] += 1
+            back[back[0]] = slot
+        seen_time[slot], seen_seq[slot] = t, s
+    return oldest
+
+
+class HeightMap(Mapped):
+    """Height map, slack lists, reservoirs."""
+
+    card = Card(
+        name="heightmap",
+        title="height map with slack lists",
+        source="skyband's own",
+        answers=frozenset({"topk"}),
+        exact=True,
+        keeps="the window's rows, a tenth of them twice, and about three times k rows a query",
+        cost="a row: one look-up; a survivor: the queries in blocks of 64; an admitted row: its place in a short list",
+        wrong_when="the window is small against k, the queries are few, or there are more than eight axes",
+        expected=expected,
+        options={"cells": 32768.0, "block": 8192.0},
+        scores="monotone",
+        window=True,
+        fifo=True,
+        boxes=False,
+        cost_of=cost_of,
+    )
+    counter_names: ClassVar[tuple[str, ...]] = (
+        "rows seen", "rejected by the map", "survivors", "admitted", "overflows", "thresholds raised", "catch-ups",
+        "blocks searched", "reservoirs deepened", "rows outside the frame", "maps made", "epochs",
+    )  # fmt: skip
+
+    def __init__(self, options: Mapping[str, float], space: Space) -> None:
+        super().__init__(options, space)
+        self._scratch_heap(1)
+        self._scratch_lists(1)
+
+    # -- scratch -------------------------------------------------------------------------------------------
+
+    def _scratch_heap(self, ranks: int) -> None:
+        self._heap_time, self._heap_seq = np.empty(ranks, dtype=np.int64), np.empty(ranks, dtype=np.int64)
+
+    def _scratch_lists(self, ranks: int) -> None:
+        self._best = (np.empty(ranks), np.empty(ranks, dtype=np.int64), np.empty(ranks, dtype=np.int64))
+        self._out_for(0)
+
+    def _out_for(self, late: int) -> None:
+        ranks = len(self._best[0])
+        self._stack = max(LEAST_STACK, 4 * ranks)
+        room = self._stack + ranks + late + late // 2
+        self._out = (np.empty(room), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64))
+
+    def _ready(self) -> None:
+        """Scratch for the lists as they are: never more ranks than rows."""
+        most = int(self.ks.max(initial=1))
+        stored = len(self.blocks) + PIECE
+        ranks = min(most, int(self.ranked.room.max(initial=1)))
+        if len(self._heap_time) < ranks:
+            self._scratch_heap(2 * ranks)
+        if len(self._best[0]) < min(most, stored):
+            self._scratch_lists(min(most, 2 * stored))
+        if len(self._out[0]) < self._stack + len(self._best[0]) + self.blocks.late:
+            self._out_for(self.blocks.late)
+
+    # -- slots ---------------------------------------------------------------------------------------------
+
+    def opened(self, slot: int) -> None:
+        if len(self.stands.constants) != self.constants.shape[1]:
+            self.stands = Stands(self.constants.shape[1])
+        while slot >= len(self.wish):
+            for name in ("wish", "old_time", "old_seq", "seen_time", "seen_seq", "brim", "todo"):
+                setattr(self, name, np.append(getattr(self, name), 0))
+            self.back = np.append(self.back, 0)
+        self.relief.know(slot, self.constants[slot])
+        self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
+        self.seen_time[slot], self.seen_seq[slot] = self.horizon_time[slot], self.horizon_seq[slot]
+        self.old_time[slot] = self.old_seq[slot] = 2**62
+        self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
+        self._renew(np.array([slot]))
+
+    def resized(self, slot: int) -> None:
+        self._renew(np.array([slot]))
+
+    def closed(self, slot: int) -> None:
+        self.stands.leave(slot)
+        self.relief.know(slot, self.constants[slot])
+        self.relief.usable[slot] = False
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def window_step(
+        self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
+    ) -> None:
+        assert not len(deleted_seq)
+        self.back[0] = 0
+        slot = farthest_back(
+            self.ks, self.horizon_time, self.horizon_seq, self.seen_time, self.seen_seq, self.back
+        )
+        horizon = Recency(2**63 - 1, 2**63 - 1)
+        if slot >= 0:
+            horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
+        self.blocks.drop(horizon)
+        time, seq = _read_only(time), _read_only(seq)
+        begin = first_inside(time, seq, 0, len(seq), horizon.time, horizon.seq) if len(seq) else 0
+        late = begin
+        if len(seq) and self.blocks.newest is not None:
+            late = max(begin, first_inside(time, seq, 0, len(seq), *self.blocks.newest))
+        self.totals[SEEN] += begin
+        self.totals[REJECTED] += begin
+        columns = tuple(_read_only(column) for column in columns)
+        short = 0
+        at = begin
+        while True:
+            stop = min(at + PIECE, len(seq)) if at >= late else min(at + PIECE, late)
+            self._store(columns, time, seq, at, stop, at < late)
+            short = self._meet()
+            at = stop
+            if at >= len(seq):
+                break
+        todo = self.todo[:short]
+        if self.back[0]:
+            todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])])
+        if len(todo):
+            self._renew(todo.copy())
+        self._keep_up()
+
+    def _store(
+        self, columns: tuple[Floats, ...], time: Ints, seq: Ints, begin: int, stop: int, late: bool
+    ) -> None:
+        """Put rows away and gather those that the maps let pass."""
+        self._counts.fill(0)
+        blocks = self.blocks
+        if self._points.shape[2] < stop - begin:
+            self._scratch_points(min(PIECE, 2 * (stop - begin)))
+        mapped = self.relief.frame is not None
+        while begin < stop:
+            if late:
+                b, rows = 0, stop - begin
+                place = blocks.pen(rows)
+                store = (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late_meta)
+            else:
+                before = blocks.next
+                b, place, rows = blocks.room(time[:stop], seq[:stop], begin, self.relief.now)
+                store = (blocks.pool, blocks.times, blocks.seqs, blocks.meta)
+                if blocks.next != before:
+                    self._closed_block(before - 1)
+                    b = blocks.place(blocks.next - 1)
+            admit(
+                columns, time, seq, begin, rows, b, place, not late, mapped, *store, blocks.reserve, blocks.index,
+                self.stands.count, *self.relief.mapping(), self._picks, self._eager,
+                self._points, self._when, self._number, self._counts, self.totals,
+            )  # fmt: skip
+            begin += rows
+        newest, oldest = blocks.newest or Recency(0, 0), blocks.oldest()
+        self.clock[:] = (*newest, *oldest)
+
+    def _meet(self) -> int:
+        """What passed meets the queries; returns how many of them are short of rows now."""
+        self._ready()
+        if self.rendered is None:
+            return self._meet_plainly()
+        meet = meeting(self.rendered, self.axes, self.constants.shape[1])
+        resume = np.zeros(4, dtype=np.int64)
+        stands, ranked = self.stands, self.ranked
+        while True:
+            slot = meet(
+                resume, self.space.sign, stands.face, self._points, self._when, self._number, self._counts,
+                stands.constants, stands.bar, stands.member,
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
+                self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
+                self.clock, self.wish, self.touched, self.todo, self.totals, self._heap_time, self._heap_seq,
+            )  # fmt: skip
+            self._grant()
+            if slot < 0:
+                return int(resume[3])
+
+    def _meet_plainly(self) -> int:
+        """Scores that don't compile: numpy scores every row for every query."""
+        stands, ranked = self.stands, self.ranked
+        count = int(self._counts[LOOSE])
+        points = tuple(self._points[LOOSE, axis, :count] for axis in range(self.axes))
+        when, number = self._when[LOOSE, :count], self._number[LOOSE, :count]
+        for slot in np.flatnonzero(self.ks).tolist() if count else ():
+            values = self.space.good(points, self.constants[slot])
+            first = 0
+            while first < count:
+                first = offer(
+                    slot, int(stands.place[slot]), first, values, when, number, stands.bar,
+                    ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
+                    self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
+                    self.clock, self.wish, self.touched, self.totals, self._heap_time, self._heap_seq,
+                )  # fmt: skip
+                self._grant()
+        return int(
+            tidy(
+                stands.bar, stands.member, ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.ks,
+                self.horizon_time, self.horizon_seq, self.old_time, self.old_seq, self.touched, self.todo,
+            )
+        )  # fmt: skip
+
+    def _grant(self) -> None:
+        """Lists that asked for more room get it."""
+        if not self.wish.any():
+            return
+        for slot in np.flatnonzero(self.wish).tolist():
+            self._roomier(slot, int(self.wish[slot]))
+            self.wish[slot] = 0
+        self._ready()
+
+    def _roomier(self, slot: int, room: int) -> None:
+        """A list with room for so many rows; ranked lists add a quarter to what they are asked for."""
+        self.ranked.grow(slot, max(int(self.ranked.room[slot]) + 1, room - room // 5))
+        self.brim[slot] = min(room, int(self.ranked.room[slot]))
+
+    # -- lists anew ----------------------------------------------------------------------------------------
+
+    def _renew(self, slots: Ints) -> None:
+        """Make the lists of these slots anew from the stored rows, and the maps let pass what they admit."""
+        self._ready()
+        self.touched[slots] = 1
+        if self.rendered is None:
+            for slot in slots.tolist():
+                self._renew_plainly(slot)
+        else:
+            self._refill(slots)
+        if self.relief.frame is None:
+            return
+        bars = self._bars()
+        low = slots[bars[slots] < self.relief.mapped[slots]]
+        low = low[self._faces(low) != LOOSE]
+        for slot in low[bars[low] == -np.inf].tolist():
+            self.stands.leave(slot)  # a query that takes every row would open the map for all others
+            self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
+            self.relief.mapped[slot] = np.inf
+            self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
+        low = low[bars[low] > -np.inf]
+        if len(low):
+            self.relief.lower(low, self._faces(low), bars, self.constants)
+
+    def _refill(self, slots: Ints) -> None:
+        refill = catching(self.rendered or "", self.axes, self.constants.shape[1]).refill
+        blocks, ranked, stands = self.blocks, self.ranked, self.stands
+        result = np.zeros(3, dtype=np.int64)
+        numbers = np.array([blocks.first, blocks.next])
+        first = 0
+        while True:
+            again = refill(
+                first, slots, len(slots), stands.place, self._stack, self.space.sign, stands.constants, stands.bar,
+                self.share, numbers,
+                (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index),
+                (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late),
+                self.relief.floors, self.relief.now if self.relief.frame is not None else -1, self._mapping(),
+                (ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim),
+                self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
+                *self._best, *self._out, np.zeros(1), result, self.totals,
+            )  # fmt: skip
+            if not again:
+                return
+            turn, begin, length = result.tolist()
+            slot = int(slots[turn])
+            ranked.size[slot] = 0
+            self._roomier(slot, length + max(length // 2, 16))
+            adopt(
+                slot, begin, length, *self._out, self.ks[slot],
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.old_time, self.old_seq,
+            )  # fmt: skip
+            first = turn + 1
+
+    def _mapping(self) -> tuple[Any, ...]:
+        order, size, low, high, base, inverse, outer, inner = self.relief.mapping()
+        return (
+            self.stands.count, order, size, low, high, base, inverse, outer, inner, self._picks, self._eager,
+            np.zeros(3, dtype=np.int64),
+        )  # fmt: skip
+
+    def _renew_plainly(self, slot: int) -> None:
+        horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
+        good, time, seq = self.scored(slot, horizon)
+        k = int(self.ks[slot])
+        bar = -np.inf
+        if len(good) > 3 * k:
+            bar = float(np.partition(good, len(good) - 3 * k)[len(good) - 3 * k])
+        keep = np.flatnonzero(good >= bar)
+        if len(keep) > 4 * k:  # many of one score: those with k newer equals go
+            order = keep[np.lexsort((seq[keep], time[keep], good[keep]))]
+            values, times, seqs = good[order], time[order], seq[order]
+            heap = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
+            left = prune(values, times, seqs, 0, len(order), k, horizon.time, horizon.seq, *heap)
+            self.ranked.put(slot, values[:left], times[:left], seqs[:left])
+        else:
+            self.ranked.put(slot, good[keep], time[keep], seq[keep])
+        self.totals[CATCH_UPS] += 1
+        self.brim[slot] = self.ranked.room[slot]
+        self.stands.bar[self.stands.place[slot]] = bar
+        _, times, seqs = self.ranked.top(slot, k)
+        oldest = np.lexsort((seqs, times))[:1]
+        self.old_time[slot], self.old_seq[slot] = (
+            (int(times[oldest[0]]), int(seqs[oldest[0]])) if len(oldest) else (2**62, 2**62)
+        )
+
+
+def _read_only(values: Any) -> Any:
+    """numba compiles once more for writable arrays: all columns come read-only."""
+    if values.flags.writeable:
+        values = values.view()
+        values.flags.writeable = False
+    return values

@@ -1,0 +1,313 @@
+"""What a family with height maps keeps: rows in blocks, queries in blocks, maps over both, and when to renew them.
+
+The upkeep of `heightmap` (which see): everything here only steers the cost of answers, never the answers. A map is
+made when there are rows to make a frame from; anew when the window has doubled, and when rows that it let pass in
+vain have cost more than the making does. Reservoirs are kept from a few blocks on; their floors are set anew when a
+block was full and its reservoir came out too small or too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.windowed import WindowAlgorithm
+from skyband.order import Floats, Ints, Recency
+from skyband.query.space import Space
+from skyband.structures.blocks import COUNT, EPOCH, RESERVED, Blocks, sift_faces, stock
+from skyband.structures.catchup import catching
+from skyband.structures.meeting import WIDTH, Stands
+from skyband.structures.relief import LOOSE, Relief
+
+# what is counted, for the whole family
+SEEN, REJECTED, SURVIVED, ADMITTED, OVERFLOWS, RAISED = range(6)
+CATCH_UPS, SEARCHED, DEEPENED, STRANGERS, MAPS, CALIBRATED = range(6, 12)
+
+PIECE = 16384  # rows of a batch that go through at once
+SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
+LEAST_ROWS = 2048  # before a map is made (or four blocks, if they are small)
+LEAST_BLOCKS = 8  # before reservoirs are kept
+
+
+class Mapped(WindowAlgorithm):
+    """Rows, queries and maps, and their upkeep."""
+
+    def __init__(self, options: Mapping[str, float], space: Space) -> None:
+        super().__init__(options, space)
+        self.axes = len(space.columns)
+        block = max(WIDTH, int(self.options["block"]) // WIDTH * WIDTH)
+        self.blocks = Blocks(self.axes, block)
+        self.relief = Relief(space, max(2, int(self.options["cells"])))
+        self.rendered = self.relief.rendered
+        self.stands = Stands(0)
+        self.totals = np.zeros(16, dtype=np.int64)
+        self.clock = np.zeros(4, dtype=np.int64)
+        self.wish = np.empty(0, dtype=np.int64)
+        self.todo = np.empty(0, dtype=np.int64)
+        self.back = np.zeros(1, dtype=np.int64)
+        for name in ("old_time", "old_seq", "seen_time", "seen_seq", "brim"):
+            setattr(self, name, np.empty(0, dtype=np.int64))
+        self.old_time: Ints
+        self.old_seq: Ints
+        self.brim: Ints  # by slot: the length at which a list is looked through
+        self.seen_time: Ints
+        self.seen_seq: Ints
+        self.share = 1.0 / 3.0
+        self._least = min(LEAST_ROWS, 4 * block)
+        self._next_check = self._least  # rows seen at which thresholds are looked at again
+        self._made_at = np.zeros(16, dtype=np.int64)  # totals when the map was made
+        self._closed_at = np.zeros(16, dtype=np.int64)  # totals when a block was full
+        self._patience = 1.0
+        self._rate = 1.0  # survivors a row when it was made
+        self._scratch_points(1)
+
+    def _scratch_points(self, rows: int) -> None:
+        self._points = np.empty((3, self.axes, rows))
+        self._when = np.empty((3, rows), dtype=np.int64)
+        self._number = np.empty((3, rows), dtype=np.int64)
+        self._counts = np.zeros(3, dtype=np.int64)
+        most = max(rows, self.blocks.block)
+        self._picks = np.empty((3, 2 * most), dtype=np.int64)
+        self._eager = np.empty((2, most), dtype=np.int64)
+
+    def _bars(self) -> Floats:
+        """The thresholds by slot."""
+        bars = np.full(len(self.ks), np.inf)
+        here = self.stands.member >= 0
+        bars[self.stands.member[here]] = self.stands.bar[here]
+        return bars
+
+    def _faces(self, slots: Ints) -> Ints:
+        return np.asarray(self.stands.face[self.stands.place[slots] // WIDTH])
+
+    # -- maps and reservoirs -------------------------------------------------------------------------------
+
+    def _keep_up(self) -> None:
+        """Look at thresholds that may have risen, and make the map anew where that pays."""
+        if self.rendered is None or self.axes == 0:
+            return
+        seen = int(self.totals[SEEN])
+        if self.relief.frame is None:
+            if seen >= self._next_check and len(self.blocks) >= self._least:
+                self._next_check = 2 * seen
+                self._make_map()
+            return
+        since = self.totals - self._made_at
+        queries = int(np.count_nonzero(self.ks))
+        wasted = float(since[SURVIVED]) * len(self.stands.face) * 2e-8
+        costs = 1e-3 + queries * (8e-6 if self.relief.weighted else 4e-4)
+        stale = since[RAISED] > queries // 4 or 50 * since[STRANGERS] > since[SEEN]
+        if stale and since[SEEN] > self._made_at[SEEN]:
+            self._make_map()  # the window grows: twice the rows since the last one
+        elif stale and wasted > self._patience * costs:
+            rate = float(since[SURVIVED]) / float(since[SEEN])
+            # a map that did not become sharper than the last one is made less often
+            self._patience = max(1.0, self._patience / 2) if rate < 0.7 * self._rate else 2 * self._patience
+            self._rate = rate
+            self._make_map()
+        elif seen >= self._next_check and self.stands.count[LOOSE]:
+            self._next_check = seen + max(self._least, int(since[SEEN]) // 2)
+            if self._settled().any():
+                self._make_map()
+
+    def _settled(self) -> Any:
+        """By slot: whether a map could serve it, and few of the newest rows reach its threshold."""
+        blocks = self.blocks
+        settled = np.zeros(len(self.ks), dtype=bool)
+        if blocks.next == blocks.first:
+            return settled
+        b = blocks.place(blocks.next - 1)
+        count = int(blocks.meta[b, COUNT])
+        if count < 1024 and blocks.next - 1 > blocks.first:
+            b = blocks.place(blocks.next - 2)
+            count = blocks.block
+        begin = max(0, count - 1024)
+        wanted = max(1, SETTLED * (count - begin) // 1024)
+        worst = self._rank(b, begin, count, wanted)[:, wanted - 1]
+        here = self.stands.member >= 0
+        settled[self.stands.member[here]] = (worst < self.stands.bar)[here]
+        return settled & self.relief.usable
+
+    def _rank(self, b: int, begin: int, stop: int, wanted: int) -> Floats:
+        """The best scores of some rows of a block, for each query place."""
+        out = np.full((len(self.stands.member), wanted), -np.inf)
+        rank = catching(self.rendered or "", self.axes, self.constants.shape[1]).rank
+        rank(
+            b, begin, stop, self.stands.member, wanted, self.space.sign, self.stands.constants, self.blocks.pool,
+            np.empty(wanted), out,
+        )  # fmt: skip
+        return out
+
+    def _make_map(self) -> None:
+        """A new frame, queries in new blocks by face, both maps."""
+        slots = np.flatnonzero(self.ks)
+        self._made_at[:] = self.totals
+        if not self.relief.survey(self.blocks.latest(65536), slots, self.constants):
+            return
+        self.totals[MAPS] += 1
+        settled = self._settled()
+        faces = np.array(
+            [self.relief.face(s) if settled[s] else LOOSE for s in slots.tolist()], dtype=np.int64
+        )
+        self.stands.arrange(slots, faces, self.relief.traits(slots, self.constants[slots]))
+        self.relief.lower(slots, faces, self._bars(), self.constants)
+        if self.relief.now >= 0:
+            floors = self.relief.floors[self.relief.now]
+            floors[slots[faces == LOOSE]] = np.inf
+            self.relief.carve(self.relief.outer, slots, faces, floors, self.constants)
+
+    def _closed_block(self, number: int) -> None:
+        """A block is full: see whether its reservoir has the right size."""
+        blocks = self.blocks
+        if self.relief.frame is None or blocks.next - blocks.first < LEAST_BLOCKS or number < blocks.first:
+            return
+        b = blocks.place(number)
+        held = int(blocks.meta[b, RESERVED])
+        target = blocks.reserved // 3
+        since = self.totals - self._closed_at
+        self._closed_at[:] = self.totals
+        if 2 * since[SURVIVED] * blocks.block > target * max(1, since[SEEN]):
+            return  # thresholds are still so low that a reservoir would hold no more than they let pass
+        if self.relief.now >= 0 and blocks.meta[b, EPOCH] >= 0 and target // 3 <= held <= 2.4 * target:
+            return
+        self._calibrate(b, target)
+
+    def _calibrate(self, b: int, target: int) -> None:
+        """Floors of a rank that brings about `target` rows of a block into its reservoir."""
+        blocks, relief = self.blocks, self.relief
+        slots = np.flatnonzero(self.ks)
+        faces = self._faces(slots)
+        count = int(blocks.meta[b, COUNT])
+        ranks = self._rank(b, 0, count, 48)
+        floors = np.full(len(self.ks), np.inf)
+        for _ in range(3):
+            floors[slots] = ranks[self.stands.place[slots], relief.wanted - 1]
+            floors[slots[faces == LOOSE]] = np.inf
+            relief.outer = relief.inner.copy()
+            relief.carve(relief.outer, slots, faces, floors, self.constants)
+            order, size, low, high, base, inverse, outer, inner = relief.mapping()
+            found = sift_faces(
+                blocks.pool, b, 0, count, self.stands.count, order, size, low, high, base, inverse, outer, inner,
+                self._picks, self._eager, np.zeros(3, dtype=np.int64),
+            )  # fmt: skip
+            rank = int(np.clip(round(relief.wanted * target / max(found, 1)), 1, 48))
+            if 0.6 * target < found < 1.6 * target or rank == relief.wanted:
+                break
+            relief.wanted = rank
+        self.totals[CALIBRATED] += 1
+        relief.begin_epoch(floors)
+        blocks.meta[blocks.meta[:, EPOCH] == relief.now, EPOCH] = -1
+        blocks.meta[b, RESERVED], blocks.meta[b, EPOCH] = 0, relief.now
+        stock(blocks.pool, b, self._picks[2], found, blocks.reserve, blocks.index, blocks.meta)
+        newest = blocks.place(blocks.next - 1)
+        if newest != b:
+            blocks.meta[newest, EPOCH] = relief.now  # it has no rows yet
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    def fill(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        have = self.seqs()
+        fresh = ~np.isin(seq, have)
+        if not fresh.any():
+            return
+        old_columns, old_time, old_seq = self.blocks.rows(Recency(-(2**63), -(2**63)))
+        times, seqs = np.concatenate([old_time, time[fresh]]), np.concatenate([old_seq, seq[fresh]])
+        order = np.lexsort((seqs, times))
+        joined = tuple(
+            np.concatenate([old, new[fresh]])[order] for old, new in zip(old_columns, columns, strict=True)
+        )
+        self._store_anew(joined, times[order], seqs[order])
+
+    def _store_anew(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        """These rows and no others; reservoirs come when they are needed."""
+        self.blocks = Blocks(self.axes, self.blocks.block)
+        blocks = self.blocks
+        at = 0
+        while at < len(seq):
+            b, place, rows = blocks.room(time, seq, at, -1)
+            for axis in range(self.axes):
+                blocks.pool[b, axis, place : place + rows] = columns[axis][at : at + rows]
+            if blocks.timed:
+                blocks.times[b, place : place + rows] = time[at : at + rows]
+            if blocks.meta[b, 1] < 0:
+                blocks.seqs[b, place : place + rows] = seq[at : at + rows]
+            at += rows
+        newest, oldest = blocks.newest or Recency(0, 0), blocks.oldest()
+        self.clock[:] = (*newest, *oldest)
+
+    def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
+        return self.blocks.rows(max(horizon, self.oldest_horizon()))
+
+    def seqs(self) -> Ints:
+        return self.rows(Recency(-(2**63), -(2**63)))[2]
+
+    def window_size(self) -> tuple[int, int]:
+        return len(self.blocks), self.blocks.bytes() + self.relief.bytes()
+
+    def counters(self, slot: int) -> dict[str, int]:
+        """Of the whole family: what the map does it does for all."""
+        return dict(zip(self.counter_names, self.totals[: len(self.counter_names)].tolist(), strict=True))
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        return {**super().dump(), "bars": self._bars(), "totals": self.totals.copy()}
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        super().load(blob)
+        self.totals[:] = blob["totals"]
+        columns = tuple(blob[f"column_{axis}"] for axis in range(self.axes))
+        self._store_anew(columns, blob["row_time"], blob["row_seq"])
+        self._next_check = int(self.totals[SEEN]) + 1
+        slots = len(self.ks)
+        self.stands = Stands(self.constants.shape[1])
+        for name in ("wish", "old_time", "old_seq", "brim", "todo"):
+            setattr(self, name, np.zeros(slots, dtype=np.int64))
+        self.back = np.zeros(slots + 1, dtype=np.int64)
+        self.seen_time, self.seen_seq = self.horizon_time.copy(), self.horizon_seq.copy()
+        self.old_time.fill(-(2**63))
+        self.brim[:] = self.ranked.room
+        for slot in range(slots):
+            self.relief.know(slot, self.constants[slot])
+            if self.ks[slot]:
+                self.stands.enter(slot, LOOSE, self.constants[slot], float(blob["bars"][slot]))
+
+    def _check(self) -> None:
+        super()._check()
+        self.blocks._check()
+        self.stands._check()
+        relief = self.relief
+        bars = self._bars()
+        for slot in np.flatnonzero(self.ks).tolist():
+            horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
+            good, time, seq = self.scored(slot, horizon)
+            listed = np.isin(seq, self.ranked.seq[self.ranked.span(slot)])
+            # a row above the threshold is in the list or has k newer ones there that are at least as good
+            for i in np.flatnonzero((good >= bars[slot]) & ~listed).tolist():
+                newer = (time > time[i]) | ((time == time[i]) & (seq > seq[i]))
+                assert np.count_nonzero(listed & newer & (good >= good[i])) >= self.ks[slot]
+            # nothing below the threshold is in the list
+            span = self.ranked.span(slot)
+            assert not (self.ranked.good[span] < bars[slot]).any()
+            # the map knows a threshold no higher than the query's own
+            if relief.frame is not None and self._faces(np.array([slot]))[0] != LOOSE:
+                assert relief.mapped[slot] <= bars[slot]
+        if relief.frame is not None:
+            # what fails the outer map fails the inner one
+            assert bool(np.all(relief.outer <= relief.inner))
+        self._check_reservoirs()
+
+    def _check_reservoirs(self) -> None:
+        blocks = self.blocks
+        for number in range(blocks.first, blocks.next):
+            b = blocks.place(number)
+            epoch, count = int(blocks.meta[b, EPOCH]), int(blocks.meta[b, COUNT])
+            held = blocks.index[b, : int(blocks.meta[b, RESERVED])]
+            promised = np.flatnonzero((self.ks > 0) & (self.relief.floors[epoch] < np.inf))
+            for slot in promised.tolist() if epoch >= 0 else ():
+                columns = tuple(blocks.pool[b, axis, :count] for axis in range(self.axes))
+                good = self.space.good(columns, self.constants[slot])
+                # a reservoir has every row of its block that reaches the floor
+                assert np.isin(np.flatnonzero(good >= self.relief.floors[epoch, slot]), held).all()

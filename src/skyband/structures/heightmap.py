@@ -1,0 +1,282 @@
+"""The height map: one look-up tells that a row matters to no query at all.
+
+**Idea.** Lay a grid over all axes but one. For each cell, and each query with its admission threshold, ask how
+great the last coordinate must be before any row of that cell could reach the threshold: the score at the cell's
+best corner, solved for the last coordinate. The least of these heights over all queries is the cell's height. A row
+below the height of its cell is below every threshold; with a thousand queries over uniform rows that is 199 of 200.
+
+**What is kept.** A `Frame` says where the cells lie: it is learnt from rows, and rows outside (NaN and the infinite
+among them) pass unchecked. A map is an array of int32 heights, in units of 2^-17 of the last axis's extent, and one
+more cell for the rows outside. Queries that prefer the last axis high and those that prefer it low need a map each
+(the *faces*); the other axes may go either way, since each query brings its own best corner.
+
+**Exactness.** The map only ever errs by letting rows pass: weights are solved with a margin that covers every
+rounding; other monotone scores are bisected with the generated score itself, which is monotone as computed.
+Lowering a threshold means taking the minimum once more; a raised one leaves the map lower than it need be, until it
+is built anew.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.jit import generated, kernel
+from skyband.order import Floats, Ints
+
+Heights = npt.NDArray[np.int32]
+
+UNIT = 131072.0  # steps of height on the last axis's extent
+PASS = np.iinfo(np.int32).min  # everything is above
+NEVER = 1 << 30  # no row of the frame is above
+LEVELS = 128  # steps of bisection
+OPEN = np.int32(PASS)
+
+
+class Frame(NamedTuple):
+    """Where the cells lie. `order` lists the axes: those with cells, then the last one."""
+
+    order: Ints
+    size: Ints  # cells along order[0], order[1], …
+    low: Floats  # by axis: rows outside [low, high] are outside the frame
+    high: Floats
+    base: Floats  # by axis: where cell 0 begins, and cells a unit; of the last axis: low, and steps a unit
+    inverse: Floats
+
+    @property
+    def cells(self) -> int:
+        return int(self.size.prod())
+
+    def corners(self, i: int) -> tuple[Floats, Floats]:
+        """The lower and the upper end of each cell along order[i], a little beyond what rounding can do."""
+        axis, size = int(self.order[i]), int(self.size[i])
+        low, high = float(self.low[axis]), float(self.high[axis])
+        if self.inverse[axis] == 0.0:
+            return np.array([low]), np.array([high])
+        edges = np.arange(size + 1)
+        lower = self.base[axis] + (edges[:-1] - 1e-9 * size) / self.inverse[axis]
+        upper = self.base[axis] + (edges[1:] + 1e-9 * size) / self.inverse[axis]
+        lower[0], upper[-1] = low, high
+        return np.maximum(lower, low), np.minimum(upper, high)
+
+
+def frame_of(columns: list[Floats], last: int, cells: int) -> Frame | None:
+    """A frame around the finite values of some rows; None where there is nothing to divide."""
+    axes = len(columns)
+    low, high, base, inverse = (np.zeros(axes) for _ in range(4))
+    order = np.array([axis for axis in range(axes) if axis != last] + [last], dtype=np.int64)
+    size = np.array(divide(cells, axes - 1), dtype=np.int64)
+    for axis, column in enumerate(columns):
+        values = np.sort(column[np.isfinite(column)])
+        if len(values) == 0:
+            return None
+        low[axis], high[axis] = values[0], values[-1]
+        begin, end = float(values[0]), float(values[-1])
+        inner = values[len(values) // 1000], values[-1 - len(values) // 1000]
+        if end - begin > 2.0 * (inner[1] - inner[0]) > 0.0:
+            begin, end = float(inner[0]), float(inner[1])  # far outliers share the outermost cells
+        if axis == last:
+            begin, end, steps = float(low[axis]), float(high[axis]), UNIT
+        else:
+            steps = float(size[np.flatnonzero(order == axis)[0]])
+        base[axis] = begin
+        with np.errstate(over="ignore"):
+            extent = end - begin
+        if 0.0 < extent < np.inf and np.isfinite(steps / extent):
+            inverse[axis] = steps / extent
+        elif axis == last:
+            return None
+        else:
+            size[np.flatnonzero(order == axis)[0]] = 1
+    return Frame(order, size, low, high, base, inverse)
+
+
+def divide(cells: int, axes: int) -> list[int]:
+    """How many cells along each axis, so that they are at most so many in all."""
+    if axes == 0:
+        return []
+    indexed = min(axes, max(1, cells.bit_length() - 1))
+    side = min(4096, max(2, int(round(cells ** (1.0 / indexed), 6))))
+    return [side] * indexed + [1] * (axes - indexed)
+
+
+def blank(frame: Frame, height: int = NEVER) -> Heights:
+    """A map that lets nothing of the frame pass; rows outside always do."""
+    heights = np.full(frame.cells + 1, height, dtype=np.int32)
+    heights[-1] = PASS
+    return heights
+
+
+@kernel
+def sift(
+    pool: Floats, block: int, begin: int, stop: int, order: Ints, size: Ints, low: Floats, high: Floats,
+    base: Floats, inverse: Floats, sign: float, outer: Heights, inner: Heights, picks: Ints, eager: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Rows [begin, stop) of a block against two maps, the outer one lower: places of those that pass the outer one
+    and of those that pass both; how many each, and how many rows lay outside the frame."""
+    axes = pool.shape[1]
+    beyond = np.int32(outer.shape[0] - 1)
+    cell = np.empty(256, np.int32)
+    level = np.empty(256, np.int32)
+    found, passed, strangers = 0, 0, 0
+    first = begin
+    while first < stop:
+        m = min(256, stop - first)
+        outside = False
+        for i in range(m):
+            cell[i] = 0
+        for a in range(axes - 1):
+            axis = order[a]
+            least, most, origin, steps = low[axis], high[axis], base[axis], inverse[axis]
+            side, end = np.int32(size[a]), np.float64(size[a] - 1)
+            values = pool[block, axis, first : first + m]
+            for i in range(m):
+                x = values[i]
+                u = (x - origin) * steps
+                u = u if u > 0.0 else 0.0
+                u = u if u < end else end
+                outside |= not ((x >= least) & (x <= most))
+                cell[i] = cell[i] * side + np.int32(u)
+        axis = order[axes - 1]
+        least, most, origin, steps = low[axis], high[axis], base[axis], inverse[axis]
+        values = pool[block, axis, first : first + m]
+        for i in range(m):
+            x = values[i]
+            u = (x - origin) * steps
+            u = u if u > 0.0 else 0.0
+            u = u if u < 131072.0 else 131072.0
+            outside |= not ((x >= least) & (x <= most))
+            level[i] = np.int32(u * sign)
+        if outside:
+            for axis in range(axes):
+                for i in range(m):
+                    x = pool[block, axis, first + i]
+                    if not (x >= low[axis] and x <= high[axis]) and cell[i] != beyond:
+                        cell[i] = beyond
+                        strangers += 1
+        for i in range(m):
+            at = np.uint32(cell[i])
+            if level[i] >= outer[at]:
+                picks[found] = first + i
+                found += 1
+                if level[i] >= inner[at]:
+                    eager[passed] = first + i
+                    passed += 1
+        first += m
+    return found, passed, strangers
+
+
+@kernel
+def carve_weights(
+    heights: Heights, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints,
+    slots: Ints, edge: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, grown: Heights,
+) -> None:  # fmt: skip
+    """Lower the map for weighted sums. corners[a, 0 or 1, cell]: lower and upper ends along order[a]."""
+    parts = size.shape[0]
+    last = order[parts]
+    for slot in slots:
+        need = edge[slot] - offset[slot] - slip[slot]
+        total = 0.0
+        for axis in range(low.shape[0]):
+            w = weight[slot, axis]
+            total += abs(w) * (high[axis] - low[axis])
+            if axis != last:
+                need -= w * low[axis]
+        w = weight[slot, last]
+        extent = abs(w) * (high[last] - low[last])
+        need -= w * (low[last] if sign > 0.0 else high[last])
+        # from here on the last axis counts 0 at its worse end and `slope` at its better one
+        # (at least a little: an axis that hardly matters would make heights beyond all numbers)
+        slope = max(extent, total / 1024.0)
+        unit = 131072.0 / slope if slope > 0.0 else np.inf
+        if not (need > -np.inf and 0.0 < unit < np.inf):
+            for i in range(heights.shape[0]):
+                heights[i] = OPEN
+            continue
+        start = need * unit - 4.0 - parts - (0.0 if sign > 0.0 else 131072.0)
+        start = min(max(np.floor(start), -536870912.0), 536870912.0)
+        # gains along each axis but the first (if there are several), one after the other: the fast part of the map
+        n = 1
+        fast[0] = 0
+        for a in range(1 if parts > 1 else 0, parts):
+            axis = order[a]
+            w = weight[slot, axis]
+            m = size[a]
+            for i in range(n):
+                for g in range(m):
+                    corner = corners[a, 1, g] if w > 0.0 else corners[a, 0, g]
+                    grown[i * m + g] = fast[i] + np.int32(np.ceil(w * (corner - low[axis]) * unit))
+            n *= m
+            for i in range(n):
+                fast[i] = grown[i]
+        for g in range(size[0] if parts > 1 else 1):
+            gain = 0.0
+            if parts > 1:
+                w = weight[slot, order[0]]
+                corner = corners[0, 1, g] if w > 0.0 else corners[0, 0, g]
+                gain = np.ceil(w * (corner - low[order[0]]) * unit)
+            top = np.int32(start - gain)
+            row = heights[g * n : g * n + n]
+            for j in range(n):
+                v = np.int32(top - fast[j])
+                old = row[j]
+                row[j] = v if v < old else old
+
+
+_BISECT = '''"""Generated by skyband.structures.heightmap: heights of a monotone score, by bisection."""
+import numpy as np
+from skyband.jit import kernel
+from skyband.structures.heightmap import NEVER, OPEN
+
+@kernel
+def carve(heights, side, low, high, corners, size, order, slots, edge, constants, toward, sign):
+    parts = size.shape[0]
+    last = order[parts]
+    x = np.empty(max(1, low.shape[0]), np.float64)
+    p = np.empty(max(1, constants.shape[1]), np.float64)
+    extent = high[last] - low[last]
+    for slot in slots:
+        for i in range(constants.shape[1]):
+            p[i] = constants[slot, i]
+        for cell in range(heights.shape[0] - 1):
+            rest = cell
+            for back in range(parts):
+                a = parts - 1 - back
+                g = rest % size[a]
+                rest //= size[a]
+                x[order[a]] = corners[a, 1, g] if toward[slot, order[a]] > 0 else corners[a, 0, g]
+            # below: proved to be too low for the threshold; above: it may reach it
+            below, above = 0, {levels} + 1
+            while above - below > 1:
+                middle = (below + above) // 2
+                part = extent * (middle / {levels}.0)
+                x[last] = low[last] + part if side > 0.0 else high[last] - part
+                if middle == {levels}:
+                    x[last] = high[last] if side > 0.0 else low[last]
+{loads}
+                value = sign * ({score})
+                if value < edge[slot]:
+                    below = middle
+                else:
+                    above = middle
+            height = np.int32(below * ({unit} // {levels}) - 2)
+            if side < 0.0:
+                height -= {unit}
+            if below == 0:
+                height = OPEN
+            elif above > {levels}:
+                height = np.int32(NEVER)
+            if height < heights[cell]:
+                heights[cell] = height
+'''
+
+
+@lru_cache(maxsize=64)
+def bisecting(score: str, axes: int) -> Any:
+    """A kernel like `carve_weights` for a rendered score that is monotone along every axis."""
+    loads = "\n".join(f"                x{i} = x[{i}]" for i in range(axes))
+    source = _BISECT.format(score=score, loads=loads, levels=LEVELS, unit=int(UNIT))
+    return generated(source).carve

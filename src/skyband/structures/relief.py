@@ -1,0 +1,202 @@
+"""The relief: the height maps of a family, and when to make them anew.
+
+Two maps lie over the same cells. The *inner* one is made of the admission thresholds: rows that pass it meet the
+queries. The *outer* one lies lower: rows that pass it are copied into the reservoir of their block. Its thresholds
+(the *floors*) are scores of one rank in a recent block, the same for all queries, chosen so that a few rows in a
+hundred pass; since they change, each change begins an *epoch*, and a block remembers its own. The outer map is
+kept below the inner one everywhere, so a row that fails it needs no second look.
+
+A map only ever errs on the side of letting rows pass, so it need not follow at once when thresholds rise. It is
+made anew, with a new frame around recent rows, when what its errors have cost outweighs what the making costs.
+
+Which queries a map can serve: those whose score is proved monotone on every axis (over the frame, at least), the
+rounding included, and whose threshold most rows fail. All others are *loose*: every row meets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from skyband.order import Floats, Ints
+from skyband.query.linear import linear
+from skyband.query.space import Space
+from skyband.structures.heightmap import Frame, bisecting, blank, carve_weights, frame_of
+
+HIGH, LOW, LOOSE = range(3)  # faces: the last axis is wanted high, low; no map serves
+EPOCHS = 16
+BISECTED = 2048  # cells, at most, where heights are found by bisection
+SAMPLE = 65536  # rows that a frame is made from
+
+
+class Relief:
+    """Frame, maps and floors of a family."""
+
+    def __init__(self, space: Space, cells: int) -> None:
+        self.space = space
+        self.axes = len(space.columns)
+        self.rendered = space.rendered
+        self.weighted = linear(space.shape, space.columns, np.ones((1, 4096))) is not None
+        self.cells = cells if self.weighted else min(cells, BISECTED)
+        self.frame: Frame | None = None
+        self.last = self.axes - 1
+        self.outer = np.empty((2, 1), dtype=np.int32)
+        self.inner = np.empty((2, 1), dtype=np.int32)
+        self.corners = np.empty((0, 2, 1))
+        self.offset = np.empty(0)
+        self.weight = np.empty((0, self.axes))
+        self.size = np.empty(0)
+        self.amount = np.empty((0, self.axes))
+        self.slip = np.empty(0)
+        self.toward = np.empty((0, self.axes), dtype=np.int64)
+        self.usable = np.empty(0, dtype=bool)  # by slot: a map could serve it
+        self.mapped = np.empty(0)  # by slot: the threshold in the inner map
+        self.floors = np.empty((EPOCHS, 0))
+        self.now = -1  # the present epoch
+        self.wanted = 12  # the rank of the floors in a block
+
+    # -- queries -------------------------------------------------------------------------------------------
+
+    def know(self, slot: int, constants: Floats) -> None:
+        """A query's weights, or its directions."""
+        while slot >= len(self.usable):
+            self._widen()
+        self.mapped[slot] = np.inf
+        self.floors[:, slot] = np.inf
+        self.usable[slot] = False
+        if self.rendered is None or self.axes == 0:
+            return
+        if self.weighted:
+            found = linear(self.space.shape, self.space.columns, constants.reshape(1, -1))
+            if found is None:
+                return
+            sign = self.space.sign
+            self.offset[slot], self.weight[slot] = sign * found.offset[0], sign * found.weight[0]
+            self.size[slot], self.amount[slot] = found.size[0], found.amount[0]
+            weight = self.weight[slot]
+            self.usable[slot] = bool(
+                np.isfinite(weight).all() and weight.any() and np.isfinite(found.offset[0])
+            )
+        else:
+            self._direct(slot, constants)
+
+    def _direct(self, slot: int, constants: Floats) -> None:
+        """In which direction each axis is wanted: everywhere, or at least inside the frame."""
+        found: Sequence[int | None] = self.space.directions(constants)
+        if None in found and self.frame is not None:
+            ends = zip(self.frame.low.tolist(), self.frame.high.tolist(), strict=True)
+            found = self.space.directions(constants, dict(zip(self.space.columns, ends, strict=True)))
+        self.usable[slot] = None not in found and any(found)
+        self.toward[slot] = [0 if sign is None else sign for sign in found]
+
+    def _widen(self) -> None:
+        for name, fill in (("offset", 0), ("size", 0), ("slip", 0), ("usable", False), ("mapped", np.inf)):
+            old = getattr(self, name)
+            setattr(self, name, np.append(old, np.full(1, fill, dtype=old.dtype)))
+        for name in ("weight", "amount", "toward"):
+            old = getattr(self, name)
+            setattr(self, name, np.vstack([old, np.zeros((1, self.axes), dtype=old.dtype)]))
+        self.floors = np.hstack([self.floors, np.full((EPOCHS, 1), np.inf)])
+
+    def face(self, slot: int) -> int:
+        """The face whose map would serve a query."""
+        if not self.usable[slot]:
+            return LOOSE
+        sense = self.weight[slot, self.last] if self.weighted else self.toward[slot, self.last]
+        return LOW if sense < 0 else HIGH
+
+    def traits(self, slots: Ints, constants: Floats) -> Floats:
+        """What makes queries alike: the proportions of their weights."""
+        traits = self.weight[slots] if self.weighted else constants
+        with np.errstate(all="ignore"):
+            length = np.abs(traits).sum(axis=1, keepdims=True)
+            return np.asarray(np.nan_to_num(traits / np.where(length > 0, length, 1.0)))
+
+    # -- maps ----------------------------------------------------------------------------------------------
+
+    def survey(self, columns: list[Floats], slots: Ints, constants: Floats) -> bool:
+        """A new frame around these rows, and blank maps; False if there is nothing to divide."""
+        columns = [column[-SAMPLE:] for column in columns]
+        if self.frame is None:
+            self.last = self._widest(columns, slots)
+        self.frame = frame_of(columns, self.last, self.cells)
+        if self.frame is None:
+            return False
+        frame = self.frame
+        parts = self.axes - 1
+        self.corners = np.zeros((parts, 2, int(frame.size.max(initial=1))))
+        for a in range(parts):
+            lower, upper = frame.corners(a)
+            self.corners[a, 0, : len(lower)], self.corners[a, 1, : len(upper)] = lower, upper
+        self.outer = np.stack([blank(frame), blank(frame)])
+        self.inner = self.outer.copy()
+        self._fast = np.empty(frame.cells, dtype=np.int32)
+        self._grown = np.empty(frame.cells, dtype=np.int32)
+        self.mapped.fill(np.inf)
+        farthest = np.maximum(np.abs(frame.low), np.abs(frame.high))
+        with np.errstate(all="ignore"):
+            self.slip = 1e-12 * (self.size + (self.amount * farthest).sum(axis=1))
+        if not self.weighted:
+            for slot in slots.tolist():
+                self._direct(slot, constants[slot])
+        return True
+
+    def _widest(self, columns: list[Floats], slots: Ints) -> int:
+        """The axis along which most queries can be solved: the last one in doubt."""
+        useful = np.array([len(np.unique(column[-256:])) > 1 for column in columns])
+        senses = self.weight[slots] if self.weighted else self.toward[slots]
+        score = useful * (1 + (senses != 0).sum(axis=0)) if len(slots) else useful.astype(int)
+        return self.axes - 1 - int(np.argmax(score[::-1]))
+
+    def lower(
+        self, slots: Ints, faces: Ints, bars: Floats, constants: Floats, outer_too: bool = True
+    ) -> None:
+        """Make the maps let pass what these queries admit (bars: by slot)."""
+        self.mapped[slots] = bars[slots]
+        self.carve(self.inner, slots, faces, bars, constants)
+        if outer_too:
+            self.carve(self.outer, slots, faces, bars, constants)
+
+    def carve(self, maps: Any, slots: Ints, faces: Ints, bars: Floats, constants: Floats) -> None:
+        frame = self.frame
+        assert frame is not None
+        for face, side in ((HIGH, 1.0), (LOW, -1.0)):
+            own = slots[faces == face]
+            if not len(own):
+                continue
+            place = (
+                maps[face],
+                side,
+                frame.low,
+                frame.high,
+                self.corners,
+                frame.size[: self.axes - 1],
+                frame.order,
+            )
+            if self.weighted:
+                carve_weights(*place, own, bars, self.offset, self.weight, self.slip, self._fast, self._grown)
+            else:
+                bisecting(self.rendered or "", self.axes)(
+                    *place, own, bars, constants, self.toward, self.space.sign
+                )
+
+    def begin_epoch(self, floors: Floats) -> int:
+        """New floors (by slot) from now on. The oldest epoch's number is used again: no block may have it."""
+        self.now = (self.now + 1) % EPOCHS
+        self.floors[self.now] = floors
+        return self.now
+
+    def mapping(self) -> tuple[Any, ...]:
+        """What the kernels need of the frame."""
+        frame = self.frame
+        if frame is None:
+            none, nothing = np.zeros(self.axes), np.zeros(self.axes, dtype=np.int64)
+            return nothing, nothing[:-1], none, none, none, none, self.outer, self.inner
+        return (
+            frame.order, frame.size, frame.low, frame.high, frame.base, frame.inverse, self.outer, self.inner,
+        )  # fmt: skip
+
+    def bytes(self) -> int:
+        return self.outer.nbytes + self.inner.nbytes + self.floors.nbytes + self.corners.nbytes

@@ -1,0 +1,265 @@
+"""Slack lists: everything above a query's admission threshold, so that the top never has to be searched again.
+
+A list of exactly k rows is short as soon as one of them leaves the window. These lists go on below the k-th: a query
+has a threshold (`edge`), and every row of its window with a score at or above it is in its list, or has k newer rows
+at least as good there, so that it can never be in an answer. As long as a list has k rows inside the window, its
+best k are the exact top.
+
+* A row that comes is put in its place if it reaches the edge.
+* A row that leaves the window is taken out only when it is among the best k: the others may lie dead further down
+  until they come up or the list is full. `old` bounds the recency of the best k from below, so that most queries
+  are passed over with one comparison.
+* A full list throws out the dead and the dominated. If that is not enough, its edge rises to the k-th best among
+  its *young* rows, those of the newest third of the window: these k outlive the rest, so the list lasts for two
+  thirds of a window whatever comes. Where young rows are too few the list gets more room, up to a limit; then its
+  worst quarter goes, whole groups of equal scores together, since a cut through such a group would leave the edge
+  undefined.
+
+An edge only falls when a list is made anew from the stored rows (structures/catchup.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.jit import inlined, kernel
+from skyband.order import Floats, Ints
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@kernel
+def precedes(time: int, seq: int, other_time: int, other_seq: int) -> bool:
+    """Whether a recency is older than another."""
+    return time < other_time or (time == other_time and seq < other_seq)
+
+
+@kernel
+def youth(share: float, horizon_time: int, horizon_seq: int, clock: Ints) -> tuple[int, int]:
+    """The recency from which on rows count as young: the newest share of what is inside the horizon.
+
+    clock: newest time and seq, oldest time and seq stored.
+    """
+    time, seq = horizon_time, horizon_seq
+    if precedes(time, seq, clock[2], clock[3]):
+        time, seq = clock[2], clock[3]
+    if time >= clock[0]:
+        return clock[0], seq + int((clock[1] - seq) * (1.0 - share))
+    return time + int((clock[0] - time) * (1.0 - share)), -(1 << 62)
+
+
+@inlined
+def insort(
+    value: float, when: int, number: int, start: int, size: int, good: Floats, time: Ints, seq: Ints
+) -> Any:
+    """Put a row into the list at [start, start + size), which has room; returns its place in the list.
+
+    As `ranked.enlist`, with unsigned places: an index that can't be negative spares half of the loop.
+    """
+    one, low = np.uint64(1), np.uint64(start)
+    at = np.uint64(start + size)
+    while at > low and (
+        good[at - one] > value
+        or (
+            good[at - one] == value
+            and (time[at - one] > when or (time[at - one] == when and seq[at - one] > number))
+        )
+    ):
+        good[at] = good[at - one]
+        time[at] = time[at - one]
+        seq[at] = seq[at - one]
+        at = at - one
+    good[at] = value
+    time[at] = when
+    seq[at] = number
+    return np.int64(at - low)
+
+
+@kernel
+def prune(
+    good: Floats, time: Ints, seq: Ints, start: int, size: int, k: int, horizon_time: int, horizon_seq: int,
+    heap_time: Ints, heap_seq: Ints,
+) -> int:  # fmt: skip
+    """Keep of a list the rows inside the horizon with fewer than k newer ones at least as good; returns how many."""
+    count = 0
+    write = start + size
+    for back in range(size):
+        at = start + size - 1 - back
+        t, s = time[at], seq[at]
+        if precedes(t, s, horizon_time, horizon_seq):
+            continue
+        if count < k:
+            # up the heap, whose root is the oldest of the k newest so far
+            i = count
+            count += 1
+            while i > 0:
+                up = (i - 1) // 2
+                if not precedes(t, s, heap_time[up], heap_seq[up]):
+                    break
+                heap_time[i], heap_seq[i] = heap_time[up], heap_seq[up]
+                i = up
+            heap_time[i], heap_seq[i] = t, s
+        elif precedes(heap_time[0], heap_seq[0], t, s):
+            i = 0
+            while True:
+                down = 2 * i + 1
+                if down >= k:
+                    break
+                if down + 1 < k and precedes(
+                    heap_time[down + 1], heap_seq[down + 1], heap_time[down], heap_seq[down]
+                ):
+                    down += 1
+                if not precedes(heap_time[down], heap_seq[down], t, s):
+                    break
+                heap_time[i], heap_seq[i] = heap_time[down], heap_seq[down]
+                i = down
+            heap_time[i], heap_seq[i] = t, s
+        else:
+            continue
+        write -= 1
+        good[write], time[write], seq[write] = good[at], t, s
+    kept = start + size - write
+    for i in range(kept):
+        good[start + i], time[start + i], seq[start + i] = good[write + i], time[write + i], seq[write + i]
+    return kept
+
+
+@kernel
+def overflow(
+    slot: int, place: int, edge: Floats, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints,
+    brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, clock: Ints, wish: Ints, raised: Ints,
+    heap_time: Ints, heap_seq: Ints,
+) -> None:  # fmt: skip
+    """A list is full to the brim: make it shorter, raise its edge or its brim. Where the brim should be beyond the
+    list's room, `wish` says how much is needed."""
+    k, begin = min(ks[slot], 1 << 40), start[slot]
+    n = prune(
+        good, time, seq, begin, size[slot], k, horizon_time[slot], horizon_seq[slot], heap_time, heap_seq
+    )
+    cut = 0
+    if n > 3 * k:
+        young_time, young_seq = youth(1.0 / 3.0, horizon_time[slot], horizon_seq[slot], clock)
+        count = 0
+        for back in range(n):
+            at = begin + n - 1 - back
+            if not precedes(time[at], seq[at], young_time, young_seq):
+                count += 1
+                if count == k:
+                    if good[at] > edge[place]:
+                        edge[place] = good[at]
+                        raised[0] += 1
+                        while cut < n and good[begin + cut] < edge[place]:
+                            cut += 1
+                    break
+    most = max(32 * k, 64)
+    if n - cut > most - 8:
+        # the worst quarter goes, and all that equal its best
+        cut = n - (3 * most) // 4
+        edge[place] = np.nextafter(good[begin + cut - 1], np.inf)
+        raised[0] += 1
+        while cut < n and good[begin + cut] < edge[place]:
+            cut += 1
+    if cut > 0:
+        for i in range(n - cut):
+            good[begin + i] = good[begin + cut + i]
+            time[begin + i] = time[begin + cut + i]
+            seq[begin + i] = seq[begin + cut + i]
+    n -= cut
+    size[slot] = n
+    want = min(brim_of(n, k), max(4 * n, 32))
+    if want > room[slot]:
+        wish[slot] = want
+    brim[slot] = min(want, room[slot])
+
+
+@kernel
+def brim_of(n: int, k: int) -> int:
+    """How long a list of n rows may grow before it is looked through again."""
+    return min(max(int(4.8 * k), n + max(n // 2, 16)), max(32 * k, 64))
+
+
+@inlined
+def bury(
+    slot: int, k: int, horizon_t: int, horizon_s: int, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
+    old_time: Ints, old_seq: Ints,
+) -> bool:  # fmt: skip
+    """Take rows that left the window out of the best k of a list; whether there was one."""
+    begin, n = start[slot], size[slot]
+    live = 0
+    at = n
+    while at > 0 and live < k:
+        at -= 1
+        if not precedes(time[begin + at], seq[begin + at], horizon_t, horizon_s):
+            live += 1
+    write = at
+    oldest_time, oldest_seq = np.int64(2**62), np.int64(2**62)
+    for i in range(at, n):
+        t, s = time[begin + i], seq[begin + i]
+        if precedes(t, s, horizon_t, horizon_s):
+            continue
+        good[begin + write], time[begin + write], seq[begin + write] = good[begin + i], t, s
+        write += 1
+        if precedes(t, s, oldest_time, oldest_seq):
+            oldest_time, oldest_seq = t, s
+    size[slot] = write
+    old_time[slot], old_seq[slot] = oldest_time, oldest_seq
+    return bool(write < n)
+
+
+@kernel
+def offer(
+    slot: int, place: int, first: int, values: Floats, when: Ints, number: Ints, edge: Floats, good: Floats, time: Ints,
+    seq: Ints, start: Ints, size: Ints, room: Ints, brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints,
+    old_time: Ints, old_seq: Ints, clock: Ints, wish: Ints, touched: Bytes, totals: Ints,
+    heap_time: Ints, heap_seq: Ints,
+) -> int:  # fmt: skip
+    """Rows with their scores for one query; returns the row before which the list needs room, or their number."""
+    for i in range(first, values.shape[0]):
+        value, t, s = values[i], when[i], number[i]
+        if not (value >= edge[place]) or precedes(t, s, horizon_time[slot], horizon_seq[slot]):
+            continue
+        if size[slot] >= brim[slot]:
+            clock[0], clock[1] = t, s
+            overflow(
+                slot, place, edge, good, time, seq, start, size, room, brim, ks, horizon_time, horizon_seq, clock,
+                wish, totals[5:6], heap_time, heap_seq,
+            )  # fmt: skip
+            totals[4] += 1
+            if value < edge[place]:
+                continue
+            if size[slot] >= room[slot]:
+                return i
+        n = size[slot]
+        at = insort(value, t, s, start[slot], n, good, time, seq)
+        size[slot] = n + 1
+        totals[3] += 1
+        if n + 1 - at <= ks[slot]:
+            touched[slot] = 1
+        if precedes(t, s, old_time[slot], old_seq[slot]):
+            old_time[slot], old_seq[slot] = t, s
+    return len(values)
+
+
+@kernel
+def tidy(
+    edge: Floats, member: Ints, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, ks: Ints,
+    horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, touched: Bytes, todo: Ints,
+) -> int:  # fmt: skip
+    """Rows that have left the window leave the tops; how many queries are short of rows then (`todo` lists them)."""
+    count = 0
+    for place in range(member.shape[0]):
+        slot = member[place]
+        if slot < 0:
+            continue
+        t, s = horizon_time[slot], horizon_seq[slot]
+        if precedes(old_time[slot], old_seq[slot], t, s) and bury(
+            slot, ks[slot], t, s, good, time, seq, start, size, old_time, old_seq
+        ):
+            touched[slot] = 1
+        if size[slot] < ks[slot] and edge[place] > -np.inf:
+            todo[count] = slot
+            count += 1
+    return count
