@@ -48,6 +48,26 @@ def two_kinds_of_time() -> None:
     m.push({"t": [dt.datetime(2024, 1, 1)], "x": [1.0]}, stream="b")
 
 
+def moments() -> sb.Monitor:
+    m = sb.Monitor(time="t")
+    m.push({"t": [dt.datetime(2024, 1, 1)], "x": [1.0]})
+    return m
+
+
+def text_after_all() -> None:
+    m = sb.Monitor()
+    m.watch("SELECT x FROM s WHERE y > 1 ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS")
+    m.push({"x": [1.0], "y": [None]})
+    m.push({"x": [1.0], "y": ["many"]})
+
+
+def rows_not_counted() -> None:
+    m = sb.Monitor(time="t")
+    w = m.watch("SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 SECONDS")
+    m.push({"t": [1.0, 2.0, 3.0], "x": [1.0, 2.0, 3.0]})
+    w.change(window="2 rows")
+
+
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a batch of nothing known": (
         lambda: sb.Monitor().push(5),
@@ -90,6 +110,45 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "advance to no time": (
         lambda: pushed(time="t").advance(None),
         "None is not a time; give a datetime, ISO text or a number of seconds.",
+    ),
+    "advance to no number": (
+        lambda: pushed(time="t").advance(float("inf")),
+        "inf is not a time; give a finite number of seconds.",
+    ),
+    "advance beyond the calendar": (
+        lambda: moments().advance(dt.datetime(3000, 1, 1)),
+        "datetime.datetime(3000, 1, 1, 0, 0) lies outside the years 1677 to 2262 that event times can have.",
+    ),
+    "a schema of no types": (
+        lambda: sb.Monitor(schema={"x": "dooble"}).watch(OK),
+        "schema= can't be read (No type alias for dooble); give a pyarrow schema, or column names with types like "
+        "'double'.",
+    ),
+    "a schema that is none": (
+        lambda: sb.Monitor(schema=5).watch(OK),  # type: ignore[arg-type]
+        "schema= can't be read ('int' object has no attribute 'items'); give a pyarrow schema, or column names with "
+        "types like 'double'.",
+    ),
+    "a selected column that isn't there": (
+        lambda: pushed().watch("SELECT nmae FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS"),
+        "There is no column nmae (line 1, column 8); did you mean name?",
+    ),
+    "a predicate over a column that turns out to be text": (
+        text_after_all,
+        "> can't compare y, a text, with 1, a number (line 1, column 25); write '1' in quotes.",
+    ),
+    "a sifter without a schema": (
+        lambda: sb.Monitor().sifter(),
+        'The schema of stream "" is not known yet: give it with schema=.',
+    ),
+    "an approximate answer": (
+        lambda: sb.Monitor().watch(OK + " WITH (error = 0.1)"),
+        "error = … asks for an approximate algorithm, and there is none yet: leave it out for exact answers.",
+    ),
+    "a row window where rows were not counted": (
+        rows_not_counted,
+        "Which rows are the last 2 is known only where a watch of this stream has had a row window at least as long: "
+        "ask for a time window, or make a new watch over 2 ROWS.",
     ),
     "a column that isn't there": (
         lambda: pushed().watch("SELECT x FROM s ORDER BY sped DESC LIMIT 2 WINDOW 5 ROWS"),

@@ -327,6 +327,17 @@ def test_an_unwritable_cache_folder_falls_back_and_says_so(skyband: Run, cars: P
     assert f"the cache folder {blocked} can't be written" in done.err
 
 
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_nanoseconds(skyband: Run, tmp_path: Path, form: str) -> None:
+    """The command does without pandas, and Python's own times end at microseconds."""
+    at = pa.array([1_700_000_000_000_000_001, 1_600_000_000_000_000_007], pa.timestamp("ns", "UTC"))
+    pq.write_table(pa.table({"at": at, "speed": [1, 2]}), tmp_path / "fine.parquet", row_group_size=1)
+    sql = "SELECT at FROM s ORDER BY speed DESC LIMIT 3 WINDOW 5 SECONDS"
+    done = skyband("top", "fine.parquet", "--sql", sql, "--time", "at", "--format", form, "--every", "1")
+    assert done.code == 0 and "2023-11-14T22:13:20.000000001Z" in done.out
+    assert done.err.startswith("1 row rejected: 1 late")
+
+
 def test_no_java_is_needed(skyband: Run, cars: Path, tmp_path: Path) -> None:
     empty = tmp_path / "bin"
     empty.mkdir()

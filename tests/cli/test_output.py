@@ -79,6 +79,19 @@ def test_data_is_shown_as_it_is() -> None:
     )
 
 
+def test_times_that_python_has_not() -> None:
+    """A time in the wrong unit is soon in a year of five digits, where Python's calendar ends."""
+    columns = {"at": pa.array([2**38], pa.timestamp("s")), "far": pa.array([2**60], pa.timestamp("ms"))}
+    top = pa.table({"rank": [1], **columns, "day": pa.array([2**22], pa.date32())})
+    for form in ("table", "json", "csv"):
+        out = io.StringIO()
+        answers = Answers(form, out=out)
+        answers.write("q", 1, top)
+        answers.close()
+        for text in ("10680-07-14T06:09:04", "<value out of range: 1152921504606846976>", "13453-08-13"):
+            assert text in out.getvalue()
+
+
 def test_what_people_read_in_passing() -> None:
     assert brief(12345.678) == "12,346" and brief(1 / 3) == "0.3333" and brief("ab" * 30, 10) == "ababababa…"
     assert brief(datetime(2013, 7, 4, 9, 5)) == "04 Jul 09:05"

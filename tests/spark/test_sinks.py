@@ -20,6 +20,7 @@ from skyband.spark.sinks import (
     ConsoleSink,
     FileSink,
     batch_column,
+    json_bytes,
     json_text,
     make_sink,
     top_rows,
@@ -127,6 +128,13 @@ def test_what_json_cannot_say() -> None:
         "f": "01",
         "g": None,
     }
+
+
+def test_years_that_python_has_not() -> None:
+    far = pa.table({"at": pa.array([2**38], pa.timestamp("s")), "x": [1]})
+    assert json_bytes(far) == b'{"at": "10680-07-14T06:09:04", "x": 1}\n'
+    assert top_rows("q", TOP, far).column("row").to_pylist() == ['{"at": "10680-07-14T06:09:04", "x": 1}']
+    assert top_rows("q", TOP, TOP.select([])).column("row").to_pylist() == ["{}"]
 
 
 def test_the_plain_view() -> None:

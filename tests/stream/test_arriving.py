@@ -459,3 +459,63 @@ def test_a_score_over_a_column_that_is_null_at_first() -> None:
     m.push([{"v": None}, {"v": None}])
     m.push([{"v": 2.0}, {"v": None}, {"v": 3.0}])
     assert w.top()["seq"].to_pylist() == [4, 2]
+
+
+def test_a_schema_by_the_names_of_types() -> None:
+    m = sb.Monitor(schema={"x": "double", "n": pa.int32()})
+    w = m.watch("SELECT * FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS")
+    m.push({"x": [1, 2], "n": [3, "four"]})
+    assert w.top().schema.field("n").type == pa.int32()
+    assert w.top()["seq"].to_pylist() == [0] and m.reject_counts["type"] == 1
+
+
+def test_views_of_strings() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT s FROM s WHERE s = 'b' ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS")
+    m.push(pa.table({"s": pa.array(["a", "b"], pa.string_view()), "x": [1.0, 2.0]}))
+    assert w.top()["s"].to_pylist() == ["b"]
+
+
+def test_objects_that_arrow_does_not_know() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT x FROM s ORDER BY x DESC LIMIT 3 WINDOW 5 ROWS")
+    m.push({"x": [1.0, 2.0, 3.0], "o": [object(), None, "a"]})
+    m.push({"x": [4.0], "p": [object()]})
+    assert w.top()["seq"].to_pylist() == [2, 1]  # the others are rejected
+    assert m.reject_counts["type"] == 2
+
+
+def test_a_score_over_decimals_of_any_width() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT x FROM s ORDER BY x DESC LIMIT 3 WINDOW 5 ROWS")
+    values = [Decimal("12345678901234567.5"), None, Decimal("1.5")]
+    m.push({"x": pa.array(values, pa.decimal128(38, 1))})
+    assert w.top()["score"].to_pylist() == [12345678901234567.5, 1.5]
+    assert w.top()["x"].to_pylist() == [values[0], values[2]]
+
+
+def test_times_as_text() -> None:
+    for first, zone in [("2024-01-01T00:00:00", None), ("2024-01-01T00:00:00Z", "UTC")]:
+        m = sb.Monitor(time="t")
+        w = m.watch("SELECT t FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 SECONDS")
+        m.push([{"t": first, "x": 1.0}, {"t": "soon", "x": 2.0}])
+        assert w.top().schema.field("t").type == pa.timestamp("us", zone)
+        assert m.now == dt.datetime(2024, 1, 1, tzinfo=dt.UTC) and m.reject_counts["type"] == 1
+
+
+def test_a_score_that_turns_out_to_be_text_rejects_its_rows() -> None:
+    """The stream can't stop for that."""
+    m = sb.Monitor()
+    w = m.watch("SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS")
+    m.push({"x": [None, None]})
+    m.push({"x": ["a", "b"]})
+    m.push({"x": [1.0]})
+    assert w.top()["seq"].to_pylist() == [4] and m.reject_counts["type"] == 2
+
+
+def test_conditions_over_bools_and_no_rows() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT b FROM s WHERE b ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS")
+    m.push({"x": [1.0, 2.0], "b": [True, False]})
+    m.push({"x": pa.array([], pa.float64()), "b": pa.array([], pa.bool_())})
+    assert w.top()["seq"].to_pylist() == [0]

@@ -209,6 +209,31 @@ def test_rows_of_wrong_type_are_rejected_alone(steps: list[list[tuple[int | None
         assert w.top()["seq"].to_pylist() == [r.seq for r in oracle.top("w")]
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_a_time_beyond_the_calendar(unit: str) -> None:
+    """As one in the wrong unit soon is: no key can hold it, and Python has no such year to show."""
+    m = sb.Monitor(time="t")
+    w = m.watch(SQL.format("5 SECONDS"))
+    m.push(pa.table({"t": pa.array([0, 2**62, -(2**62)], pa.timestamp(unit)), "x": [1.0, 2.0, 3.0]}))
+    assert w.top()["seq"].to_pylist() == [0]
+    assert reasons(m) == [(1, "time"), (2, "time")]
+    assert '"x": 2.0' in m.rejects()["raw"][0].as_py()
+    m.push(pa.table({"t": pa.array([1], pa.timestamp(unit)), "x": pa.array([2**61], pa.timestamp(unit))}))
+    assert reasons(m)[2:] == [(3, "type")]
+
+
+def test_a_step_of_nothing_does_not_count_as_a_jump() -> None:
+    m = sb.Monitor(time="t", max_ahead="10 seconds")
+    m.push({"t": [0.0], "x": [0.0]})
+    for t in (100.0, 101.0):
+        m.push({"t": [t], "x": [1.0]})
+        m.push({"t": pa.array([], pa.float64()), "x": pa.array([], pa.float64())})
+    assert m.reject_counts["ahead"] == 2 and m.now == 0.0
+    m.push({"t": [102.0], "x": [1.0]})
+    m.push({"t": [103.0], "x": [1.0]})
+    assert m.reject_counts["ahead"] == 3 and m.now == 103.0
+
+
 def test_no_row_stops_the_stream() -> None:
     m = sb.Monitor(time="t", schema=pa.schema([("t", pa.timestamp("us")), ("x", pa.int32())]))
     w = m.watch("SELECT x FROM s ORDER BY x DESC LIMIT 9 WINDOW 99 ROWS")

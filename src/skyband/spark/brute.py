@@ -19,6 +19,7 @@ from ..files.rows import Chunk
 from ..query.expression import columns_of, evaluate
 from ..query.model import Last, Threshold, TopK
 from ..stream import clock
+from ..stream.arrow import python_rows, python_value
 from ..stream.batches import numbers
 from ..stream.schema import fit
 
@@ -206,11 +207,11 @@ class Brute:
         from ..query.nodes import Column
 
         if query.select is None:
-            return list(table.to_pylist())
+            return python_rows(table)
         values = []
         for output in query.select:
             if isinstance(output.value, Column):
-                values.append(table.column(output.value.name).to_pylist())
+                values.append([python_value(value) for value in table.column(output.value.name)])
             else:
                 # Null where an operand has no value, as in every other answer.
                 known = self._usable(table, set(columns_of(output.value))).tolist()

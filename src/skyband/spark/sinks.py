@@ -21,6 +21,7 @@ from typing import Any, Protocol, TextIO
 import pyarrow as pa
 
 from ..errors import InputError
+from ..stream.arrow import python_rows
 from .config import SinkSpec
 from .files import write_atomic
 
@@ -90,7 +91,7 @@ class ConsoleSink:
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         out = self._out or sys.stdout
-        for row in changes.to_pylist():
+        for row in python_rows(changes):
             rank = "" if row["rank"] is None else f" rank {row['rank']}"
             who = row["id"] if row["seq"] is None else row["seq"]
             out.write(
@@ -112,7 +113,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 def json_bytes(table: pa.Table) -> bytes:
     """A table as JSON lines."""
-    return "".join(json_text(row) + "\n" for row in table.to_pylist()).encode()
+    return "".join(json_text(row) + "\n" for row in python_rows(table)).encode()
 
 
 def json_text(row: Mapping[str, Any]) -> str:
@@ -134,9 +135,9 @@ def _plain(value: Any) -> Any:
 
 def top_rows(name: str, top: pa.Table, selected: pa.Table) -> pa.Table:
     """A watch's answer and its selected columns in the columns of the `top` output."""
-    names, columns = selected.column_names, [column.to_pylist() for column in selected.columns]
-    values = zip(*columns, strict=True) if columns else [()] * top.num_rows
-    rows = [json_text(dict(zip(names, row, strict=True))) for row in values]
+    rows = (
+        [json_text(row) for row in python_rows(selected)] if selected.num_columns else ["{}"] * top.num_rows
+    )
     return pa.Table.from_arrays(
         [
             pa.array([name] * top.num_rows, pa.string()),

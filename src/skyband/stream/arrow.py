@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-_TYPES = {
+_TYPES: dict[np.dtype[Any], pa.DataType] = {
     np.dtype(np.int64): pa.int64(),
     np.dtype(np.float64): pa.float64(),
     np.dtype(np.int32): pa.int32(),
@@ -56,3 +56,21 @@ def values_of(array: pa.Array) -> npt.NDArray[Any]:
     if n == 0 or data is None:
         return np.zeros(n, dtype=dtype)
     return np.frombuffer(data, dtype=dtype)[offset : offset + n]
+
+
+def python_value(value: pa.Scalar) -> Any:
+    """A value to show. Python knows no year beyond 9999 and without pandas no nanoseconds: such a time is its text."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        text = value.cast(pa.string()).as_py()
+        return text if text.startswith("<") else text.replace(" ", "T", 1)
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table, to show."""
+    try:
+        return table.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        columns = [[python_value(value) for value in column] for column in table.columns]
+        return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]

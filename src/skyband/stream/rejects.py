@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from skyband.stream.arrow import python_value
 from skyband.stream.schema import Raw, columns
 
 KEPT = 10_000
@@ -67,5 +68,5 @@ def raw_text(raw: Raw, row: int) -> str:
     values = {}
     for name, column in columns(raw).items():
         value = column[row]
-        values[name] = value.as_py() if isinstance(value, pa.Scalar) else value
+        values[name] = python_value(value) if isinstance(value, pa.Scalar) else value
     return json.dumps(values, default=str, ensure_ascii=False)

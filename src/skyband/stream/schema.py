@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import InputError
+from skyband.stream.arrow import python_value
 
 Raw: TypeAlias = pa.Table | dict[str, pa.ChunkedArray | Sequence[Any]]
 """A batch as it came: an Arrow table, or columns, with plain Python values where they are of several types."""
@@ -124,7 +125,7 @@ def _fit_array(
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass
     if len(array) == 1:
-        misfits.setdefault(offset, _misfit(name, array[0].as_py(), wanted))
+        misfits.setdefault(offset, _misfit(name, python_value(array[0]), wanted))
         return pa.nulls(1, wanted)
     half = len(array) // 2
     left = _fit_array(name, array.slice(0, half), wanted, offset, misfits)

@@ -16,6 +16,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
+from skyband.stream.arrow import python_rows
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
@@ -63,7 +65,7 @@ class Answers:
         writer = csv.writer(self.out, lineterminator="\n")
         if not self._begun:
             writer.writerow(["rows"] * self.every + top.column_names)
-        for row in top.to_pylist():
+        for row in python_rows(top):
             writer.writerow([rows] * self.every + [_csv_value(value) for value in row.values()])
 
     def _write_table(self, query: str, rows: int, top: pa.Table) -> None:
@@ -77,7 +79,7 @@ class Answers:
             numeric = name in ("rank", "score", "seq", "seq_b") or _is_number(top.schema.field(name).type)
             style = {"rank": "bold", "score": "cyan", "seq": "dim"}.get(name, "")
             table.add_column(name, justify="right" if numeric else "left", style=style, overflow="fold")
-        for row in top.to_pylist():
+        for row in python_rows(top):
             table.add_row(*(shown(value) for value in row.values()))
         screen = console(self.out)
         with screen.capture() as drawn:
@@ -88,7 +90,7 @@ class Answers:
 
 def json_rows(top: pa.Table) -> list[dict[str, Any]]:
     """The rows of a table as objects that JSON can hold."""
-    return [{name: json_value(value) for name, value in row.items()} for row in top.to_pylist()]
+    return [{name: json_value(value) for name, value in row.items()} for row in python_rows(top)]
 
 
 def json_value(value: Any) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from skyband.stream.arrow import python_rows
 from skyband.terminal.board import Board, Mark
 from skyband.terminal.output import shown
 from skyband.terminal.scene import mark_sign, mark_style, rounded, sparkline
@@ -101,7 +102,7 @@ class Panels:
         top = self._tops.get(name)
         body: RenderableType = Text("nothing in the window", "dim")
         if top is not None:
-            keys = [(row.get("seq"), row.get("seq_b"), row.get("id")) for row in top.to_pylist()]
+            keys = [(row.get("seq"), row.get("seq_b"), row.get("id")) for row in python_rows(top)]
             marks = self._boards[name].update(keys, now)
             if top.num_rows:
                 body = _lines(top, marks, width - 4, lines)
@@ -129,7 +130,7 @@ def _lines(top: pa.Table, marks: Sequence[Mark], width: int, lines: int) -> Rend
     from rich.table import Table
     from rich.text import Text
 
-    rows = top.slice(0, lines).to_pylist()
+    rows = python_rows(top.slice(0, lines))
     names = [name for name in top.column_names if name not in _HIDDEN]
     # A selected column that only repeats the score is shown once.
     names = [name for name in names if name == "score" or not _repeats(rows, name)]
