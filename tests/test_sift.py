@@ -90,3 +90,23 @@ def test_max_ahead_over_parts() -> None:
     rows = [{"x": 1.0, "y": 1.0, "c": "a", "t": t} for t in (0, 2, 4, 5, 20, 8)]
     twin.push(rows[:1])
     sifted_push(twin, rows[1:], [rows[1:2], rows[2:4], rows[4:]], False)
+
+
+@given(data=st.data())
+def test_update_streams_travel_whole(data: st.DataObject) -> None:
+    """Deletes and late rows too, for they end other rows."""
+    timed = data.draw(st.booleans())
+    twin = Twin("whole" if timed else "none", key=pa.int64(), op=True)
+    for i, window in enumerate(data.draw(st.lists(draws.windows(timed), min_size=1, max_size=3))):
+        twin.watch(f"q{i}", Question("x", None, window))
+    assert not twin.monitor.sifter().can_prune
+    told = st.tuples(st.sampled_from([1, 2, 3, None]), st.sampled_from(["c", "u", "d", "d", "x"]))
+    rows = [
+        {**row, **dict(zip(("id", "op"), data.draw(told), strict=True))}
+        for row in data.draw(draws.rows(timed))
+    ]
+    for batch in data.draw(draws.cuts(rows)):
+        if data.draw(st.booleans()):
+            twin.push(list(batch))
+        else:
+            sifted_push(twin, list(batch), data.draw(draws.cuts(batch)), True)
