@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from skyband import jit
 from skyband.jit import kernel
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
@@ -100,3 +102,28 @@ def test_the_lock_is_where_numba_keeps_its_cache() -> None:
     if os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"):
         files = twice.compiled()._cache._cache_file
         assert {files.load.__name__, files.save.__name__} == {"locked_load", "locked_save"}
+
+
+def test_generated_modules_are_kept_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "_folder", tmp_path)
+    source = "def twice(x):\n    return 2 * x\n"
+    assert jit.generated(source, known=True) is None  # nobody has made it yet
+    made = jit.generated(source)
+    assert made.twice(3) == 6 and jit.generated(source) is made
+    (file,) = tmp_path.glob("*.py")
+    file.write_text("def twice(x):\n    return 3 * x\n")  # not what its name promises
+    monkeypatch.delitem(sys.modules, made.__name__)
+    assert jit.generated(source, known=True).twice(3) == 6 and file.read_text() == source
+    monkeypatch.delitem(sys.modules, made.__name__)
+
+
+def test_where_each_system_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    kept = {"linux": ".cache", "darwin": "Library/Caches", "win32": "AppData/Local"}
+    for system, folder in kept.items():
+        monkeypatch.setattr(sys, "platform", system)
+        assert jit._user_cache() == Path("/home/me") / folder
+    monkeypatch.setenv("LOCALAPPDATA", "/elsewhere")
+    assert jit._user_cache() == Path("/elsewhere")

@@ -90,3 +90,49 @@ def test_explain_foresees_rows_and_bytes() -> None:
     plan = w.explain()
     assert plan.predicted is not None and plan.predicted_bytes == 24 * plan.predicted
     assert "predicted" in str(plan) and "bytes)" in str(plan)
+
+
+def test_what_is_there() -> None:
+    assert set(dir(sb)) == set(sb.__all__)
+    watch = sb.Monitor().watch(TOP.format("s", 2, "3 ROWS"), name="fast")
+    assert repr(watch) == "<watch fast: SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 3 ROWS>"
+
+
+def test_a_top_before_any_row() -> None:
+    top = sb.Monitor().watch("SELECT x, y + 1 AS z FROM s ORDER BY x DESC LIMIT 2 WINDOW 3 ROWS").top()
+    assert top.num_rows == 0 and top.column_names == ["rank", "score", "seq", "x", "z"]
+
+
+def test_a_selected_expression_is_null_where_an_operand_is() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT y + 1 AS z FROM s ORDER BY x DESC LIMIT 3 WINDOW 5 ROWS")
+    m.push({"x": [1.0, 2.0, 3.0], "y": [None, 1.0, float("nan")]})
+    assert w.top()["z"].to_pylist() == [None, 2.0, None]
+
+
+def test_scores_that_forgive_a_nan_do_not_get_one() -> None:
+    """NaN ^ 0 is 1 by IEEE 754, and a row without a value in a column that the score uses is in no answer."""
+    m = sb.Monitor()
+    watches = [
+        m.watch(f"SELECT x FROM s ORDER BY {score} DESC LIMIT 2 WINDOW 5 ROWS")
+        for score in ("x ^ 0", "x ^ 2")
+    ]
+    m.push({"x": [float("nan"), 1.0]})
+    assert [w.top()["seq"].to_pylist() for w in watches] == [[1], [1]]
+
+
+def test_a_watch_among_retained_rows_counts_late_ones_too() -> None:
+    m = sb.Monitor(time="t", retain=sb.rows(10))
+    m.push({"t": [float(i) for i in range(8)], "x": [float(i) for i in range(8)]})
+    w = m.watch("SELECT x FROM s ORDER BY x LIMIT 2 WINDOW 6 ROWS")
+    m.push({"t": [3.5], "x": [0.0]})
+    assert w.top()["seq"].to_pylist() == [8, 3]
+
+
+def test_retained_rows_of_which_there_are_none() -> None:
+    m = sb.Monitor(time="t", retain=sb.rows(10))
+    w = m.watch(TOP.format("s", 2, "3 ROWS"))
+    m.push({"t": pa.nulls(2, pa.float64()), "x": [1.0, 2.0]})  # both are rejected
+    again = sb.Monitor.from_bytes(m.to_bytes())
+    again.push({"t": [1.0], "x": [1.0]})
+    assert again.watches[w.name].top()["seq"].to_pylist() == [2]

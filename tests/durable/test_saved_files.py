@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband import blob
 from skyband.blob import FORMAT
 
 
@@ -91,6 +92,10 @@ def test_an_empty_monitor_can_be_saved() -> None:
         again = sb.Monitor.from_bytes(m.to_bytes())
         assert again.to_bytes() == m.to_bytes()
         again.watch("SELECT x FROM a ORDER BY x LIMIT 1 WINDOW 1 ROWS")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert blob.from_bytes(blob.to_bytes({"a": np.int64(3), "b": [np.int32(-1)]})) == {"a": 3, "b": [-1]}
 
 
 DAMAGES = ["cut", "flipped", "empty", "text", "other zip", "other head", "part missing", "newer", "older"]
