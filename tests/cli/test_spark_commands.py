@@ -101,3 +101,22 @@ def test_run_on_a_terminal_until_ctrl_c(pipeline: Path) -> None:
     assert screen.code() == 0
     assert "last 3 rows" in screen.text and "Stopped: 3 batches, 6 rows" in screen.text
     assert "Traceback" not in screen.text
+
+
+@pytest.mark.slow
+def test_the_demo_on_a_terminal(pipeline: Path) -> None:
+    """Panels while it runs, and at Ctrl-C the line on how to look at what there is."""
+    screen = on_a_terminal("demo", "--output", pipeline.parent / "demo", size=(50, 120))
+    assert screen.until(lambda text: "batch 0" in text, 150)
+    os.write(screen.terminal, b"\x03")
+    assert screen.code() == 0
+    assert "a year of flights from New York" in screen.text and "Stopped: " in screen.text
+    assert "duckdb -c" in screen.text and "Traceback" not in screen.text
+
+
+@pytest.mark.slow
+def test_a_spark_that_does_not_start_has_a_sentence(skyband: Callable[..., Outcome], pipeline: Path) -> None:
+    pipeline.write_text(PIPELINE + '"spark.driver.memory" = "much"\n')
+    done = skyband("run", "pipeline.toml", "--available-now")
+    assert done.code == 1 and "Traceback" not in done.err
+    assert re.search(r"Spark did not start \(its log is .*spark\.log\): ", done.err)
