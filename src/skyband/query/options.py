@@ -6,7 +6,7 @@ import math
 
 from skyband.query.words import nearest
 
-NUMBERS = ("additional", "buffer", "cells", "gamma", "limit")
+NUMBERS = ("additional", "block", "buffer", "cells", "flag", "gamma", "kmax", "limit", "slack")
 """Options that belong to one algorithm or another; which of them fit is the algorithm's business."""
 KNOWN = ("algorithm", "error", "repeat", *NUMBERS)
 REPEATS = ("sum", "max", "last")

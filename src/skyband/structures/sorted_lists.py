@@ -16,6 +16,8 @@ constant for each of them once in a while. A row takes 12 bytes for each attribu
 has not been swept.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -51,9 +53,10 @@ class SortedLists:
         self.first = np.zeros((self.axes, blocks), dtype=np.float64)  # and their separators
 
     def _grow(self, blocks: int) -> None:
-        old = self.arrays()
+        old: tuple[Any, ...] = self.arrays()
         self._allot(blocks)
-        for before, after in zip(old, self.arrays(), strict=True):
+        new: tuple[Any, ...] = self.arrays()
+        for before, after in zip(old, new, strict=True):
             after[:, : before.shape[1]] = before
 
     def arrays(self) -> tuple[Floats, Small, Ints, Ints, Floats]:
