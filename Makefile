@@ -11,7 +11,8 @@ help:
 	@echo "make lint      ruff, mypy --strict, the import contract"
 	@echo "make format    let ruff lay out the code"
 	@echo "make bench     the figures that the docs quote, as ratios of one run"
-	@echo "make soak      kill -9 and restart of the Spark pipeline by the dozen, and every property at depth"
+	@echo "make soak      kill -9 and restart of the Spark pipeline by the dozen, every property at depth,"
+	@echo "               every stream of up to seven rows in every cut into batches (hours)"
 	@echo "make coverage  the tests again, with the lines of src/ that they did not reach"
 	@echo "make lock      compile the requirements files anew (needs uv)"
 

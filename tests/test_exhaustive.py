@@ -15,8 +15,8 @@ After every step the changes must be those from the sorted window before to the 
 that left and each that entered, once, with its rank, score, seq and time.
 
 Walks to length 4 start with a monitor that has seen no rows; longer ones with a monitor that has been used: it has
-had rows of high score, and then as many without scores as any row window holds. Some options make an algorithm
-do within seven rows what by default it does after dozens; it is walked with them and without.
+had thousands of rows of the best score, and then as many without scores as any row window holds. Some options make
+an algorithm do within seven rows what by default it does after dozens; it is walked with them and without.
 
 For every exact algorithm `make test` walks to length 4 (to 5 with a window of time) and, of length 7, goes down some
 ways drawn at random; `make soak` walks to length 7, some minutes for each of the SETS.
@@ -48,7 +48,7 @@ EAGER = {
     "ra": "limit = 1"
 }  # the first sweep when there are twice as many candidates as ranks, not five times
 HOW = [*EXACT, *(f"{name}, {option}" for name, option in EAGER.items())]
-USED = 4  # rows before the first
+ROWS, SCORES = 2048, 4_000_000  # of the batches before the first row: by then a shape's kernels are compiled
 
 Times = tuple[int, ...]
 Starts = tuple[int, ...]  # the rows at which batches start
@@ -88,11 +88,11 @@ class Walk:
 
     def begin(self, used: bool) -> None:
         if used:
-            sign = 1 if self.descending else -1
-            self.monitor.push(
-                {"t": np.full(USED, -100), **{c: np.full(USED, sign * 9.0) for c in self.columns}}
-            )
-            self.monitor.push({"t": np.full(USED, -50)})
+            best = np.full(ROWS, 9.0 if self.descending else -9.0)
+            batches = 1 + SCORES // (ROWS * len(self.scores))
+            for ago in range(batches, 0, -1):
+                self.monitor.push({"t": np.full(ROWS, -100 * ago), **dict.fromkeys(self.columns, best)})
+            self.monitor.push({"t": np.full(max(size for _, (_, size) in self.asked), -50)})
         else:  # rejected; but the plan, made when the first batch comes, is the same for all ways then
             self.monitor.push({"t": pa.nulls(1, pa.int64())})
         assert not any(watch.top().num_rows for watch in list(self.monitor.watches.values())[:9])
