@@ -5,11 +5,12 @@ from skyband.algorithms.ra import RA
 from skyband.algorithms.sa import SA
 from skyband.algorithms.sma import SMA
 from skyband.algorithms.threshold import Threshold
+from skyband.algorithms.tma import TMA
 from skyband.algorithms.tsl import TSL
 from skyband.algorithms.windowed import WindowAlgorithm
 
 LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (SA, RA, Threshold)}
-WINDOWED: dict[str, type[WindowAlgorithm]] = {kind.card.name: kind for kind in (TSL, SMA)}
+WINDOWED: dict[str, type[WindowAlgorithm]] = {kind.card.name: kind for kind in (TSL, TMA, SMA)}
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
 
 __all__ = [

@@ -33,7 +33,7 @@ import numpy as np
 
 from skyband.algorithms.windowed import WindowAlgorithm
 from skyband.errors import QueryError
-from skyband.jit import Kernel
+from skyband.jit import Kernel, kernel
 from skyband.order import Floats, Ints, Recency, first_inside
 from skyband.query.boxes import sound
 from skyband.query.space import Space
@@ -44,6 +44,7 @@ from skyband.structures.rows import Places, Rows
 from skyband.structures.visit import ADMITTED, COUNTERS, SCORED, Visits
 
 UNKNOWN, WALK, DESCEND, PLAIN = range(4)
+BURST = 8  # a batch is large for a list that it could fill so many times
 _NO_CELLS = np.empty(0, dtype=np.int64)
 TIGHTEN = (
     2048  # a slot for which so many rows were scored since its influence lists were set has them set anew
@@ -58,7 +59,7 @@ class Gridded(WindowAlgorithm):
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
-        axes = max(1, len(space.columns))
+        axes = len(space.columns)
         per_axis = int(self.options["cells"])
         if per_axis < 0 or per_axis**axes > MOST_CELLS:
             raise QueryError(
@@ -196,6 +197,7 @@ class Gridded(WindowAlgorithm):
         self._tighten()
 
     def _insert(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        self._flooded(len(time))
         offered = self._store(columns, time, seq)
         if not len(offered):
             return
@@ -210,10 +212,19 @@ class Gridded(WindowAlgorithm):
             for slot in slots.tolist():
                 self._note_oldest(slot)
 
+    def _flooded(self, rows: int) -> None:
+        """A query that takes every row is searched for when a large batch comes, instead of meeting it row by row."""
+        if self.space.bounded or not self.complete.any():
+            return
+        slots = np.flatnonzero((self.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
+        for slot in slots.tolist():
+            self.grid.forget(slot)
+        self.bar[slots] = np.nan  # nothing is offered to it in this step
+        self.complete[slots] = 0
+        self.lost[slots] = 1
+
     def _store(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> Ints:
         """Rows into cells; their places, those of strays as complements."""
-        if not columns:  # a score without columns: every row at one point
-            columns = (np.zeros(len(time)),)
         places = self.store.add(columns, time, seq)
         if self.grid.due():
             self._regrid()
@@ -238,11 +249,7 @@ class Gridded(WindowAlgorithm):
         self._store(tuple(column[fresh] for column in columns), time[fresh], seq[fresh])
 
     def oldest_horizon(self) -> Recency:
-        used = self.ks > 0
-        if not used.any():
-            return Recency(2**63 - 1, 2**63 - 1)
-        time = int(self.horizon_time[used].min())
-        return Recency(time, int(self.horizon_seq[used & (self.horizon_time == time)].min()))
+        return Recency(*oldest(self.ks, self.horizon_time, self.horizon_seq))
 
     # -- the grid ------------------------------------------------------------------------------------------
 
@@ -276,7 +283,7 @@ class Gridded(WindowAlgorithm):
         if np.any(low < self.proved[0]) or np.any(high > self.proved[1]) or not self.grid.learned:
             self.proved = _wider(low, -1.0), _wider(high, 1.0)
         box = dict(
-            zip(self.space.columns, zip(*(ends.tolist() for ends in self.proved), strict=True), strict=False)
+            zip(self.space.columns, zip(*(ends.tolist() for ends in self.proved), strict=True), strict=True)
         )
         spans = {name: (np.array([ends[0]]), np.array([ends[1]])) for name, ends in box.items()}
         constants = [np.ascontiguousarray(self.constants[slots, i]) for i in range(self.constants.shape[1])]
@@ -300,6 +307,8 @@ class Gridded(WindowAlgorithm):
     def _influence(self, slots: Ints) -> None:
         """Set the influence lists of slots for their present bars."""
         low = slots[self.bar[slots] == -np.inf]
+        if np.any(self.way[low] >= DESCEND):
+            self.grid.own_sets(len(self.ks))
         for slot in low.tolist():
             self.grid.everywhere(slot, *self._cells_of_box(slot))
         rest = slots[self.bar[slots] > -np.inf]
@@ -380,7 +389,7 @@ class Gridded(WindowAlgorithm):
     @property
     def _compiled(self) -> Visits | None:
         """The generated kernels, or None where the score can't be compiled."""
-        if self._visits is None and self.space.rendered is not None and self.space.columns:
+        if self._visits is None and self.space.rendered is not None:
             hook = self._hook().function
             self._visits = Visits(self.space, self.constants.shape[1], (hook.__module__, hook.__name__))
         return self._visits
@@ -416,7 +425,7 @@ class Gridded(WindowAlgorithm):
         """The same in numpy, a slot at a time."""
         stray = offered < 0
         places = np.where(stray, ~offered, offered)
-        columns, time, seq = self._values(places)
+        columns, time, seq = self.store.values(places)
         cells = self.store.cell[places]
         hook = self._hook()
         for slot in np.flatnonzero(self.ks).tolist():
@@ -460,12 +469,8 @@ class Gridded(WindowAlgorithm):
 
     # -- answers and keeping -------------------------------------------------------------------------------
 
-    def _values(self, places: Any) -> tuple[tuple[Floats, ...], Ints, Ints]:
-        columns, time, seq = self.store.values(places)
-        return columns[: len(self.space.columns)], time, seq
-
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
-        return self._values(self.store.living(horizon))
+        return self.store.values(self.store.living(horizon))
 
     def seqs(self) -> Ints:
         return self.store.seq[self.store.living()]
@@ -482,27 +487,27 @@ class Gridded(WindowAlgorithm):
         self.bar, self.complete = blob["bar"].copy(), blob["complete"].copy()
         columns = tuple(blob[f"column_{i}"] for i in range(len(self.space.columns)))
         if len(blob["row_seq"]):
-            self.store.add(columns or (np.zeros(len(blob["row_seq"])),), blob["row_time"], blob["row_seq"])
+            self.store.add(columns, blob["row_time"], blob["row_seq"])
         self._mark_used()
         for slot in range(len(self.ks)):
             self._note_oldest(slot)
         self._regrid()
 
     def bounds_of(self, slot: int) -> Floats:
-        """The best `good` that a row can have in each cell, as the slot's search bounds it; -inf outside its box."""
+        """The best `good` that a row can have in each cell, as the slot's search bounds it; NaN outside its box."""
         lows, highs = self.grid.corners()
         inside = np.ones(self.grid.total, dtype=bool)
         for i, axis in enumerate(self.space.boxed):
             lows[axis] = np.maximum(lows[axis], self.low[slot, i])
             highs[axis] = np.minimum(highs[axis], self.high[slot, i])
             inside &= lows[axis] <= highs[axis]
-        axes = range(len(self.space.columns))
         if self.way[slot] == WALK:
-            corner = [highs[axis] if self.up[slot, axis] >= 0 else lows[axis] for axis in axes]
+            ups = self.up[slot] >= 0
+            corner = [high if up else low for low, high, up in zip(lows, highs, ups, strict=True)]
             bound = self.space.good(corner, self.constants[slot])
         else:
-            bound = self.space.bounds(lows[: len(axes)], highs[: len(axes)], self.constants[slot])[1]
-        return np.where(inside, bound, -np.inf)
+            bound = self.space.bounds(lows, highs, self.constants[slot])[1]
+        return np.where(inside, bound, np.nan)
 
     def _check(self) -> None:
         super()._check()
@@ -516,16 +521,26 @@ class Gridded(WindowAlgorithm):
             places = self.store.living(self._horizon(slot))
             x = self.store.x[places]
             asked = np.all((x >= self.grid.cover_low) & (x <= self.grid.cover_high), axis=1)
-            good = self.space.good(columns, self.constants[slot]) if self.space.columns else np.zeros(0)
+            good = self.space.good(columns, self.constants[slot])
             for i, axis in enumerate(self.space.boxed):
                 asked &= (columns[axis] >= self.low[slot, i]) & (columns[axis] <= self.high[slot, i])
-            asked[: len(good)] &= good >= self.bar[slot]
+            asked &= good >= self.bar[slot]
             assert np.all(there[self.store.cell[places[asked]]])
             # no listed row is older than the slot's oldest
             span = self.ranked.span(slot)
             oldest = int(self.oldest_time[slot]), int(self.oldest_seq[slot])
             listed = zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True)
             assert all(recency >= oldest for recency in listed)
+
+
+@kernel
+def oldest(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int]:
+    """The oldest horizon of the slots in use; after every row, if there is none."""
+    first, number = 9223372036854775807, 9223372036854775807
+    for slot in range(ks.shape[0]):
+        if ks[slot] > 0 and (time[slot] < first or (time[slot] == first and seq[slot] < number)):
+            first, number = time[slot], seq[slot]
+    return first, number
 
 
 def _wider(ends: Floats, side: float) -> Floats:

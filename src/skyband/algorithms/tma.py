@@ -38,6 +38,7 @@ from skyband.algorithms.base import Card, Workload
 from skyband.algorithms.gridded import Gridded
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
+from skyband.structures.grid import ROWS_A_CELL, TOTAL
 from skyband.structures.ranked import enlist
 from skyband.structures.rows import Places
 from skyband.structures.visit import ADMITTED
@@ -156,7 +157,18 @@ def strike(
 
 
 def cost_of(work: Workload) -> float:
-    return 0.0
+    """CPU seconds for a batch: as `sma`, but a search for each query whose top loses a row."""
+    window, batch, queries = max(work.window, 1.0), work.batch, work.queries
+    cells = min(float(TOTAL), max(1.0, window / ROWS_A_CELL))
+    named = min(cells, (1 + (cells * work.k / window) ** (1 / work.axes)) ** work.axes)  # by one query
+    turned = min(1.0, batch / window)
+    searches = queries * min(1.0, turned * work.k)
+    arrivals = batch * 6e-8 + queries * (batch * named / cells * 1.2e-8 + turned * work.k * 2e-7 + 3e-8)
+    search = 2e-6 + named * (5e-8 * work.axes + window / cells * 1e-8)
+    if not work.rendered:  # numpy, a query at a time
+        arrivals += queries * (5e-5 + batch * 1e-8 * work.axes)
+        search += 2e-3
+    return float(6e-5 + arrivals + min(searches, 1.0) * 1e-4 + searches * search)
 
 
 class TMA(Gridded):

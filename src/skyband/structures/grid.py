@@ -81,7 +81,7 @@ class Grid:
                 return True
         if arrived > 64 + rows // 2 and 2 * outside > arrived:
             return True
-        if arrived > 1024 + 4 * rows:
+        if arrived > 64 + 2 * rows:
             self.tally[:2] = 0
             low, high = self._learn()
             return bool(np.any(2 * (high - low) < self.cells / self.scale))
@@ -134,7 +134,7 @@ class Grid:
                 lows[axis], highs[axis] = 0.0, 1.0
                 continue
             # halves, so that no difference is too large for a float
-            low, left, right, high = np.quantile(values / 2, [0.0, 0.01, 0.99, 1.0])
+            low, left, right, high = np.quantile(values / 2, [0.0, 0.01, 0.99, 1.0]).tolist()
             if high - low > 8 * (right - left) > 0:
                 low, high = max(low, 2 * left - right), min(high, 2 * right - left)
             lows[axis], highs[axis] = (min(max(2 * end, -FAR), FAR) for end in (low, high))
@@ -283,7 +283,9 @@ class Grid:
         for axis in range(self.axes):
             x = rows.x[places, axis]
             assert np.all((x >= lows[axis][at]) & (x <= highs[axis][at]))
-        # the counts are those of the bits
+        # the sets by slot, where there are any, say what the cells say; the counts are those of the bits
+        for slot in np.flatnonzero(self.mine.any(axis=1)).tolist():
+            assert np.array_equal(self.mine[slot], self.as_set(self.cells_of(slot)))
         assert np.array_equal(self.count, np.bitwise_count(self.bits).sum(axis=1))
         assert np.all(self.cover_low >= self.low[:, 0])
 

@@ -1,8 +1,8 @@
 """The descent through boxes of cells in numpy, for scores that can't be compiled (exp, ln, powers).
 
-Like `visit.descend`, but a step takes the best few boxes at once, cuts each into up to sixteen and bounds all of these
-in one call. That bounds some boxes more than strictly best-first would; in the end the cells whose bound is at least
-the worst row held are exactly the same.
+Like `visit.descend`, but a step takes the best few at once: boxes are cut into up to sixteen each, and all of these
+bounded in one call; of cells, the rows are scored together. That bounds and visits a few more than strictly best-first
+would; in the end the cells whose bound is at least the worst row held are exactly the same.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from skyband.query.space import Space
 from skyband.structures.grid import Grid
 from skyband.structures.rows import Places
 
-TOGETHER = 64  # boxes a step
+TOGETHER = 64  # boxes that a step cuts
 CUTS = 4  # times that each is halved
+CELLS = 8  # that a step visits
 
 
 class Descent:
@@ -46,15 +47,20 @@ class Descent:
             if not len(keys):
                 return
             best = np.argsort(-keys, kind="stable")
-            now, later = best[:TOGETHER], best[TOGETHER:]
-            single = np.all(lows[now] == highs[now], axis=1)
-            leaves, inner = now[single], now[~single]
-            if len(leaves):
-                self._visit(lows[leaves] @ self.grid.strides, keys[leaves], wanted)
-            parts = self._cut(lows[inner], highs[inner], keys[inner])
-            lows = np.concatenate([lows[later], parts[0]])
-            highs = np.concatenate([highs[later], parts[1]])
-            keys = np.concatenate([keys[later], parts[2]])
+            lows, highs, keys = lows[best], highs[best], keys[best]
+            single = np.all(lows == highs, axis=1)
+            first = int(np.argmin(single)) if not single.all() else len(keys)
+            if first:  # cells come first: the best few of them
+                first = min(first, CELLS if wanted else first)
+                self._visit(lows[:first] @ self.grid.strides, keys[:first], wanted)
+                lows, highs, keys = lows[first:], highs[first:], keys[first:]
+                continue
+            cut = np.flatnonzero(~single)[:TOGETHER]
+            parts = self._cut(lows[cut], highs[cut], keys[cut])
+            lows, highs, keys = (
+                np.concatenate([np.delete(old, cut, axis=0), new])
+                for old, new in zip((lows, highs, keys), parts, strict=True)
+            )
 
     def _cut(self, lows: Ints, highs: Ints, keys: Floats) -> tuple[Ints, Ints, Floats]:
         """Halve boxes along their widest axis, several times, and bound the parts."""
@@ -81,8 +87,6 @@ class Descent:
             empty |= low > high
             ends_low.append(low)
             ends_high.append(high)
-        if not ends_low:
-            return np.full(len(lows), np.inf)
         return np.where(empty, -np.inf, self.space.bounds(ends_low, ends_high, self.constants)[1])
 
     def _visit(self, cells: Ints, keys: Floats, wanted: int) -> None:
