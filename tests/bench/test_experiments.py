@@ -1,0 +1,104 @@
+"""The experiments of `make bench` that take no scale, made small. Nothing is timed here."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skyband.bench import engine, sizes, startup
+from skyband.bench.generators import independent, tables
+from skyband.errors import InputError
+from skyband.java import find_java
+
+SRC = str(Path(__file__).resolve().parents[2] / "src")
+ROWS = r"[\d,]+ rows/s"
+
+
+def test_engine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(engine, "N", 400)
+    monkeypatch.setattr(engine, "BATCH", 100)
+    whole = engine.monitor
+    monkeypatch.setattr(
+        engine, "monitor", lambda algorithm, queries, n: whole(algorithm, min(queries, 20), n)
+    )
+    engine.main()
+    said = capsys.readouterr().out
+    for name in (
+        "ra",
+        "sa",
+        "brute force",
+        "copy the batch",
+        "score the batch",
+        "DuckDB asked again",
+        "ra, alone",
+    ):
+        assert re.search(rf"^  {name} +[\d.]+ M rows/s", said, re.MULTILINE)
+
+
+def test_competitors_answer_the_same_question() -> None:
+    ours, brute, duck = engine.monitor("ra", 1, 400), engine.brute_force(400), engine.duckdb_again(400)
+    assert duck is not None
+    answer: dict[int, float] = {}
+    for batch in tables(independent(1000, engine.COLUMNS, 3), 100):
+        for change in ours(batch).to_pylist():
+            if change["change"] == "leave":
+                del answer[change["seq"]]
+            else:
+                answer[change["seq"]] = change["score"]
+        best, asked = brute(batch), duck(batch)
+    assert sorted(answer.values(), reverse=True) == pytest.approx(best.tolist())
+    assert set(answer) == {seq for (seq,) in asked}
+
+
+def test_sizes_as_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sizes, "SETTINGS", ((60, 3),))
+    monkeypatch.setattr(sizes, "GAMMAS", (0.5,))
+    monkeypatch.setattr(sys, "argv", ["bench", "sizes"])
+    runpy.run_module("skyband.bench", run_name="__main__")
+    said = capsys.readouterr().out
+    assert said.startswith("== sizes: how many rows are kept")
+    found = re.search(r"^ +60 +3 +([\d.]+) +([\d.]+)", said, re.MULTILINE)
+    assert found is not None
+    assert np.isclose(float(found[1]), float(found[2]), rtol=0.4)  # a small sample of a mean
+
+
+def test_startup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PYTHONPATH", SRC)
+    monkeypatch.setattr(startup, "best", partial(startup.best, times=1))
+    startup.main()
+    assert re.search(r"skyband --help +[\d.]+ s", capsys.readouterr().out)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_on_spark(tmp_path: Path) -> None:
+    try:
+        find_java()
+    except InputError as problem:
+        pytest.skip(str(problem))
+    small = "measure.__defaults__ = (4, 1000, 1, 'local[1]')"
+    code = f"from skyband.spark.measure import measure; {small}; from skyband.bench import run; run('spark')"
+    paths = os.pathsep.join([SRC, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        rf"^4,000 rows in batches of 1,000, .*: skyband {ROWS}; .* no-op sink {ROWS} \(ratio [\d.]+\); .* {ROWS}$",
+        done.stdout,
+        re.MULTILINE,
+    )
