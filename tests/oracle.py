@@ -85,7 +85,10 @@ class Oracle:
                 self.rejects.append((seq, reason))
             else:
                 accepted.append(Row(self._time(values), seq, values))
-            if self.key is not None and reason in (None, "late"):  # a late row is rejected, but ends the one before it
+            if self.key is not None and reason in (
+                None,
+                "late",
+            ):  # a late row is rejected, but ends the one before it
                 self.gone.add(self.live.pop((stream, values[self.key]), -1))
                 if reason is None and not self._deletes(values):
                     self.live[stream, values[self.key]] = seq
