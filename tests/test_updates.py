@@ -330,7 +330,20 @@ def test_explain_tells_of_the_keys() -> None:
     assert "also kept  the live row of each of 1 keys: " in str(w.explain())
 
 
-@pytest.mark.parametrize("algorithm", ["sa", "ra"])
+def test_what_is_chosen() -> None:
+    m = sb.Monitor(key="id", op="op")
+    best = m.watch("SELECT id FROM s ORDER BY x DESC LIMIT 2 WINDOW 4 ROWS")
+    beyond = m.watch("SELECT id FROM s WHERE x > 0 WINDOW 4 ROWS")
+    push(m, ("c", 1, 1.0), ("c", 2, 2.0), ("c", 3, 3.0), ("d", 3, None))
+    assert (best.explain().algorithm, beyond.explain().algorithm) == ("tma", "threshold")
+    assert "no row makes another superfluous" in best.explain().why
+    assert best.top()["id"].to_pylist() == [
+        2,
+        1,
+    ]  # the best of what is left, though both came before what is gone
+
+
+@pytest.mark.parametrize("algorithm", sorted(name for name, kind in REGISTRY.items() if kind.card.fifo))
 def test_algorithms_that_need_first_in_first_out_are_refused(algorithm: str) -> None:
     m = sb.Monitor(key="id")
     sql = f"SELECT id FROM s ORDER BY x LIMIT 2 WINDOW 9 ROWS WITH (algorithm = '{algorithm}')"
