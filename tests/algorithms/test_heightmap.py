@@ -48,12 +48,17 @@ class Stream:
         self.space = where
         self.axes = len(where.columns)
         self.options = {"block": 64.0, "cells": 256.0, **options}
-        self.algorithm = HeightMap(self.options, where)
+        self.algorithm = self.new()
         self.columns = np.empty((self.axes, 0))
         self.time, self.seq = NONE, NONE
         self.windows: dict[int, tuple[int | None, int | None, Recency]] = {}
         self.rows, self.span = rows, span
         self.next = 0
+
+    def new(self) -> HeightMap:
+        made = HeightMap(self.options, self.space)
+        made._compiled = made.rendered is not None  # however few the queries are
+        return made
 
     def add(
         self, k: int, constants: Sequence[float], rows: int | None = None, span: int | None = None
@@ -227,7 +232,7 @@ def test_save_and_load_and_retained_rows(seed: int) -> None:
         stream.push(rng.random((45, 3)))
         if step % 6 == 5:
             blob = stream.algorithm.dump()
-            stream.algorithm = HeightMap(stream.options, stream.space)
+            stream.algorithm = stream.new()
             stream.algorithm.load(blob)
             stream.algorithm.touched.fill(1)
         if step == 12:
@@ -315,6 +320,23 @@ def test_falling_scores_are_caught_up_from_reservoirs() -> None:
     assert 0 < stream.count("catch-ups") < 50 * 80
     assert stream.count("epochs") > 0
     assert stream.count("blocks searched") < 0.5 * blocks * stream.count("catch-ups")
+
+
+@FEW
+@given(seed=st.integers(0, 2**20))
+def test_numpy_serves_until_compiling_pays(seed: int) -> None:
+    """The same lists, kept by numpy first and by the kernels from some row on."""
+    rng = np.random.default_rng(seed)
+    stream = Stream(space(weighted(3), 3), rows=300)
+    stream.algorithm._compiled = False
+    for _ in range(3):
+        stream.add(3, rng.normal(size=3).tolist())
+    for step in range(20):
+        stream.push(np.round(rng.random((60, 3)), 2))
+        assert stream.algorithm.compiled == (step > 9)
+        if step == 9:
+            stream.algorithm.computed = 10**12
+        stream.compare(thorough=step % 4 == 0)
 
 
 def test_one_row_at_a_time() -> None:

@@ -8,7 +8,7 @@ axes but one says how great the last coordinate must be for that (structures/hei
 stores a row, one look-up rejects it for all queries, 199 times in 200. Survivors are scored for blocks of 64
 queries at once (structures/meeting.py). Each query has a *slack list* of everything above its threshold, about three
 times k, so that rows that leave don't make it search (structures/slack.py). A list that runs short all the same is
-made anew from a *reservoir*, the few better rows of each block, with a threshold that holds for two thirds of a
+made anew from a *reservoir*, the few better rows of each block, with a threshold that holds for most of a
 window whatever comes (structures/blocks.py, structures/catchup.py): falling scores don't bring it down.
 
 **What is kept.** The window's rows (8 bytes a column, and 8 more for times if there are some), the reservoir (a tenth
@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.base import Card, Workload
-from skyband.algorithms.mapped import CATCH_UPS, PIECE, REJECTED, SEEN, Mapped
+from skyband.algorithms.mapped import PIECE, Mapped
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, Recency, first_inside
 from skyband.query.space import Space
@@ -38,7 +38,7 @@ from skyband.structures.blocks import admit
 from skyband.structures.catchup import LEAST_STACK, adopt, catching
 from skyband.structures.meeting import WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE
-from skyband.structures.slack import offer, prune, tidy
+from skyband.structures.slack import CATCH_UPS, REJECTED, SEEN, WISHES, offer, prune, tidy
 
 
 def expected(k: int, n: float) -> float:
@@ -99,6 +99,7 @@ class HeightMap(Mapped):
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
+        self._most = 1  # ranks that any query wants
         self._scratch_heap(1)
         self._scratch_lists(1)
 
@@ -119,7 +120,9 @@ class HeightMap(Mapped):
 
     def _ready(self) -> None:
         """Scratch for the lists as they are: never more ranks than rows."""
-        most = int(self.ks.max(initial=1))
+        most = self._most
+        if most <= len(self._heap_time) and most <= len(self._best[0]) and not self.blocks.late:
+            return
         stored = len(self.blocks) + PIECE
         ranks = min(most, int(self.ranked.room.max(initial=1)))
         if len(self._heap_time) < ranks:
@@ -138,6 +141,8 @@ class HeightMap(Mapped):
             for name in ("wish", "old_time", "old_seq", "seen_time", "seen_seq", "brim", "todo"):
                 setattr(self, name, np.append(getattr(self, name), 0))
             self.back = np.append(self.back, 0)
+        self._most = int(self.ks.max())
+        self.members = int(np.count_nonzero(self.ks))
         self.relief.know(slot, self.constants[slot])
         self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
         self.seen_time[slot], self.seen_seq[slot] = self.horizon_time[slot], self.horizon_seq[slot]
@@ -146,12 +151,18 @@ class HeightMap(Mapped):
         self._renew(np.array([slot]))
 
     def resized(self, slot: int) -> None:
+        self._most = int(self.ks.max())
         self._renew(np.array([slot]))
 
     def closed(self, slot: int) -> None:
+        self.members -= 1
         self.stands.leave(slot)
         self.relief.know(slot, self.constants[slot])
         self.relief.usable[slot] = False
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        super().load(blob)
+        self._most = int(self.ks.max(initial=1))
 
     # -- a step --------------------------------------------------------------------------------------------
 
@@ -172,8 +183,11 @@ class HeightMap(Mapped):
         late = begin
         if len(seq) and self.blocks.newest is not None:
             late = max(begin, first_inside(time, seq, 0, len(seq), *self.blocks.newest))
-        self.totals[SEEN] += begin
-        self.totals[REJECTED] += begin
+        if len(seq) and not self.blocks.timed and (time[0] != 0 or time[-1] != 0):
+            self.blocks.keep_times()
+        if begin:
+            self.totals[SEEN] += begin
+            self.totals[REJECTED] += begin
         columns = tuple(_read_only(column) for column in columns)
         short = 0
         at = begin
@@ -207,7 +221,7 @@ class HeightMap(Mapped):
                 store = (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late_meta)
             else:
                 before = blocks.next
-                b, place, rows = blocks.room(time[:stop], seq[:stop], begin, self.relief.now)
+                b, place, rows = blocks.room(time, seq, begin, stop, self.relief.now)
                 store = (blocks.pool, blocks.times, blocks.seqs, blocks.meta)
                 if blocks.next != before:
                     self._closed_block(before - 1)
@@ -224,15 +238,15 @@ class HeightMap(Mapped):
     def _meet(self) -> int:
         """What passed meets the queries; returns how many of them are short of rows now."""
         self._ready()
-        if self.rendered is None:
+        if not self.compiled:
             return self._meet_plainly()
-        meet = meeting(self.rendered, self.axes, self.constants.shape[1])
+        meet = meeting(self.rendered or "", self.axes, self.constants.shape[1])
         resume = np.zeros(4, dtype=np.int64)
         stands, ranked = self.stands, self.ranked
         while True:
             slot = meet(
                 resume, self.space.sign, stands.face, self._points, self._when, self._number, self._counts,
-                stands.constants, stands.bar, stands.member,
+                stands.constants, stands.bar, stands.member, self.blocks.timed,
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
                 self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
                 self.clock, self.wish, self.touched, self.todo, self.totals, self._heap_time, self._heap_seq,
@@ -242,9 +256,10 @@ class HeightMap(Mapped):
                 return int(resume[3])
 
     def _meet_plainly(self) -> int:
-        """Scores that don't compile: numpy scores every row for every query."""
+        """Scores that don't compile, or not yet: numpy scores every row for every query."""
         stands, ranked = self.stands, self.ranked
         count = int(self._counts[LOOSE])
+        self.computed += count * self.members
         points = tuple(self._points[LOOSE, axis, :count] for axis in range(self.axes))
         when, number = self._when[LOOSE, :count], self._number[LOOSE, :count]
         for slot in np.flatnonzero(self.ks).tolist() if count else ():
@@ -252,7 +267,7 @@ class HeightMap(Mapped):
             first = 0
             while first < count:
                 first = offer(
-                    slot, int(stands.place[slot]), first, values, when, number, stands.bar,
+                    slot, int(stands.place[slot]), first, values, when, number, stands.bar, self.blocks.timed,
                     ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
                     self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
                     self.clock, self.wish, self.touched, self.totals, self._heap_time, self._heap_seq,
@@ -260,15 +275,16 @@ class HeightMap(Mapped):
                 self._grant()
         return int(
             tidy(
-                stands.bar, stands.member, ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.ks,
+                stands.bar, stands.member, self.blocks.timed, ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.ks,
                 self.horizon_time, self.horizon_seq, self.old_time, self.old_seq, self.touched, self.todo,
             )
         )  # fmt: skip
 
     def _grant(self) -> None:
         """Lists that asked for more room get it."""
-        if not self.wish.any():
+        if not self.totals[WISHES]:
             return
+        self.totals[WISHES] = 0
         for slot in np.flatnonzero(self.wish).tolist():
             self._roomier(slot, int(self.wish[slot]))
             self.wish[slot] = 0
@@ -285,7 +301,7 @@ class HeightMap(Mapped):
         """Make the lists of these slots anew from the stored rows, and the maps let pass what they admit."""
         self._ready()
         self.touched[slots] = 1
-        if self.rendered is None:
+        if not self.compiled:
             for slot in slots.tolist():
                 self._renew_plainly(slot)
         else:

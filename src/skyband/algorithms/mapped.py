@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, FUSE_SCORES_CACHED
 from skyband.algorithms.windowed import WindowAlgorithm
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.blocks import COUNT, EPOCH, RESERVED, Blocks, sift_faces, stock
 from skyband.structures.catchup import catching
-from skyband.structures.meeting import WIDTH, Stands
+from skyband.structures.meeting import WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE, Relief
-
-# what is counted, for the whole family
-SEEN, REJECTED, SURVIVED, ADMITTED, OVERFLOWS, RAISED = range(6)
-CATCH_UPS, SEARCHED, DEEPENED, STRANGERS, MAPS, CALIBRATED = range(6, 12)
+from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, SHARE, STRANGERS, SURVIVED
 
 PIECE = 16384  # rows of a batch that go through at once
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
@@ -41,6 +39,9 @@ class Mapped(WindowAlgorithm):
         self.blocks = Blocks(self.axes, block)
         self.relief = Relief(space, max(2, int(self.options["cells"])))
         self.rendered = self.relief.rendered
+        self.computed = 0  # scores that numpy has computed
+        self.members = 0  # queries
+        self._compiled = False
         self.stands = Stands(0)
         self.totals = np.zeros(16, dtype=np.int64)
         self.clock = np.zeros(4, dtype=np.int64)
@@ -54,7 +55,7 @@ class Mapped(WindowAlgorithm):
         self.brim: Ints  # by slot: the length at which a list is looked through
         self.seen_time: Ints
         self.seen_seq: Ints
-        self.share = 1.0 / 3.0
+        self.share = SHARE  # of the rows: the young ones, when a list is made anew
         self._least = min(LEAST_ROWS, 4 * block)
         self._next_check = self._least  # rows seen at which thresholds are looked at again
         self._made_at = np.zeros(16, dtype=np.int64)  # totals when the map was made
@@ -72,6 +73,18 @@ class Mapped(WindowAlgorithm):
         self._picks = np.empty((3, 2 * most), dtype=np.int64)
         self._eager = np.empty((2, most), dtype=np.int64)
 
+    @property
+    def compiled(self) -> bool:
+        """Whether the generated kernels serve: they pay from some queries or scores on, or if they were made before.
+        Until then numpy scores every row for every query, and there is no map."""
+        if not self._compiled and self.rendered is not None and self.axes:
+            self._compiled = self.members >= FUSE_MEMBERS or self.computed >= FUSE_SCORES
+            if not self._compiled and self.computed >= FUSE_SCORES_CACHED:
+                self._compiled = (
+                    meeting(self.rendered, self.axes, self.constants.shape[1], known=True) is not None
+                )
+        return self._compiled
+
     def _bars(self) -> Floats:
         """The thresholds by slot."""
         bars = np.full(len(self.ks), np.inf)
@@ -86,7 +99,7 @@ class Mapped(WindowAlgorithm):
 
     def _keep_up(self) -> None:
         """Look at thresholds that may have risen, and make the map anew where that pays."""
-        if self.rendered is None or self.axes == 0:
+        if not self.compiled:
             return
         seen = int(self.totals[SEEN])
         if self.relief.frame is None:
@@ -222,11 +235,14 @@ class Mapped(WindowAlgorithm):
 
     def _store_anew(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
         """These rows and no others; reservoirs come when they are needed."""
+        timed = self.blocks.timed or bool(self.ranked.time.any())
         self.blocks = Blocks(self.axes, self.blocks.block)
         blocks = self.blocks
+        if timed:
+            blocks.keep_times()
         at = 0
         while at < len(seq):
-            b, place, rows = blocks.room(time, seq, at, -1)
+            b, place, rows = blocks.room(time, seq, at, len(seq), -1)
             for axis in range(self.axes):
                 blocks.pool[b, axis, place : place + rows] = columns[axis][at : at + rows]
             if blocks.timed:
@@ -262,6 +278,7 @@ class Mapped(WindowAlgorithm):
         self._store_anew(columns, blob["row_time"], blob["row_seq"])
         self._next_check = int(self.totals[SEEN]) + 1
         slots = len(self.ks)
+        self.members = int(np.count_nonzero(self.ks))
         self.stands = Stands(self.constants.shape[1])
         for name in ("wish", "old_time", "old_seq", "brim", "todo"):
             setattr(self, name, np.zeros(slots, dtype=np.int64))

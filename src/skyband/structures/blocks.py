@@ -158,6 +158,8 @@ class Blocks:
         self.reserved = max(CHUNK, block // 16 // CHUNK * CHUNK)
         self.first = 0  # number of the oldest block
         self.next = 0  # number after the newest
+        self.used = 0  # rows in the newest
+        self.follow = -1
         self.pool = np.empty((0, axes, block), dtype=np.float64)
         self.times = np.empty((0, block), dtype=np.int64)
         self.seqs = np.empty((0, block), dtype=np.int64)
@@ -165,6 +167,7 @@ class Blocks:
         self.reserve = np.empty((0, self.reserved // CHUNK, axes, CHUNK), dtype=np.float64)
         self.index = np.empty((0, self.reserved), dtype=np.int32)
         self.newest: Recency | None = None
+        self._end: Recency | None = None  # the last recency of the oldest block
         self.timed = False
         self.plain = True  # seqs have followed one another so far
         self._empty_pen()
@@ -181,37 +184,44 @@ class Blocks:
 
     # -- rows in -------------------------------------------------------------------------------------------
 
-    def room(self, time: Ints, seq: Ints, source: int, epoch: int) -> tuple[int, int, int]:
-        """Where the rows of a batch from `source` on go: block, place in it, and how many fit there. The rows count as
-        stored; `admit` writes them."""
-        rows = len(seq) - source
-        if self.next == self.first or self.meta[self.place(self.next - 1), COUNT] == self.block:
+    def room(self, time: Ints, seq: Ints, source: int, stop: int, epoch: int) -> tuple[int, int, int]:
+        """Where rows [source, stop) of a batch go: block, place in it, and how many fit there. They count as stored;
+        `admit` writes them."""
+        if self.used == self.block or self.next == self.first:
             self._open(epoch)
-        b = self.place(self.next - 1)
-        meta = self.meta[b]
-        at = int(meta[COUNT])
-        rows = min(rows, self.block - at)
+        b, at = (self.next - 1) % len(self.pool), self.used
+        rows = min(stop - source, self.block - at)
         stop = source + rows
-        if not self.timed and (time[source] != 0 or time[stop - 1] != 0):
-            self.timed = True
-            self.times = np.zeros(
-                self.seqs.shape if len(self.seqs) else (len(self.pool), self.block), np.int64
-            )
-        begin = int(seq[source])
-        follows = begin >= 0 and int(seq[stop - 1]) - begin == rows - 1
+        first, last = (
+            Recency(int(time[source]), int(seq[source])),
+            Recency(int(time[stop - 1]), int(seq[stop - 1])),
+        )
+        if not self.timed and (first.time != 0 or last.time != 0):
+            self.keep_times()
+        follows = first.seq >= 0 and last.seq - first.seq == rows - 1
         if follows and self.timed and rows > 1:
             follows = bool(np.all(np.diff(seq[source:stop]) == 1))
+        meta = self.meta[b]
         if at == 0:
-            meta[BASE] = begin if follows else -1
-            meta[FIRST_TIME], meta[FIRST_SEQ] = time[source], begin
-        elif meta[BASE] >= 0 and not (follows and begin == meta[BASE] + at):
+            self.follow = first.seq if follows else -1  # the seq that the next row has if it follows
+            meta[BASE] = self.follow
+            meta[FIRST_TIME], meta[FIRST_SEQ] = first
+        elif self.follow >= 0 and not (follows and first.seq == self.follow):
             self._spell_out(b)
-        if meta[BASE] < 0 and self.plain:
+        if self.follow < 0 and self.plain:
             self._keep_seqs()
-        meta[COUNT] = at + rows
-        meta[LAST_TIME], meta[LAST_SEQ] = time[stop - 1], seq[stop - 1]
-        self.newest = Recency(int(meta[LAST_TIME]), int(meta[LAST_SEQ]))
+        if self.follow >= 0:
+            self.follow += rows
+        self.used = at + rows
+        meta[COUNT] = self.used
+        meta[LAST_TIME], meta[LAST_SEQ] = last
+        self.newest = last
         return b, at, rows
+
+    def keep_times(self) -> None:
+        """From now on rows have times; those that are there have 0."""
+        self.timed = True
+        self.times = np.zeros((len(self.pool), self.block), dtype=np.int64)
 
     def _keep_seqs(self) -> None:
         self.plain = False
@@ -222,7 +232,7 @@ class Blocks:
             self._keep_seqs()
         count = int(self.meta[b, COUNT])
         self.seqs[b, :count] = self.meta[b, BASE] + np.arange(count)
-        self.meta[b, BASE] = -1
+        self.meta[b, BASE] = self.follow = -1
 
     def _open(self, epoch: int) -> None:
         """Begin a new block."""
@@ -232,6 +242,7 @@ class Blocks:
         self.meta[b] = 0
         self.meta[b, EPOCH] = epoch
         self.next += 1
+        self.used = 0
 
     def _widen(self, more: int) -> None:
         """More blocks in the ring: each keeps its number and moves to its new place."""
@@ -263,12 +274,17 @@ class Blocks:
 
     def drop(self, horizon: Recency) -> None:
         """Forget the blocks that lie before a horizon, and late rows if they are many."""
-        meta = self.meta
         while self.first < self.next:
-            b = self.place(self.first)
-            if (meta[b, LAST_TIME], meta[b, LAST_SEQ]) >= horizon:
+            if self._end is None:
+                meta = self.meta[self.place(self.first)]
+                self._end = Recency(int(meta[LAST_TIME]), int(meta[LAST_SEQ]))
+            if self._end >= horizon and self.first < self.next - 1:
+                break
+            if self.first == self.next - 1 and (self.newest is None or self.newest >= horizon):
+                self._end = None  # the newest block goes on growing
                 break
             self.first += 1
+            self._end = None
         if self.late:
             stay = self._late_inside(horizon)
             if not len(stay):

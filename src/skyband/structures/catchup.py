@@ -5,7 +5,7 @@ best rows so far in hand. A row no better than the k-th of these has k newer row
 be in an answer; all others make the new list. What falls out of the k best is put on a stack: scores there only
 rise, so the stack and then the k best, backwards, are the list in its order, without any sorting.
 
-**The new threshold** is the k-th best score of the *young* rows, the newest third of the window (a lesser share
+**The new threshold** is the k-th best score of the *young* rows, the newest two fifths of the window (a lesser share
 while scores fall): those k rows stay for the rest of a window, so the list can't run short before they go, whatever
 comes. That first part of the walk reads reservoirs and hopes that they are deep enough; if the k-th best turns out
 to lie below the floor of some block, it is walked again, and those blocks are searched row by row.

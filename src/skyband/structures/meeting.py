@@ -27,7 +27,7 @@ from skyband.structures.slack import bury, insort, overflow, precedes
 
 @kernel
 def meet(resume, sign, block_face, points, when, number, counts, constants, edge, member,
-         good, time, seq, start, size, room, brim, ks, horizon_time, horizon_seq, old_time, old_seq,
+         timed, good, time, seq, start, size, room, brim, ks, horizon_time, horizon_seq, old_time, old_seq,
          clock, wish, touched, todo, totals, heap_time, heap_seq):
     first, first_point, first_query = resume[0], resume[1], resume[2]
     for b in range(first, block_face.shape[0]):
@@ -57,7 +57,7 @@ def meet(resume, sign, block_face, points, when, number, counts, constants, edge
                     if n >= brim[slot]:
                         clock[0], clock[1] = t, s
                         overflow(slot, o + q, edge, good, time, seq, start, size, room, brim, ks, horizon_time,
-                                 horizon_seq, clock, wish, totals[5:6], heap_time, heap_seq)
+                                 horizon_seq, clock, wish, totals[5:], heap_time, heap_seq)
                         totals[4] += 1
                         n = size[slot]
                         if value < bar[q]:
@@ -65,7 +65,7 @@ def meet(resume, sign, block_face, points, when, number, counts, constants, edge
                         if n >= room[slot]:
                             resume[0], resume[1], resume[2] = b, i, q
                             return slot
-                    at = insort(value, t, s, start[slot], n, good, time, seq)
+                    at = insort(value, t, s, start[slot], n, timed, good, time, seq)
                     size[slot] = n + 1
                     totals[3] += 1
                     if n + 1 - at <= ks[slot]:
@@ -77,7 +77,7 @@ def meet(resume, sign, block_face, points, when, number, counts, constants, edge
             if slot < 0:
                 continue
             if precedes(old_time[slot], old_seq[slot], horizon_time[slot], horizon_seq[slot]):
-                if bury(slot, ks[slot], horizon_time[slot], horizon_seq[slot], good, time, seq, start, size,
+                if bury(slot, ks[slot], horizon_time[slot], horizon_seq[slot], timed, good, time, seq, start, size,
                         old_time, old_seq):
                     touched[slot] = 1
             if size[slot] < ks[slot] and bar[q] > -np.inf:
@@ -88,8 +88,9 @@ def meet(resume, sign, block_face, points, when, number, counts, constants, edge
 
 
 @lru_cache(maxsize=64)
-def meeting(score: str, axes: int, constants: int) -> Any:
-    """The kernel `meet` for a rendered score over x0, x1, … and p[0], p[1], …"""
+def meeting(score: str, axes: int, constants: int, known: bool = False) -> Any:
+    """The kernel `meet` for a rendered score over x0, x1, … and p[0], p[1], …; with `known` only if it was made before,
+    here or in an earlier run, else None."""
     for i in reversed(range(constants)):
         score = score.replace(f"p[{i}]", f"P{i}[q]")
     source = _TEMPLATE.format(
@@ -99,7 +100,8 @@ def meeting(score: str, axes: int, constants: int) -> Any:
         loads="\n".join(f"            x{i} = points[face, {i}, i]" for i in range(axes))
         or "            pass",
     )
-    return generated(source).meet
+    made = generated(source, known)
+    return None if made is None else made.meet
 
 
 class Stands:

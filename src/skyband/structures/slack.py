@@ -10,8 +10,8 @@ best k are the exact top.
   until they come up or the list is full. `old` bounds the recency of the best k from below, so that most queries
   are passed over with one comparison.
 * A full list throws out the dead and the dominated. If that is not enough, its edge rises to the k-th best among
-  its *young* rows, those of the newest third of the window: these k outlive the rest, so the list lasts for two
-  thirds of a window whatever comes. Where young rows are too few the list gets more room, up to a limit; then its
+  its *young* rows, those of the newest two fifths of the window: these k outlive the rest, so the list lasts for three
+  fifths of a window whatever comes. Where young rows are too few the list gets more room, up to a limit; then its
   worst quarter goes, whole groups of equal scores together, since a cut through such a group would leave the edge
   undefined.
 
@@ -29,6 +29,12 @@ from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
 
 Bytes = npt.NDArray[np.uint8]
+
+SHARE = 0.4  # the newest part of a window whose k-th best is a threshold: lists are about k / SHARE long
+
+# what is counted, for a whole family: the kernels' totals
+SEEN, REJECTED, SURVIVED, ADMITTED, OVERFLOWS, RAISED = range(6)
+CATCH_UPS, SEARCHED, DEEPENED, STRANGERS, MAPS, CALIBRATED, WISHES = range(6, 13)
 
 
 @kernel
@@ -53,11 +59,12 @@ def youth(share: float, horizon_time: int, horizon_seq: int, clock: Ints) -> tup
 
 @inlined
 def insort(
-    value: float, when: int, number: int, start: int, size: int, good: Floats, time: Ints, seq: Ints
-) -> Any:
+    value: float, when: int, number: int, start: int, size: int, timed: bool, good: Floats, time: Ints, seq: Ints
+) -> Any:  # fmt: skip
     """Put a row into the list at [start, start + size), which has room; returns its place in the list.
 
-    As `ranked.enlist`, with unsigned places: an index that can't be negative spares half of the loop.
+    As `ranked.enlist`, with unsigned places: an index that can't be negative spares half of the loop. Where rows have
+    no times (not `timed`) the lists' times are all 0 and stay so: memory that isn't touched is the fastest.
     """
     one, low = np.uint64(1), np.uint64(start)
     at = np.uint64(start + size)
@@ -69,11 +76,13 @@ def insort(
         )
     ):
         good[at] = good[at - one]
-        time[at] = time[at - one]
+        if timed:
+            time[at] = time[at - one]
         seq[at] = seq[at - one]
         at = at - one
     good[at] = value
-    time[at] = when
+    if timed:
+        time[at] = when
     seq[at] = number
     return np.int64(at - low)
 
@@ -128,6 +137,20 @@ def prune(
 
 
 @kernel
+def clear_out(
+    good: Floats, time: Ints, seq: Ints, begin: int, n: int, horizon_time: int, horizon_seq: int
+) -> int:
+    """Take the rows before the horizon out of a list; returns how many are left."""
+    write = begin
+    for at in range(begin, begin + n):
+        t, s = time[at], seq[at]
+        if not precedes(t, s, horizon_time, horizon_seq):
+            good[write], time[write], seq[write] = good[at], t, s
+            write += 1
+    return write - begin
+
+
+@kernel
 def overflow(
     slot: int, place: int, edge: Floats, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints,
     brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, clock: Ints, wish: Ints, raised: Ints,
@@ -135,13 +158,12 @@ def overflow(
 ) -> None:  # fmt: skip
     """A list is full to the brim: make it shorter, raise its edge or its brim. Where the brim should be beyond the
     list's room, `wish` says how much is needed."""
-    k, begin = min(ks[slot], 1 << 40), start[slot]
-    n = prune(
-        good, time, seq, begin, size[slot], k, horizon_time[slot], horizon_seq[slot], heap_time, heap_seq
-    )
+    k, begin, n = min(ks[slot], 1 << 40), start[slot], size[slot]
+    t, s = horizon_time[slot], horizon_seq[slot]
+    n = clear_out(good, time, seq, begin, n, t, s)
     cut = 0
-    if n > 3 * k:
-        young_time, young_seq = youth(1.0 / 3.0, horizon_time[slot], horizon_seq[slot], clock)
+    if 2 * n > 5 * k:
+        young_time, young_seq = youth(SHARE, t, s, clock)
         count = 0
         for back in range(n):
             at = begin + n - 1 - back
@@ -154,6 +176,8 @@ def overflow(
                         while cut < n and good[begin + cut] < edge[place]:
                             cut += 1
                     break
+        if n - cut > 3 * k:
+            n = prune(good, time, seq, begin + cut, n - cut, k, t, s, heap_time, heap_seq) + cut
     most = max(32 * k, 64)
     if n - cut > most - 8:
         # the worst quarter goes, and all that equal its best
@@ -172,47 +196,52 @@ def overflow(
     want = min(brim_of(n, k), max(4 * n, 32))
     if want > room[slot]:
         wish[slot] = want
+        raised[WISHES - RAISED] += 1
     brim[slot] = min(want, room[slot])
 
 
 @kernel
 def brim_of(n: int, k: int) -> int:
     """How long a list of n rows may grow before it is looked through again."""
-    return min(max(int(4.8 * k), n + max(n // 2, 16)), max(32 * k, 64))
+    return min(max(4 * k, n + max(n // 4, 16)), max(32 * k, 64))
 
 
 @inlined
 def bury(
-    slot: int, k: int, horizon_t: int, horizon_s: int, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
-    old_time: Ints, old_seq: Ints,
+    slot: int, k: int, horizon_t: int, horizon_s: int, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints,
+    size: Ints, old_time: Ints, old_seq: Ints,
 ) -> bool:  # fmt: skip
     """Take rows that left the window out of the best k of a list; whether there was one."""
     begin, n = start[slot], size[slot]
-    live = 0
+    live, first_dead = 0, n
+    oldest_time, oldest_seq = np.int64(2**62), np.int64(2**62)
     at = n
     while at > 0 and live < k:
         at -= 1
-        if not precedes(time[begin + at], seq[begin + at], horizon_t, horizon_s):
-            live += 1
-    write = at
-    oldest_time, oldest_seq = np.int64(2**62), np.int64(2**62)
-    for i in range(at, n):
-        t, s = time[begin + i], seq[begin + i]
+        t, s = (time[begin + at] if timed else 0), seq[begin + at]
         if precedes(t, s, horizon_t, horizon_s):
-            continue
-        good[begin + write], time[begin + write], seq[begin + write] = good[begin + i], t, s
-        write += 1
-        if precedes(t, s, oldest_time, oldest_seq):
-            oldest_time, oldest_seq = t, s
-    size[slot] = write
+            first_dead = at
+        else:
+            live += 1
+            if precedes(t, s, oldest_time, oldest_seq):
+                oldest_time, oldest_seq = t, s
     old_time[slot], old_seq[slot] = oldest_time, oldest_seq
+    write = first_dead
+    for i in range(first_dead + 1, n):
+        t, s = (time[begin + i] if timed else 0), seq[begin + i]
+        if not precedes(t, s, horizon_t, horizon_s):
+            good[begin + write], seq[begin + write] = good[begin + i], s
+            if timed:
+                time[begin + write] = t
+            write += 1
+    size[slot] = write
     return bool(write < n)
 
 
 @kernel
 def offer(
-    slot: int, place: int, first: int, values: Floats, when: Ints, number: Ints, edge: Floats, good: Floats, time: Ints,
-    seq: Ints, start: Ints, size: Ints, room: Ints, brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints,
+    slot: int, place: int, first: int, values: Floats, when: Ints, number: Ints, edge: Floats, timed: bool,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints,
     old_time: Ints, old_seq: Ints, clock: Ints, wish: Ints, touched: Bytes, totals: Ints,
     heap_time: Ints, heap_seq: Ints,
 ) -> int:  # fmt: skip
@@ -225,17 +254,17 @@ def offer(
             clock[0], clock[1] = t, s
             overflow(
                 slot, place, edge, good, time, seq, start, size, room, brim, ks, horizon_time, horizon_seq, clock,
-                wish, totals[5:6], heap_time, heap_seq,
+                wish, totals[RAISED:], heap_time, heap_seq,
             )  # fmt: skip
-            totals[4] += 1
+            totals[OVERFLOWS] += 1
             if value < edge[place]:
                 continue
             if size[slot] >= room[slot]:
                 return i
         n = size[slot]
-        at = insort(value, t, s, start[slot], n, good, time, seq)
+        at = insort(value, t, s, start[slot], n, timed, good, time, seq)
         size[slot] = n + 1
-        totals[3] += 1
+        totals[ADMITTED] += 1
         if n + 1 - at <= ks[slot]:
             touched[slot] = 1
         if precedes(t, s, old_time[slot], old_seq[slot]):
@@ -245,7 +274,7 @@ def offer(
 
 @kernel
 def tidy(
-    edge: Floats, member: Ints, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, ks: Ints,
+    edge: Floats, member: Ints, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, ks: Ints,
     horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, touched: Bytes, todo: Ints,
 ) -> int:  # fmt: skip
     """Rows that have left the window leave the tops; how many queries are short of rows then (`todo` lists them)."""
@@ -256,7 +285,7 @@ def tidy(
             continue
         t, s = horizon_time[slot], horizon_seq[slot]
         if precedes(old_time[slot], old_seq[slot], t, s) and bury(
-            slot, ks[slot], t, s, good, time, seq, start, size, old_time, old_seq
+            slot, ks[slot], t, s, timed, good, time, seq, start, size, old_time, old_seq
         ):
             touched[slot] = 1
         if size[slot] < ks[slot] and edge[place] > -np.inf:
