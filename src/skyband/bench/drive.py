@@ -145,7 +145,7 @@ def at_once(algorithm: Any) -> None:
     here is how it runs from then on.
     """
     for name in ("scored", "scored_rows"):
-        if hasattr(algorithm, name):
+        if isinstance(getattr(algorithm, name, None), int):
             setattr(algorithm, name, 10**12)
 
 
