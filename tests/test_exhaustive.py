@@ -18,8 +18,9 @@ Walks to length 4 start with a monitor that has seen no rows; longer ones with a
 had thousands of rows of the best score, and then as many without scores as any row window holds. Some options make
 an algorithm do within seven rows what by default it does after dozens; it is walked with them and without.
 
-For every exact algorithm `make test` walks to length 4 (to 5 with a window of time) and, of length 7, goes down some
-ways drawn at random; `make soak` walks to length 7, some minutes for each of the SETS.
+For every exact algorithm that keeps lists `make test` walks to length 4 (to 5 with a window of time) and, of length 7,
+goes down some ways drawn at random; for those that keep the window it walks to length 3. `make soak` walks to length 7,
+some minutes for each of the SETS.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.algorithms.driver import EXACT
+from tests.algorithms.driver import EXACT as ALL_EXACT
 from tests.moment import Moment
 
 import skyband as sb
+from skyband.algorithms import WINDOWED
 from skyband.structures import lists
 
 SETS = {
@@ -44,6 +46,8 @@ SETS = {
     "two of one second": [(2, ("seconds", 1))],
     "shared": [(1, ("seconds", 1)), (3, ("rows", 2)), (2, ("rows", 4))],
 }
+EXACT = [name for name in ALL_EXACT if name not in WINDOWED]
+INDEXES = [name for name in ALL_EXACT if name in WINDOWED]  # to length 3 always, further only in `make soak`
 EAGER = {
     "ra": "limit = 1"
 }  # the first sweep when there are twice as many candidates as ranks, not five times
@@ -203,6 +207,21 @@ def walk(how: str, length: int, asked: str, used: bool) -> None:
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_every_stream(how: str, length: int, asked: str) -> None:
     walk(how, length, asked, used=False)
+
+
+@pytest.mark.parametrize("asked", ["two of one second", "shared"])
+@pytest.mark.parametrize("how", INDEXES)
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_every_stream_on_an_index(how: str, length: int, asked: str) -> None:
+    walk(how, length, asked, used=False)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("asked", sorted(SETS))
+@pytest.mark.parametrize("how", INDEXES)
+@pytest.mark.parametrize("length", [4, 5, 6, 7])
+def test_every_longer_stream_on_an_index(how: str, length: int, asked: str) -> None:
+    walk(how, length, asked, used=length > 4)
 
 
 @pytest.mark.parametrize("how", HOW)
