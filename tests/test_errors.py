@@ -205,7 +205,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an unfit algorithm": (
         lambda: sb.Monitor().watch("SELECT x FROM s WHERE x > 1 WINDOW 5 ROWS WITH (algorithm = 'ra')"),
-        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a threshold query: take threshold, "
+        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a threshold query: take threshold, tma, "
         "or leave the algorithm out.",
     ),
     "an option of another algorithm": (

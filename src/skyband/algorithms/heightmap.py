@@ -275,8 +275,9 @@ class HeightMap(Mapped):
                 self._grant()
         return int(
             tidy(
-                stands.bar, stands.member, self.blocks.timed, ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.ks,
-                self.horizon_time, self.horizon_seq, self.old_time, self.old_seq, self.touched, self.todo,
+                stands.bar, stands.member, self.blocks.timed,
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.ks, self.horizon_time,
+                self.horizon_seq, self.old_time, self.old_seq, self.touched, self.todo,
             )
         )  # fmt: skip
 

@@ -214,7 +214,8 @@ def bury(
     """Take rows that left the window out of the best k of a list; whether there was one."""
     begin, n = start[slot], size[slot]
     live, first_dead = 0, n
-    oldest_time, oldest_seq = np.int64(2**62), np.int64(2**62)
+    oldest_time: Any = np.int64(2**62)
+    oldest_seq: Any = np.int64(2**62)
     at = n
     while at > 0 and live < k:
         at -= 1
@@ -241,9 +242,9 @@ def bury(
 @kernel
 def offer(
     slot: int, place: int, first: int, values: Floats, when: Ints, number: Ints, edge: Floats, timed: bool,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints,
-    old_time: Ints, old_seq: Ints, clock: Ints, wish: Ints, touched: Bytes, totals: Ints,
-    heap_time: Ints, heap_seq: Ints,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, brim: Ints, ks: Ints,
+    horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, clock: Ints, wish: Ints, touched: Bytes,
+    totals: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> int:  # fmt: skip
     """Rows with their scores for one query; returns the row before which the list needs room, or their number."""
     for i in range(first, values.shape[0]):
