@@ -205,8 +205,8 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an unfit algorithm": (
         lambda: sb.Monitor().watch("SELECT x FROM s WHERE x > 1 WINDOW 5 ROWS WITH (algorithm = 'ra')"),
-        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a threshold query: take threshold, tma, "
-        "or leave the algorithm out.",
+        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a threshold query: take threshold, "
+        "tma, or leave the algorithm out.",
     ),
     "an option of another algorithm": (
         lambda: sb.Monitor().watch(OK + " WITH (algorithm = 'sa', gamma = 1)"),
