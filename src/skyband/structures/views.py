@@ -174,7 +174,7 @@ def meet_all(constants, sign, low, high, {columns}, time, seq, horizon_time, hor
         for b in range((n + 63) // 64):
             if b * 64 + 64 <= begin:
                 continue
-            bar = -np.inf if whole[slot] and size[slot] < most[slot] else good[start[slot]]
+            bar = -np.inf if whole[slot] else good[start[slot]]
             stop = min(n - b * 64, 64)
             hit = False
             if stop == 64:
@@ -196,7 +196,7 @@ def meet_all(constants, sign, low, high, {columns}, time, seq, horizon_time, hor
                 if block[j] >= bar{fits}:
                     offer(slot, block[j], time[row], seq[row], most[slot], whole, ks, touched, counts,
                           start, size, good, times, seqs)
-                    bar = -np.inf if whole[slot] and size[slot] < most[slot] else good[start[slot]]
+                    bar = -np.inf if whole[slot] else good[start[slot]]
 
 @kernel
 def score_at(places, slot, constants, sign, x, out):
