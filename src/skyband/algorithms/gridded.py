@@ -236,11 +236,8 @@ class Gridded(WindowAlgorithm):
 
     def _delete(self, time: Ints, seq: Ints) -> None:
         places = self.store.find(time, seq)
-        marked = places.astype(np.int64)
-        for i, place in enumerate(places.tolist()):
-            if not self.grid.covered(place):
-                marked[i] = ~place
-        self.strike(marked)
+        wide = places.astype(np.int64)
+        self.strike(np.where(self.grid.covered(places), wide, ~wide))
         self.grid.unlink(places)
         self.store.remove(places)
 

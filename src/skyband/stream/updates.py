@@ -172,16 +172,16 @@ class ValueKeys:
     def find(self, array: pa.Array) -> Ints:
         encoded = array.dictionary_encode()
         values, known, free = encoded.dictionary.to_pylist(), self.slots, self.free
-        found = [known.get(value, -1) for value in values]
-        for code, slot in enumerate(found):
-            if slot < 0:
-                if free:
-                    slot = free.pop()
-                    self.values[slot] = values[code]
-                else:
-                    slot = len(self.values)
-                    self.values.append(values[code])
-                known[values[code]] = found[code] = slot
+        found: list[Any] = list(map(known.get, values))
+        for code in [code for code, slot in enumerate(found) if slot is None]:
+            value = values[code]
+            if free:
+                slot = free.pop()
+                self.values[slot] = value
+            else:
+                slot = len(self.values)
+                self.values.append(value)
+            known[value] = found[code] = slot
         slots: Ints = np.array(found, dtype=np.int64)[values_of(encoded.indices)]
         return slots
 

@@ -22,6 +22,8 @@ How to search a grid, and how to write an algorithm on it, is said in `visit.py`
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -171,10 +173,10 @@ class Grid:
         rows = self.rows
         unlink(places, rows.cell, rows.next, rows.prev, self.first, self.last)
 
-    def covered(self, place: int) -> bool:
-        """Whether the influence lists speak for the row at a place."""
-        x = self.rows.x[place]
-        return bool(np.all((x >= self.cover_low) & (x <= self.cover_high)))
+    def covered(self, places: Places | int) -> Any:
+        """Whether the influence lists speak for the rows at these places."""
+        x = self.rows.x[places]
+        return np.all((x >= self.cover_low) & (x <= self.cover_high), axis=-1)
 
     @property
     def reach(self) -> tuple[Floats, Floats]:
