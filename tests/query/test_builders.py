@@ -77,6 +77,8 @@ def test_expressions_and_numpy_numbers_are_taken_too() -> None:
     assert query.window == Last(60 * 10**9)
     point = sb.nearest({"x": np.float64(0.5), "y": np.int32(2), "z": Decimal("0.1")}, 1, "1 row").score
     assert point == parse_expression("dist(x, y, z, 0.5, 2, 0.1)")
+    weighted = sb.nearest({"x": 0.5, "y": 2}, 1, "1 row", weights={"y": 3}).score
+    assert weighted == parse_expression("sqrt(1 * (x - 0.5)^2 + 3 * (y - 2)^2)")
     assert Number(0.5) == Number(0.5) and query.stream is None
 
 
@@ -104,6 +106,12 @@ def test_expressions_and_numpy_numbers_are_taken_too() -> None:
         (lambda: sb.topk("SUM(x)", 1, "1 row"), "SUM needs GROUP BY (line 1, column 1); add GROUP BY and a key."),
         (lambda: sb.nearest({}, 1, "1 row"), 'nearest() takes a point such as {"x": 0.3, "y": 0.4}.'),
         (lambda: sb.nearest({"x": "a"}, 1, "1 row"), "The coordinate x must be a number, not 'a'."),
+        (lambda: sb.nearest({"x": 1}, 1, "1 row", weights=2), 
+         'weights are given by column, such as {"x": 2, "y": 0.5}.'),
+        (lambda: sb.nearest({"x": 1}, 1, "1 row", weights={"y": 2}), 
+         "There is a weight for y, but the point has no such coordinate; give it one."),
+        (lambda: sb.nearest({"x": 1}, 1, "1 row", weights={"x": -1}), 
+         "The weight of x must be a finite number of at least 0, not -1."),
         (lambda: sb.above("x", float("nan"), "1 row"), "The bound must be a number, not NaN."),
         (lambda: sb.above("x", 1, "1 row", op="="), "above() takes op as one of <, <=, >, >=, not '='."),
         (lambda: sb.pairs("x", 1, "1 row"), "Say whose x is meant: a.x or b.x."),

@@ -71,16 +71,22 @@ def nearest(
     window: WindowLike,
     where: str | Expression | None = None,
     *,
+    weights: Mapping[str, float] | None = None,
     select: SelectLike = None,
     stream: str | None = None,
     **options: Any,
 ) -> TopK:
-    """The k rows of the window nearest to a point, given as column: coordinate."""
+    """The k rows of the window nearest to a point, given as column: coordinate.
+
+    With weights, by column and 1 where none is given, the distance is sqrt(w1 * (x1 - p1)^2 + w2 * (x2 - p2)^2 + …).
+    """
     if not isinstance(point, Mapping) or not point:
         raise QueryError('nearest() takes a point such as {"x": 0.3, "y": 0.4}.')
     columns = tuple(Column(str(name)) for name in point)
     coordinates = tuple(_number(value, f"the coordinate {name}") for name, value in point.items())
     score = Call("dist", (*columns, *coordinates))
+    if weights is not None:
+        score = _weighted(columns, coordinates, [str(name) for name in point], weights)
     return TopK(
         stream,
         _select(select),
@@ -91,6 +97,32 @@ def nearest(
         _where(where),
         _options(options, "nearest"),
     )
+
+
+def _weighted(
+    columns: Sequence[Column],
+    coordinates: Sequence[Expression],
+    names: list[str],
+    weights: Mapping[str, float],
+) -> Call:
+    """The square root of the sum of weight * (column - coordinate)^2."""
+    if not isinstance(weights, Mapping):
+        raise QueryError('weights are given by column, such as {"x": 2, "y": 0.5}.')
+    for name, weight in weights.items():
+        if name not in names:
+            raise QueryError(
+                f"There is a weight for {name}, but the point has no such coordinate; give it one."
+            )
+        known = _number(weight, f"the weight of {name}")
+        if not 0 <= float(nodes.literal(known) or 0) < math.inf:
+            raise QueryError(f"The weight of {name} must be a finite number of at least 0, not {weight}.")
+    total: Expression | None = None
+    for name, column, coordinate in zip(names, columns, coordinates, strict=True):
+        square = nodes.Arithmetic("^", nodes.Arithmetic("-", column, coordinate), nodes.Number(2))
+        term = nodes.Arithmetic("*", _number(weights.get(name, 1), f"the weight of {name}"), square)
+        total = term if total is None else nodes.Arithmetic("+", total, term)
+    assert total is not None
+    return Call("sqrt", (total,))
 
 
 def above(
