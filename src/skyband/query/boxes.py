@@ -146,14 +146,17 @@ class _Bounder:
         x = self.of(base)
         if nodes.literal(exponent) == 2:
             return square(x)
-        low, high = y = self.of(exponent)
-        if np.ndim(low) == 0 and low == high and np.isfinite(low):
-            n = float(low)
-            if math.fmod(n, 1.0) != 0:
-                self.sound = self.sound & (np.asarray(x[0]) >= 0)
+        n, end = y = self.of(exponent)
+        one = np.equal(n, end) & np.isfinite(n)  # the exponent is a number, another for each box maybe
+        whole = np.equal(np.fmod(n, 1.0), 0)
+        self.sound = self.sound & np.where(one, whole | np.greater_equal(x[0], 0), np.greater(x[0], 0))
+        if np.all(one):
             return _fixed_power(x, n)
-        self.sound = self.sound & (np.asarray(x[0]) > 0)
-        return _free_power(x, y)
+        free = _free_power(x, y)
+        if not np.any(one):
+            return free
+        fixed = _fixed_power(x, np.where(one, n, 1.0))
+        return np.where(one, fixed[0], free[0]), np.where(one, fixed[1], free[1])
 
 
 # -- the operations; each is in `structures/spans.py` as well, for one box
@@ -216,22 +219,24 @@ def _corners(x: Span, y: Span) -> Span:
     return _outward(_least(values), _greatest(values))
 
 
-def _fixed_power(x: Span, exponent: float) -> Span:
-    if exponent == 0:
-        return np.float64(1.0), np.float64(1.0)
-    n = (np.float64(exponent), np.float64(exponent))
-    if math.fmod(exponent, 1.0) != 0:
-        # Of negative numbers NaN, but of -inf what it is of inf.
-        endless = np.isinf(x[0])
-        base = np.maximum(x[0], 0.0), np.where(endless, np.inf, np.maximum(x[1], 0.0))
-        low, high = _corners((np.minimum(*base), np.maximum(*base)), n)
-        return _unless(np.less(x[1], 0) & ~endless, (np.maximum(low, 0.0), high))
-    if math.fmod(exponent, 2.0) == 0:
-        low, high = _corners(absolute(x), n)
-        return np.maximum(low, 0.0), high
-    if exponent < 0:
-        return _unless(_holds_zero(x), _corners(x, n))
-    return _corners(x, n)
+def _fixed_power(x: Span, n: Any) -> Span:
+    """x^n, where n is a number or one for each box."""
+    even, whole = (np.equal(np.fmod(n, m), 0) for m in (2.0, 1.0))
+    odd = whole & ~even
+    # For other n it is NaN of negative numbers, but of -inf what it is of inf.
+    endless = np.isinf(x[0])
+    ends = np.maximum(x[0], 0.0), np.where(endless, np.inf, np.maximum(x[1], 0.0))
+    size = absolute(x)
+    values = [
+        np.power(np.where(odd, x[i], np.where(even, size[i], choose(*ends))), n)
+        for i, choose in enumerate((np.minimum, np.maximum))
+    ]
+    low, high = _outward(_least(values), _greatest(values))
+    low = np.where(odd, low, np.maximum(low, 0.0))
+    empty = ~whole & np.less(x[1], 0) & ~endless
+    low, high = _unless(empty | (odd & np.less(n, 0) & _holds_zero(x)), (low, high))
+    none = np.equal(n, 0)
+    return np.where(none, 1.0, low), np.where(none, 1.0, high)
 
 
 def _holds_zero(x: Span) -> Any:
