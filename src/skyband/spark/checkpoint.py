@@ -161,6 +161,10 @@ class Checkpoint:
                 f"Spark's offset log {path} cannot be read: the checkpoint is damaged."
             ) from None
 
+    def committed(self, batch: int) -> bool:
+        """Whether Spark will not ask for a batch again; there is nothing to ask for before batch 0."""
+        return batch < 0 or (self.folder / "commits" / str(batch)).exists()
+
     def batches(self) -> dict[int, dict[str, int]]:
         """Up to which file each batch reads, for all batches ever."""
         return {record["batch"]: record["end"] for record in read_lines(self._batches)}

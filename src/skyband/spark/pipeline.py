@@ -185,6 +185,7 @@ class _Run:
         self._engine = Engine(pipeline, schemas, checkpoint)
         self._files = FileLog(checkpoint.files)
         self._busy = threading.Lock()
+        self._done = -1  # the last batch that came to its end in this run
         self._problem: BaseException | None = None
         self._infos: list[tuple[int, int, int]] = []
 
@@ -243,8 +244,10 @@ class _Run:
                 pass
             if self._stop.event.is_set():
                 # A batch under way may finish; one that begins now is refused by `_batch`.
+                until = time.monotonic() + _STOP_SECONDS
                 if self._busy.acquire(timeout=_STOP_SECONDS):
                     self._busy.release()
+                self._await_commit(query, until)
                 query.stop()
             else:
                 query.awaitTermination()
@@ -252,6 +255,12 @@ class _Run:
             if self._stop.event.is_set():
                 return
             raise self._explain(problem) from problem
+
+    def _await_commit(self, query: StreamingQuery, until: float) -> None:
+        """Let Spark commit what is done, or the next start does it again: for files no matter, on a console a
+        repetition."""
+        while not self._checkpoint.committed(self._done) and query.isActive and time.monotonic() < until:
+            time.sleep(0.02)
 
     def _explain(self, problem: Exception) -> Exception:
         """Our own error if one of ours is at the bottom of a failed query."""
@@ -271,6 +280,7 @@ class _Run:
                 raise InputError("The pipeline is stopping.")
             try:
                 self._do(splits, batch)
+                self._done = batch
             except OSError as problem:
                 self._problem = InputError(
                     f"Batch {batch} cannot be written ({problem}): see to the disk and the folders' rights; the next "
