@@ -94,6 +94,19 @@ def test_a_view_with_room_takes_nobody_who_is_not_better_than_its_last() -> None
 
 
 @pytest.mark.usefixtures("compiled")
+def test_a_full_view_that_holds_the_window_stays_so_only_if_nobody_is_passed_over() -> None:
+    """By hand: a window of two rows, and a view with room for three. In one step two rows come that are worse than
+    all in the full view, one of them late. To pass one over is to know no more of the whole window: when the old rows
+    have left, it is in the top."""
+    field = Field(TSL, linear(1), kmax=1)
+    asked = field.ask(3, (1.0,), 2)
+    field.step([[1.0]], late=[0])
+    field.step([[1.0]], late=[0])
+    field.step([[1.0], [0.0], [0.0]], late=[0, 0, 3])
+    assert field.expected(asked) == [(1.0, 2), (0.0, 3)]  # and so it was, or the step would have failed
+
+
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("make", [product, squares, wave])
 def test_other_scores(make: Any) -> None:
     """Monotone as long as the values allow; then, and where it never was, by scoring all rows."""
