@@ -227,7 +227,7 @@ class Monitor:
             except (InputError, QueryError):
                 target.schema = None
                 raise
-        elif target.unknown_types or any(n not in target.names for n in names_of(raw)):
+        elif target.unknown_types or not target.names.issuperset(names_of(raw)):
             self._extend(target, raw)
         if not target.pushed:
             target.plan(rows)
@@ -305,17 +305,18 @@ class Monitor:
         for part in parts:
             base = self._next_seq
             self._next_seq += part.count
-            self._rejects.add(Reject(base + r.seq, *r[1:]) for r in part.rejects)
-            position = np.arange(part.count) if part.position is None else part.position
-            seqs.append(base + position)
+            if part.rejects:
+                self._rejects.add(Reject(base + r.seq, *r[1:]) for r in part.rejects)
+            at = part.position
+            seqs.append(np.arange(base, base + part.count) if at is None else base + at)
             times.append(part.time)
             tables.append(part.table)
             passed = part.passed
             all_seqs.append(seqs[-1] if passed is None else base + passed[0])
             all_times.append(times[-1] if passed is None else passed[1])
         seq, time, every_seq, every_time = (_joined(part) for part in (seqs, times, all_seqs, all_times))
-        latest = int(every_time.max(initial=MINIMUM))
-        if stream.time is not None and latest > MINIMUM:  # a delete may have no time
+        latest = MINIMUM if stream.time is None else int(every_time.max(initial=MINIMUM))
+        if latest > MINIMUM:  # a delete may have no time
             self._now = latest if self._now is None else max(self._now, latest)
         if stream.updates is not None and len(seq):
             table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)

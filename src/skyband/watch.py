@@ -135,7 +135,7 @@ class Watch:
     def provided(self) -> set[str]:
         """The columns that the answer can take from the index."""
         group = self.group
-        if not group.windowed or not group.algorithm.provides:
+        if not group.windowed:
             return set()
         return {name for name in group.space.columns if self._stream.is_double(name)}
 

@@ -18,7 +18,6 @@ class Plain(WindowAlgorithm):
         expected=lambda k, n: float(min(k, n)), options={}, window=True, fifo=False, boxes=True,
     )  # fmt: skip
     counter_names: ClassVar[tuple[str, ...]] = ("admitted", "sorts")
-    provides = True
 
     def __init__(self, options: Any, space: Any) -> None:
         super().__init__(options, space)

@@ -302,6 +302,10 @@ class TSL(WindowAlgorithm):
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
         return self.store.values(self.store.living(horizon))
 
+    def values(self, seq: Ints) -> tuple[Floats, ...]:
+        places = self.store.by_seq(seq)
+        return super().values(seq) if places is None else self.store.values(places)[0]
+
     def seqs(self) -> Ints:
         return np.asarray(self.store.seq[self.store.living()])
 

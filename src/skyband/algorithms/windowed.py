@@ -37,7 +37,6 @@ class WindowAlgorithm(Algorithm):
     """An index over the window's rows, and a ranked list for each slot."""
 
     counter_names: ClassVar[tuple[str, ...]]
-    provides: ClassVar[bool] = False  # whether `values` is quick: then nobody else keeps these columns
     candidate_bytes = 24
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
@@ -142,7 +141,7 @@ class WindowAlgorithm(Algorithm):
         """The stored rows at or after a horizon, oldest first: columns, time, seq."""
 
     def values(self, seq: Ints) -> tuple[Floats, ...]:
-        """The columns of stored rows, by seq."""
+        """The columns of stored rows, by seq: nobody else keeps them. A subclass may know a quicker way."""
         columns, _, seqs = self.rows(LOWEST)
         order = np.argsort(seqs)
         places = order[np.searchsorted(seqs, seq, sorter=order)]
@@ -164,7 +163,6 @@ class WindowAlgorithm(Algorithm):
     # -- answers -------------------------------------------------------------------------------------------
 
     def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        ks = np.minimum(ks, self.ranked.size[board.slot])
         changes = board.refresh_ranked(self.ranked, self.touched, ks)
         self.touched.fill(0)
         return changes

@@ -123,6 +123,7 @@ class Batch:
         self._timed = timed
         self._numbers: dict[str, Floats] = {}
         self._columns: dict[str, pa.Array] = {}
+        self._flat: dict[str, pa.Array] = {}
         self._usable: dict[str, Bools | None] = {}
 
     def __len__(self) -> int:
@@ -144,6 +145,13 @@ class Batch:
         """Values in order of arrival as values newest first."""
         return np.ascontiguousarray(values[::-1]) if self.order is None else values[self.order]
 
+    def column(self, name: str) -> pa.Array:
+        """A column in order of arrival, as one array."""
+        found = self._flat.get(name)
+        if found is None:
+            found = self._flat[name] = flat(self.table.column(name))
+        return found
+
     def arrived(self, mark: npt.NDArray[Any]) -> Ints:
         """Positions in order of arrival of the rows marked (newest first), ascending."""
         marked = np.flatnonzero(mark)
@@ -155,34 +163,43 @@ class Batch:
         """A column as float64, newest first; a null is any number (callers leave its row out)."""
         found = self._numbers.get(name)
         if found is None:
-            found = self.turn(numbers(self.table.column(name)))
+            found = self.turn(numbers(self.column(name)))
             found.flags.writeable = False
             self._numbers[name] = found
         return found
 
     def arrived_number(self, name: str) -> Floats:
         """A column as float64 in order of arrival; without a copy where it is float64 already."""
-        return numbers(self.table.column(name))
+        return numbers(self.column(name))
+
+    def arrived_numbers(self, names: tuple[str, ...]) -> tuple[Floats, ...] | None:
+        """Columns as float64 in order of arrival, not to be written to; None where a row has no value in one."""
+        columns = [self.column(name) for name in names]
+        if any(column.null_count for column in columns):
+            return None
+        found = tuple(map(numbers, columns))
+        for values in found:
+            values.flags.writeable = False
+        return found
 
     def array(self, name: str) -> pa.Array:
         """A column as it is, newest first."""
         found = self._columns.get(name)
         if found is None:
             order = np.arange(len(self) - 1, -1, -1) if self.order is None else self.order
-            found = self._columns[name] = flat(self.table.column(name)).take(numbers_array(order))
+            found = self._columns[name] = self.column(name).take(numbers_array(order))
         return found
 
     def present(self, name: str) -> Bools | None:
         """Which rows (newest first) are not null in this column; None: all."""
-        column = self.table.column(name)
-        return self.turn(values_of(flat(column).is_valid())) if column.null_count else None
+        column = self.column(name)
+        return self.turn(values_of(column.is_valid())) if column.null_count else None
 
     def usable(self, name: str) -> Bools | None:
         """Which rows (newest first) have a value in this column, neither null nor NaN; None: all."""
         if name not in self._usable:
-            column = self.table.column(name)
             mask = self.present(name)
-            if pa.types.is_floating(column.type):
+            if pa.types.is_floating(self.column(name).type):
                 nan = np.isnan(self.number(name))
                 if nan.any():
                     mask = ~nan if mask is None else mask & ~nan

@@ -48,10 +48,15 @@ class Runs:
         """Rows in order of seq."""
         if len(seq) == 0:
             return
+        first, last = int(seq[0]), int(seq[-1])
+        follows = self.count and first == self._end()
+        if follows and last - first == len(seq) - 1:  # the common case
+            self.total += len(seq)
+            return
         starts = np.zeros(1, dtype=np.int64)
-        if seq[-1] - seq[0] != len(seq) - 1:  # not one run
+        if last - first != len(seq) - 1:  # not one run
             starts = np.concatenate([starts, np.flatnonzero(np.diff(seq) != 1) + 1])
-        if self.count and seq[0] == self._end():
+        if follows:
             starts = starts[1:]  # goes on with the last run
         need = self.count + len(starts)
         if need > len(self.first):
@@ -64,15 +69,17 @@ class Runs:
 
     def _end(self) -> int:
         last = self.count - 1
-        return int(self.first[last] + self.total - self.ordinal[last])
+        return int(self.first[last]) + self.total - int(self.ordinal[last])
 
     def horizon(self, n: int) -> Recency:
         """The n-th newest row, or the lowest recency while there are fewer."""
         if self.total < n or n <= 0:
             return LOWEST if n > 0 else self.newest().after()
         wanted = self.total - n
-        run = int(np.searchsorted(self.ordinal[: self.count], wanted, side="right")) - 1
-        return Recency(0, int(self.first[run] + wanted - self.ordinal[run]))
+        run = self.count - 1
+        if self.ordinal[run] > wanted:
+            run = int(np.searchsorted(self.ordinal[:run], wanted, side="right")) - 1
+        return Recency(0, int(self.first[run]) + wanted - int(self.ordinal[run]))
 
     def newest(self) -> Recency:
         return Recency(0, self._end() - 1) if self.count else LOWEST

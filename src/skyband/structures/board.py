@@ -47,6 +47,7 @@ class Board:
         self.good = np.empty(0, dtype=np.float64)
         self.time = np.empty(0, dtype=np.int64)
         self.seq = np.empty(0, dtype=np.int64)
+        self._width = 1024  # changes that a round may find
 
     def add(self, slot: int) -> int:
         index = len(self.slot)
@@ -99,6 +100,7 @@ class Board:
         self, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
     ) -> Changes | None:
         """Bring every answer up to date from lists in order of recency; what changed, or None."""
+        self._make_room(ks)
         most = int(ks.max(initial=0))
         scores, places = np.empty(most, dtype=np.float64), np.empty(most, dtype=np.int64)
 
@@ -111,26 +113,28 @@ class Board:
             )  # fmt: skip
             return found
 
-        return self._collect(ks, round_)
+        return self._collect(2 * most, round_)
 
     def refresh_ranked(self, ranked: Ranked, touched: Bytes, ks: Ints) -> Changes | None:
         """Bring the answers of touched slots up to date from lists that end with the answer; what changed, or None."""
 
         def round_(first: int, out: Changes) -> tuple[int, int]:
             found: tuple[int, int] = refresh_ranked(
-                first, self.slot, ks, touched, self.start, self.size, self.stale, self.good, self.time, self.seq,
+                first, self.slot, ks, touched, self.start, self.room, self.size, self.stale,
+                self.good, self.time, self.seq,
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *out,
             )  # fmt: skip
+            if found[0] < len(self.slot):  # a longer answer than ever, or more changes than fit
+                self._make_room(np.minimum(ks, ranked.size[self.slot]))
             return found
 
-        return self._collect(ks, round_)
+        return self._collect(0, round_)
 
-    def _collect(self, ks: Ints, round_: Callable[[int, Changes], tuple[int, int]]) -> Changes | None:
-        """All rounds of a refresh, each with an output that suffices for at least one watch."""
-        self._make_room(ks)
+    def _collect(self, least: int, round_: Callable[[int, Changes], tuple[int, int]]) -> Changes | None:
+        """All rounds of a refresh; one that ends early because its output might not suffice is followed by a larger."""
         out: list[Changes] = []
         first = 0
-        room = max(1024, 4 * int(ks.max(initial=0)))
+        room = max(self._width, least)
         while first < len(self.slot):
             buffer = Changes(
                 np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float64),
@@ -141,6 +145,8 @@ class Board:
                 filled: list[Any] = [array[:count] for array in buffer]
                 out.append(Changes(*filled))
             room *= 4  # a busy step: fewer, larger rounds
+        if len(out) > 1:
+            self._width = min(4 * self._width, 65_536)
         if not out:
             return None
         if len(out) == 1:
@@ -225,7 +231,7 @@ def refresh(
 
 @kernel
 def refresh_ranked(
-    first: int, slots: Ints, ks: Ints, touched: Bytes, start: Ints, size: Ints, stale: Ints,
+    first: int, slots: Ints, ks: Ints, touched: Bytes, start: Ints, room: Ints, size: Ints, stale: Ints,
     good: Floats, time: Ints, seq: Ints,
     pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_size: Ints,
     out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
@@ -237,7 +243,7 @@ def refresh_ranked(
         found = min(ks[w], list_size[slot])
         if touched[slot] == 0 and stale[w] == 0 and old == found:
             continue
-        if count + old + found > out_watch.shape[0]:
+        if found > room[w] or count + old + found > out_watch.shape[0]:
             return w, count
         last = list_start[slot] + list_size[slot] - 1  # the best of the list
         # ranks that have not changed: both begin alike

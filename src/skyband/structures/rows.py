@@ -145,6 +145,19 @@ class Rows:
         )  # fmt: skip
         return np.unique(places[:count])
 
+    def by_seq(self, seq: Ints) -> Places | None:
+        """The places of stored rows by seq alone: found at once where rows came in order; None where they did not."""
+        mask = len(self.order) - 1
+        low, high = np.zeros(len(seq), dtype=np.int64), np.full(len(seq), self.size)
+        for _ in range(self.size.bit_length()):
+            middle = (low + high) // 2
+            older = (low < high) & (self.seq[self.order[(self.head + middle) & mask]] < seq)
+            low, high = np.where(older, middle + 1, low), np.where(older | (low >= high), high, middle)
+        places = (
+            self.order[(self.head + np.minimum(low, self.size - 1)) & mask] if self.size else self.order[:0]
+        )
+        return places if np.array_equal(self.seq[places], seq) else None
+
     def recency(self, position: int) -> tuple[int, int]:
         """Of the row at a position of the order."""
         return self._recency_at(int(self.order[(self.head + position) & (len(self.order) - 1)]))
