@@ -38,7 +38,7 @@ from skyband.structures.blocks import admit
 from skyband.structures.catchup import LEAST_STACK, adopt, catching
 from skyband.structures.meeting import WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE
-from skyband.structures.slack import CATCH_UPS, REJECTED, SEEN, WISHES, offer, prune, tidy
+from skyband.structures.slack import CATCH_UPS, FAR, REJECTED, SEEN, WISHES, offer, prune, tidy
 
 
 def expected(k: int, n: float) -> float:
@@ -146,7 +146,7 @@ class HeightMap(Mapped):
         self.relief.know(slot, self.constants[slot])
         self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
         self.seen_time[slot], self.seen_seq[slot] = self.horizon_time[slot], self.horizon_seq[slot]
-        self.old_time[slot] = self.old_seq[slot] = 2**62
+        self.old_time[slot] = self.old_seq[slot] = FAR
         self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
         self._renew(np.array([slot]))
 
@@ -174,7 +174,7 @@ class HeightMap(Mapped):
         slot = farthest_back(
             self.ks, self.horizon_time, self.horizon_seq, self.seen_time, self.seen_seq, self.back
         )
-        horizon = Recency(2**63 - 1, 2**63 - 1)
+        horizon = Recency(FAR, FAR)
         if slot >= 0:
             horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
         self.blocks.drop(horizon)
@@ -313,7 +313,7 @@ class HeightMap(Mapped):
         low = slots[bars[slots] < self.relief.mapped[slots]]
         low = low[self._faces(low) != LOOSE]
         for slot in low[bars[low] == -np.inf].tolist():
-            self.stands.leave(slot)  # a query that takes every row would open the map for all others
+            # a query that takes every row would open the map for all others
             self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
             self.relief.mapped[slot] = np.inf
             self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
@@ -379,7 +379,7 @@ class HeightMap(Mapped):
         _, times, seqs = self.ranked.top(slot, k)
         oldest = np.lexsort((seqs, times))[:1]
         self.old_time[slot], self.old_seq[slot] = (
-            (int(times[oldest[0]]), int(seqs[oldest[0]])) if len(oldest) else (2**62, 2**62)
+            (int(times[oldest[0]]), int(seqs[oldest[0]])) if len(oldest) else (FAR, FAR)
         )
 
 

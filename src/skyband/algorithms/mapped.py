@@ -15,7 +15,7 @@ import numpy as np
 
 from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, FUSE_SCORES_CACHED
 from skyband.algorithms.windowed import WindowAlgorithm
-from skyband.order import Floats, Ints, Recency
+from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.blocks import COUNT, EPOCH, RESERVED, Blocks, sift_faces, stock
 from skyband.structures.catchup import catching
@@ -221,11 +221,11 @@ class Mapped(WindowAlgorithm):
     # -- rows ----------------------------------------------------------------------------------------------
 
     def fill(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
-        have = self.seqs()
-        fresh = ~np.isin(seq, have)
+        # a block may still have rows that no window reaches: they are there too
+        old_columns, old_time, old_seq = self.blocks.rows(LOWEST)
+        fresh = ~np.isin(seq, old_seq)
         if not fresh.any():
             return
-        old_columns, old_time, old_seq = self.blocks.rows(Recency(-(2**63), -(2**63)))
         times, seqs = np.concatenate([old_time, time[fresh]]), np.concatenate([old_seq, seq[fresh]])
         order = np.lexsort((seqs, times))
         joined = tuple(
@@ -256,8 +256,11 @@ class Mapped(WindowAlgorithm):
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
         return self.blocks.rows(max(horizon, self.oldest_horizon()))
 
+    def values(self, seq: Ints) -> tuple[Floats, ...]:
+        return self.blocks.by_seq(seq) or super().values(seq)
+
     def seqs(self) -> Ints:
-        return self.rows(Recency(-(2**63), -(2**63)))[2]
+        return self.rows(LOWEST)[2]
 
     def window_size(self) -> tuple[int, int]:
         return len(self.blocks), self.blocks.bytes() + self.relief.bytes()

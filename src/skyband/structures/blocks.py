@@ -327,6 +327,18 @@ class Blocks:
             keep = keep[np.lexsort((seqs[keep], times[keep]))]
         return tuple(np.concatenate(column)[keep] for column in columns), times[keep], seqs[keep]
 
+    def by_seq(self, seq: Ints) -> tuple[Floats, ...] | None:
+        """The columns of stored rows by seq: found at once where seqs follow one another; None where they don't."""
+        places = np.arange(self.first, self.next) % max(1, len(self.pool))
+        base = self.meta[places, BASE]
+        if not len(places) or not self.plain or self.late:
+            return None
+        number = np.searchsorted(base, seq, side="right") - 1
+        at = seq - base[number]
+        if (number < 0).any() or (at >= self.meta[places[number], COUNT]).any():
+            return None
+        return tuple(self.pool[places[number], axis, at] for axis in range(self.axes))
+
     def latest(self, rows: int) -> list[Floats]:
         """The columns of about so many of the newest rows, or of all."""
         parts: list[list[Floats]] = [[self.late_pool[0, axis, : self.late]] for axis in range(self.axes)]

@@ -26,6 +26,7 @@ import numpy as np
 from skyband.jit import generated, kernel
 from skyband.order import Floats, Ints
 from skyband.structures.ranked import enlist
+from skyband.structures.slack import FAR
 
 LEAST_STACK = 4096
 
@@ -49,7 +50,7 @@ def adopt(
 ) -> None:  # fmt: skip
     """These rows, in order, are the slot's list."""
     at = start[slot]
-    t, s = np.int64(2**62), np.int64(2**62)
+    t, s = np.int64(FAR), np.int64(FAR)
     for i in range(count):
         good[at + i] = out_good[begin + i]
         time[at + i] = out_time[begin + i]

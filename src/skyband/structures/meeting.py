@@ -57,7 +57,7 @@ def meet(resume, sign, block_face, points, when, number, counts, constants, edge
                     if n >= brim[slot]:
                         clock[0], clock[1] = t, s
                         overflow(slot, o + q, edge, good, time, seq, start, size, room, brim, ks, horizon_time,
-                                 horizon_seq, clock, wish, totals[5:], heap_time, heap_seq)
+                                 horizon_seq, clock, wish, touched, totals[5:], heap_time, heap_seq)
                         totals[4] += 1
                         n = size[slot]
                         if value < bar[q]:
@@ -121,9 +121,11 @@ class Stands:
         self.moves = 0  # since the blocks were arranged
 
     def enter(self, slot: int, face: int, constants: Floats, bar: float) -> None:
-        """A query takes a place."""
+        """A query takes a place, and gives up the one it has."""
         if slot >= len(self.place):
             self.place = np.append(self.place, np.full(slot + 1 - len(self.place), -1))
+        if self.place[slot] >= 0:
+            self.leave(slot)
         fits = np.repeat(self.face == face, WIDTH) & (self.member < 0)
         if not fits.any():
             self._widen(np.array([face]))

@@ -32,6 +32,8 @@ Bytes = npt.NDArray[np.uint8]
 
 SHARE = 0.4  # the newest part of a window whose k-th best is a threshold: lists are about k / SHARE long
 
+FAR = 2**63 - 1  # no time or seq is greater (and 2^62 is an ordinary time)
+
 # what is counted, for a whole family: the kernels' totals
 SEEN, REJECTED, SURVIVED, ADMITTED, OVERFLOWS, RAISED = range(6)
 CATCH_UPS, SEARCHED, DEEPENED, STRANGERS, MAPS, CALIBRATED, WISHES = range(6, 13)
@@ -138,29 +140,33 @@ def prune(
 
 @kernel
 def clear_out(
-    good: Floats, time: Ints, seq: Ints, begin: int, n: int, horizon_time: int, horizon_seq: int
-) -> int:
-    """Take the rows before the horizon out of a list; returns how many are left."""
-    write = begin
+    good: Floats, time: Ints, seq: Ints, begin: int, n: int, k: int, horizon_time: int, horizon_seq: int
+) -> tuple[int, bool]:
+    """Take the rows before the horizon out of a list; how many are left, and whether one was among the best k."""
+    write, dead_at = begin, -1
     for at in range(begin, begin + n):
         t, s = time[at], seq[at]
         if not precedes(t, s, horizon_time, horizon_seq):
             good[write], time[write], seq[write] = good[at], t, s
             write += 1
-    return write - begin
+        else:
+            dead_at = at - begin
+    return write - begin, dead_at >= 0 and dead_at >= n - k
 
 
 @kernel
 def overflow(
     slot: int, place: int, edge: Floats, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints,
-    brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, clock: Ints, wish: Ints, raised: Ints,
-    heap_time: Ints, heap_seq: Ints,
+    brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, clock: Ints, wish: Ints, touched: Bytes,
+    raised: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> None:  # fmt: skip
     """A list is full to the brim: make it shorter, raise its edge or its brim. Where the brim should be beyond the
     list's room, `wish` says how much is needed."""
     k, begin, n = min(ks[slot], 1 << 40), start[slot], size[slot]
     t, s = horizon_time[slot], horizon_seq[slot]
-    n = clear_out(good, time, seq, begin, n, t, s)
+    n, topped = clear_out(good, time, seq, begin, n, k, t, s)
+    if topped:
+        touched[slot] = 1
     cut = 0
     if 2 * n > 5 * k:
         young_time, young_seq = youth(SHARE, t, s, clock)
@@ -214,8 +220,8 @@ def bury(
     """Take rows that left the window out of the best k of a list; whether there was one."""
     begin, n = start[slot], size[slot]
     live, first_dead = 0, n
-    oldest_time: Any = np.int64(2**62)
-    oldest_seq: Any = np.int64(2**62)
+    oldest_time: Any = np.int64(FAR)
+    oldest_seq: Any = np.int64(FAR)
     at = n
     while at > 0 and live < k:
         at -= 1
@@ -255,7 +261,7 @@ def offer(
             clock[0], clock[1] = t, s
             overflow(
                 slot, place, edge, good, time, seq, start, size, room, brim, ks, horizon_time, horizon_seq, clock,
-                wish, totals[RAISED:], heap_time, heap_seq,
+                wish, touched, totals[RAISED:], heap_time, heap_seq,
             )  # fmt: skip
             totals[OVERFLOWS] += 1
             if value < edge[place]:
