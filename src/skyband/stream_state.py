@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.algorithms import REGISTRY
+from skyband.approximate import Approximate
 from skyband.errors import InputError, QueryError
-from skyband.group import NOTHING, Group, family
+from skyband.group import NOTHING, Fits, Group, family
 from skyband.order import LOWEST, Ints, Recency
 from skyband.planner import Facts, choose
 from skyband.query.expression import Column, check, columns_of, lift, unknown_column
@@ -57,6 +59,9 @@ class Stream:
         self.batch_rows: float | None = None  # of the first batch
         self.watches: list[Watch] = []
         self._windows: Counter[Window] = Counter()  # how many watches have each
+        self._shapes: dict[
+            Any, tuple[int, int]
+        ] = {}  # watches of each shape, and the greatest k they have had
         self._latest: dict[Window, Recency] | None = None  # the latest beginning of each one's watches
         self.kept = Kept()
         self.retained = Retained()
@@ -307,6 +312,7 @@ class Stream:
     def attach(self, watch: Watch) -> None:
         self._join(watch)
         self.watches.append(watch)
+        self._count_shape(watch, 1)
         self._windows[watch.window] += 1
         self._changed()
         self.refill(watch)
@@ -317,7 +323,7 @@ class Stream:
         key = family(watch.query, algorithm, options, self.fits)
         group = self._families.get(key)
         if group is None:
-            group = Group(watch.query, algorithm, options, self.fits)
+            group = _group(watch.query, algorithm, options, self.fits)
             group.timed = self.time is not None
             self.groups.append(group)
             self._families[key] = group
@@ -328,19 +334,18 @@ class Stream:
         self._families = {}
         self.groups = []
         self.batch_rows = float(rows)
-        shapes = self._shapes()
         for watch in self.watches:
-            watch.choice = choose(watch.query, self.facts(watch.query, shapes))
+            watch.choice = choose(watch.query, self.facts(watch.query, watched=True))
             self._join(watch)
 
-    def facts(self, query: TopK | Threshold, shapes: dict[Any, tuple[int, int]] | None = None) -> Facts:
-        """What the planner should know; `shapes` if these are the facts of a query that is being watched."""
-        fellows, k = (self._shapes() if shapes is None else shapes).get(_shape(query), (0, 0))
+    def facts(self, query: TopK | Threshold, watched: bool = False) -> Facts:
+        """What the planner should know of a query, which may be one that is being watched."""
+        fellows, k = self._shapes.get(_shape(query), (0, 0))
         window = query.window.n if isinstance(query.window, Rows) else None
         if window is None and self.accepted:
             window = self.tally.since(self.horizon(query.window).time)
         return Facts(
-            queries=fellows + (shapes is None),
+            queries=fellows + (not watched),
             k=max(k, query.k if isinstance(query, TopK) else 1),
             window=window,
             batch=self.batch_rows,
@@ -348,14 +353,11 @@ class Stream:
             updates=self.updates is not None,
         )
 
-    def _shapes(self) -> dict[Any, tuple[int, int]]:
-        """How many watches there are of each shape, and their greatest k."""
-        found: dict[Any, tuple[int, int]] = {}
-        for watch in self.watches:
-            key = _shape(watch.query)
-            count, k = found.get(key, (0, 0))
-            found[key] = (count + 1, max(k, watch.capacity))
-        return found
+    def _count_shape(self, watch: Watch, by: int) -> None:
+        key = _shape(watch.query)
+        count, k = self._shapes.pop(key, (0, 0))
+        if count + by:
+            self._shapes[key] = (count + by, max(k, watch.capacity))
 
     def fits(self, column: str, exact: bool) -> bool:
         """Whether comparing this column with a number through float64 is exact; `exact`: the number is a float64."""
@@ -376,6 +378,7 @@ class Stream:
     def detach(self, watch: Watch) -> None:
         watch.group.detach(watch)
         self.watches.remove(watch)
+        self._count_shape(watch, -1)
         self._windows[watch.window] -= 1
         if not self._windows[watch.window]:
             del self._windows[watch.window]
@@ -491,12 +494,14 @@ class Stream:
     def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
         """Groups are loaded in their order, each with its watches."""
         part = self._parts[number]
-        group = Group(watches[0].query, part["algorithm"], part["options"], self.fits)
+        group = _group(watches[0].query, part["algorithm"], part["options"], self.fits)
         group.timed = self.time is not None
         group.load(part["state"], watches, slots)
         self.groups.append(group)
         self._families[group.key] = group
         self.watches.extend(watches)
+        for watch in watches:
+            self._count_shape(watch, 1)
         self._windows.update(watch.window for watch in watches)
         self._changed()
 
@@ -507,8 +512,15 @@ class Stream:
             group._check()
             # no family without watches is kept
             assert group.watches
+        # watches are counted by shape
+        assert sum(count for count, _ in self._shapes.values()) == len(self.watches)
         # each watch is in one family, and here
         assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
+
+
+def _group(query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits) -> Group:
+    kind = Group if REGISTRY[algorithm].card.exact else Approximate
+    return kind(query, algorithm, options, fits)
 
 
 def _shape(query: TopK | Threshold) -> Any:

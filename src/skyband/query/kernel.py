@@ -15,10 +15,25 @@ from collections.abc import Sequence
 from skyband.query import nodes
 from skyband.query.nodes import Expression
 
+Lifted = tuple[Expression, tuple[float, ...]]
 
-def lift(e: Expression) -> tuple[Expression, tuple[float, ...]]:
+_lately: dict[
+    int, tuple[Expression, Lifted]
+] = {}  # by id, with the expression itself, so that the id stays its own
+
+
+def lift(e: Expression) -> Lifted:
     """The shape of a numeric expression and its constants. An exponent that is a number stays, since x^2 is
     computed as x*x; so do the literals of comparisons, which are exact and not float64."""
+    known = _lately.get(id(e))
+    if known is None:
+        if len(_lately) >= 4096:
+            _lately.clear()
+        known = _lately[id(e)] = (e, _lift(e))
+    return known[1]
+
+
+def _lift(e: Expression) -> Lifted:
     constants: list[float] = []
 
     def visit(node: Expression) -> Expression:

@@ -1,0 +1,96 @@
+"""Which algorithm is chosen, and what a user is told about the others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import skyband as sb
+from skyband.algorithms import REGISTRY, WINDOWED
+from skyband.planner import Facts, choose, unfit
+from skyband.query.sql import parse
+
+SUM = "SELECT a FROM s ORDER BY {} * a + {} * b DESC LIMIT 20 WINDOW {} ROWS"
+
+
+def pick(queries: int, batch: float, window: float | None = 1e6, **more: bool) -> str:
+    query = parse(SUM.format(2, 3, 1_000_000))
+    return choose(query, Facts(queries=queries, k=20, window=window, batch=batch, **more)).algorithm
+
+
+def test_few_queries_never_pay_for_a_window() -> None:
+    assert {pick(queries, batch) for queries in (1, 5) for batch in (1, 100, 10_000)} == {"ra"}
+
+
+def test_many_queries_over_large_batches_get_an_index() -> None:
+    assert pick(1000, 10_000) in WINDOWED
+
+
+def test_no_index_where_rows_are_pruned_or_the_window_is_unknown_or_too_large() -> None:
+    assert pick(1000, 10_000, lists_only=True) == "ra"
+    assert pick(1000, 10_000, window=None) == "ra"
+    assert pick(1000, 10_000, window=1e9) == "ra"
+
+
+def test_the_choice_is_made_when_the_first_rows_come() -> None:
+    """Only then it is known how many queries share a shape, and how many rows come at a time."""
+    monitor = sb.Monitor()
+    random = np.random.default_rng(1)
+    for a, b in random.random((200, 2)):
+        monitor.watch(SUM.format(a, b, 20_000))
+    alone = monitor.watch("SELECT a FROM s ORDER BY a / b LIMIT 3 WINDOW 20000 ROWS", name="alone")
+    assert {watch.explain().algorithm for watch in monitor.watches.values()} == {"ra"}
+    monitor.push({"a": random.random(10_000), "b": random.random(10_000)})
+    monitor.push({"a": random.random(10_000), "b": random.random(10_000)})
+    plan = monitor.watches["query1"].explain()
+    assert plan.algorithm in WINDOWED and alone.explain().algorithm == "ra"
+    assert "200 queries of this shape" in plan.why
+    assert "ra" in plan.alternatives and "rows/s predicted" in plan.alternatives["ra"]
+    text = str(plan)
+    assert "or         ra:" in text and "rows of the window and their index" in text
+    # what it did is counted, and is less than looking at everything for everybody
+    assert 0 < plan.counters["admitted"] < 200 * 20_000 / 10
+    late = monitor.watch(SUM.format(1, 1, 20_000), name="late")  # joins them
+    assert late.explain().algorithm == plan.algorithm
+    assert plan.keeps_window and not alone.explain().keeps_window
+
+
+@pytest.mark.parametrize("name", sorted(WINDOWED))
+def test_every_index_runs_when_it_is_asked_for_and_counts_its_own_work(name: str) -> None:
+    monitor = sb.Monitor(retain=sb.rows(3000))
+    random = np.random.default_rng(2)
+    monitor.push({"a": random.random(3000), "b": random.random(3000)})
+    watch = monitor.watch(
+        SUM.format(2, 1, 3000).replace("LIMIT 20", "LIMIT 5") + f" WITH (algorithm = '{name}')"
+    )
+    for _ in range(40):
+        monitor.push({"a": random.random(300), "b": random.random(300)})
+    plan = watch.explain()
+    assert plan.algorithm == name and plan.why == "asked for with WITH (algorithm = …)"
+    assert 0 < plan.counters["admitted"] < 15_000
+    kept = [words for words in plan.also_kept if "rows of the window" in words]
+    assert 3000 <= int(kept[0].split()[0].replace(",", "")) < 3000 + 5000  # some let go of rows by the block
+    if "cells visited" in plan.counters:
+        assert 0 < plan.counters["recomputations"] < 40
+        assert plan.counters["recomputations"] <= plan.counters["cells visited"] < 3000
+
+
+def test_what_does_not_fit_is_refused_with_the_reason() -> None:
+    updates = sb.Monitor(key="a")
+    for name in REGISTRY:
+        card = REGISTRY[name].card
+        if card.fifo and "topk" in card.answers:
+            with pytest.raises(sb.QueryError, match="first in, first out"):
+                updates.watch(SUM.format(1, 1, 10) + f" WITH (algorithm = '{name}')")
+    assert updates.watch(SUM.format(1, 1, 10)).explain().algorithm == "tma"
+    monotone = [name for name in REGISTRY if REGISTRY[name].card.scores == "monotone"]
+    assert "tsl" in monotone
+    for name in monotone:
+        with pytest.raises(sb.QueryError, match="only rises or only falls with each column"):
+            sb.Monitor().watch(
+                f"SELECT a FROM s ORDER BY abs(a - 1) LIMIT 3 WINDOW 9 ROWS WITH (algorithm = '{name}')"
+            )
+        fine = parse("SELECT a FROM s ORDER BY (1 + a) * (2 + b) DESC LIMIT 3 WINDOW 9 ROWS")
+        assert unfit(name, fine, Facts()) is None  # type: ignore[arg-type]
+    with pytest.raises(sb.QueryError, match="The algorithm tma has no option gamma; it has cells"):
+        sb.Monitor().watch(SUM.format(1, 1, 10) + " WITH (algorithm = 'tma', gamma = 3)")
