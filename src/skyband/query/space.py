@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Space:
     boxed: tuple[int, ...] = ()  # axes that carry limits
     bounded: bool = False  # a threshold family: every row with good > edge is an answer
 
-    @property
+    @cached_property
     def rendered(self) -> str | None:
         """The score (not turned by `sign`) as generated code, where that rounds like numpy."""
         return render(self.shape, self.columns)
