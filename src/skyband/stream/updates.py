@@ -11,9 +11,8 @@ may go back. So a row that comes late, but for its time, replaces a row that is 
 rejected because it is older than every window still ends the row that it was to replace. Else an answer would depend
 on how the stream was cut into steps. A row rejected for any other reason changes nothing.
 
-What is kept is a table from key to the recency of its live row. Keys become small numbers, *slots*: numbers, times and
-truths by a hash table of their 64 bits, anything else by a dict that is asked once for each distinct value of a
-batch. What happens then to the slots, row by row, is one compiled loop. A key is forgotten when its row is older than
+What is kept is a table from key to the recency of its live row. Keys become small numbers, *slots* (keys.py). What
+happens then to the slots, row by row, is one compiled loop. A key is forgotten when its row is older than
 everything that is still watched or retained, so the table is as large as the longest window at most. It forgets a few
 at a time, at each step, so that no step takes long; that can't be seen, for rows before that floor count as unknown at
 once.
@@ -33,10 +32,10 @@ import pyarrow.compute as pc
 from skyband.errors import InputError
 from skyband.jit import kernel
 from skyband.stream.arrow import values_of
+from skyband.stream.keys import LEAST_ROOM, PlainKeys, ValueKeys, is_plain, keys_for, longer
 from skyband.stream.window import LOWEST, Ints, Recency
 
 Codes = npt.NDArray[np.uint8]
-Slots = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
 DATA, DELETE, LATE, UNREAD = 0, 1, 2, 3
@@ -44,7 +43,6 @@ DATA, DELETE, LATE, UNREAD = 0, 1, 2, 3
 
 WORDS = {"insert": DATA, "update": DATA, "delete": DELETE, "c": DATA, "r": DATA, "u": DATA, "d": DELETE}
 COUNTED = ("new", "replaced", "deleted", "unknown")
-LEAST_ROOM = 1024
 SWEEP = (
     4  # so many slots are looked at for each row that comes: a third of the slots waits to be cleared at most
 )
@@ -57,7 +55,7 @@ ENDED, FREE = -1, -2
 
 def must_be_key(name: str, type_: pa.DataType) -> None:
     """An error if a column of this type can't be a key."""
-    if _is_plain(type_) or pa.types.is_null(type_):
+    if is_plain(type_) or pa.types.is_null(type_):
         return
     try:
         pa.array([], type_).dictionary_encode()
@@ -91,223 +89,6 @@ def keyless(array: pa.Array) -> Bools:
     return np.asarray(missing, dtype=bool)
 
 
-# -- keys as small numbers ---------------------------------------------------------------------------------------
-
-
-class PlainKeys:
-    """A slot for each key of 64 bits: open addressing, half empty, and slots that are handed out again."""
-
-    def __init__(self, type_: pa.DataType) -> None:
-        self.type = type_
-        self.used = 0  # slots handed out at least once
-        self.free = -1  # the first slot to hand out again; `home` of each has the next one
-        self.key = np.empty(LEAST_ROOM, dtype=np.int64)  # of each slot
-        self.home = np.empty(LEAST_ROOM, dtype=np.int32)  # where in the table the search for it begins
-        self.table = np.full(2 * LEAST_ROOM, -1, dtype=np.int32)  # slots; -1: an empty place
-
-    def find(self, array: pa.Array) -> Ints:
-        """The slot of each key (none is null); a key that isn't here gets one."""
-        return self._find(_bits(array))
-
-    def _find(self, keys: Ints) -> Ints:
-        if self.used + len(keys) > len(self.key):
-            self._grow(self.used + len(keys))
-        slots = np.empty(len(keys), dtype=np.int64)
-        home = _homes(keys, len(self.table))
-        self.used, self.free = find(keys, home, self.table, self.key, self.home, self.used, self.free, slots)
-        return slots
-
-    def _grow(self, need: int) -> None:
-        room = max(LEAST_ROOM, need + need // 2)
-        self.key = _longer(self.key, room)
-        self.home = _longer(self.home, room)
-        places = 1 << int(2 * room - 1).bit_length()
-        if places > len(self.table):
-            slots = self.table[self.table >= 0]
-            self.home[slots] = _homes(self.key[slots], places)
-            self.table = np.full(places, -1, dtype=np.int32)
-            place(slots, self.table, self.home)
-
-    def drop(self, slots: Ints) -> None:
-        """Forget the keys of these slots."""
-        self.free = drop(slots, self.table, self.home, self.free)
-
-    def bytes(self) -> int:
-        return self.key.nbytes + self.home.nbytes + self.table.nbytes
-
-    def dump(self, slots: Ints) -> Any:
-        """The keys of these slots, as an array or a table."""
-        return self.key[slots]
-
-    def load(self, blob: Any) -> None:
-        self._find(blob)
-
-    def _check(self, taken: Ints) -> None:
-        # the taken slots are in the table once each, and their keys are found
-        assert np.array_equal(np.sort(self.table[self.table >= 0]), taken)
-        assert np.array_equal(self._find(self.key[taken]), taken)
-        # the table is at most half full, and all other slots wait to be handed out again
-        assert 2 * len(self.key) <= len(self.table) and self.used <= len(self.key)
-        waiting, slot = set(), self.free
-        while slot >= 0:
-            assert slot not in waiting
-            waiting.add(slot)
-            slot = int(self.home[slot])
-        assert waiting == set(range(self.used)) - set(taken.tolist())
-
-
-class ValueKeys:
-    """A slot for each key of any type: a dict that is asked once for each distinct value of a batch."""
-
-    def __init__(self, type_: pa.DataType) -> None:
-        self.type = type_
-        self.slots: dict[Any, int] = {}
-        self.values: list[Any] = []  # of each slot
-        self.free: list[int] = []
-
-    @property
-    def used(self) -> int:
-        return len(self.values)
-
-    def find(self, array: pa.Array) -> Ints:
-        encoded = array.dictionary_encode()
-        values, known, free = encoded.dictionary.to_pylist(), self.slots, self.free
-        found: list[Any] = list(map(known.get, values))
-        for code in [code for code, slot in enumerate(found) if slot is None]:
-            value = values[code]
-            if free:
-                slot = free.pop()
-                self.values[slot] = value
-            else:
-                slot = len(self.values)
-                self.values.append(value)
-            known[value] = found[code] = slot
-        slots: Ints = np.array(found, dtype=np.int64)[values_of(encoded.indices)]
-        return slots
-
-    def drop(self, slots: Ints) -> None:
-        for slot in slots.tolist():
-            del self.slots[self.values[slot]]
-            self.values[slot] = None
-            self.free.append(slot)
-
-    def bytes(self) -> int:
-        texts = sum(len(value) for value in self.values if isinstance(value, str | bytes))
-        return texts + 150 * len(self.values)  # about what Python's objects and the dict take
-
-    def dump(self, slots: Ints) -> Any:
-        return pa.table({"key": pa.array([self.values[slot] for slot in slots.tolist()], self.type)})
-
-    def load(self, blob: Any) -> None:
-        self.find(blob.column("key").combine_chunks())
-
-    def _check(self, taken: Ints) -> None:
-        # every value has its slot, and all other slots wait to be handed out again
-        assert sorted(self.slots.values()) == taken.tolist()
-        assert all(self.values[slot] == value for value, slot in self.slots.items())
-        assert sorted([*self.free, *taken.tolist()]) == list(range(self.used))
-
-
-def _longer(array: npt.NDArray[Any], length: int, rest: int = 0) -> Any:
-    new = np.full(length, rest, dtype=array.dtype)
-    new[: len(array)] = array
-    return new
-
-
-def _is_plain(type_: pa.DataType) -> bool:
-    """Whether 64 bits say everything about a value of this type."""
-    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_):
-        return True
-    return bool(pa.types.is_temporal(type_)) and type_.bit_width <= 64
-
-
-def _bits(array: pa.Array) -> Ints:
-    type_ = array.type
-    if pa.types.is_floating(type_):
-        numbers = values_of(array).astype(np.float64) + 0.0  # -0.0 equals 0.0
-        return numbers.view(np.int64)
-    if pa.types.is_temporal(type_):
-        array = array.view(pa.int32() if type_.bit_width == 32 else pa.int64())
-    values = values_of(array)
-    if values.dtype == np.uint64:
-        values = values.view(np.int64)
-    return np.ascontiguousarray(values, dtype=np.int64)
-
-
-def _homes(keys: Ints, places: int) -> Ints:
-    """Where in a table of 2^b places the search for each key begins: its bits, stirred (splitmix64's last step)."""
-    x = keys.view(np.uint64).copy()
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x ^= x >> np.uint64(shift)
-        x *= np.uint64(factor)
-    x ^= x >> np.uint64(31)
-    return (x & np.uint64(places - 1)).view(np.int64)
-
-
-@kernel
-def find(
-    keys: Ints, home: Ints, table: Slots, slot_key: Ints, slot_home: Slots, used: int, free: int, slots: Ints
-) -> tuple[int, int]:
-    """Look each key up; one that isn't there gets a slot.
-
-    Returns how many slots were ever handed out, and the first that is free again.
-    """
-    last = table.shape[0] - 1
-    for i in range(keys.shape[0]):
-        key = keys[i]
-        at = home[i]
-        while table[at] >= 0 and slot_key[table[at]] != key:
-            at = (at + 1) & last
-        if table[at] < 0:
-            slot = free
-            if slot >= 0:
-                free = slot_home[slot]
-            else:
-                slot = used
-                used += 1
-            table[at] = slot
-            slot_key[slot] = key
-            slot_home[slot] = home[i]
-        slots[i] = table[at]
-    return used, free
-
-
-@kernel
-def place(slots: Slots, table: Slots, slot_home: Slots) -> None:
-    """Put slots of different keys into a table that has none of them."""
-    last = table.shape[0] - 1
-    for i in range(slots.shape[0]):
-        at = slot_home[slots[i]]
-        while table[at] >= 0:
-            at = (at + 1) & last
-        table[at] = slots[i]
-
-
-@kernel
-def drop(slots: Ints, table: Slots, slot_home: Slots, free: int) -> int:
-    """Take slots out of the table and put them before the free ones; returns the first.
-
-    The gap is closed: whoever was put further on because this place was taken moves up, so that a search may still
-    stop at the first empty place.
-    """
-    last = table.shape[0] - 1
-    for i in range(slots.shape[0]):
-        gap = slot_home[slots[i]]
-        while table[gap] != slots[i]:
-            gap = (gap + 1) & last
-        at = (gap + 1) & last
-        while table[at] >= 0:
-            way = (at - slot_home[table[at]]) & last  # how far this one is from its home
-            if way >= ((at - gap) & last):
-                table[gap] = table[at]
-                gap = at
-            at = (at + 1) & last
-        table[gap] = -1
-        slot_home[slots[i]] = free
-        free = slots[i]
-    return free
-
-
 # -- what happens to the rows ------------------------------------------------------------------------------------
 
 
@@ -334,7 +115,7 @@ class Updates:
     def apply(self, keys: pa.Array, codes: Codes, time: Ints, seq: Ints, floor: Recency) -> Outcome:
         """Take a step's rows, in order of arrival. Nothing older than the floor is watched or retained any more."""
         if self.keys is None:
-            self.keys = PlainKeys(keys.type) if _is_plain(keys.type) else ValueKeys(keys.type)
+            self.keys = keys_for(keys.type)
         if floor < self.floor:  # a longer window is watched now: what was forgotten stays so, swept or not
             self._sweep(self.keys.used, self.floor)
         self.floor = floor
@@ -342,7 +123,7 @@ class Updates:
         slots = self.keys.find(keys)
         if self.keys.used > len(self.seq):
             room = max(LEAST_ROOM, self.keys.used + self.keys.used // 2)
-            self.time, self.seq = _longer(self.time, room), _longer(self.seq, room, FREE)
+            self.time, self.seq = longer(self.time, room), longer(self.seq, room, FREE)
         gone_time, gone_seq = np.empty(len(seq), dtype=np.int64), np.empty(len(seq), dtype=np.int64)
         gone = settle(
             slots, codes, time, seq, self.time, self.seq, floor.time, floor.seq, gone_time, gone_seq, self.counts
@@ -413,7 +194,7 @@ class Updates:
         if "keys" in blob:
             self.floor = Recency(*blob["floor"])
             type_ = blob["type"].schema.field("key").type
-            self.keys = PlainKeys(type_) if _is_plain(type_) else ValueKeys(type_)
+            self.keys = keys_for(type_)
             self.keys.load(blob["keys"])
             self.time, self.seq = blob["live_time"].copy(), blob["live_seq"].copy()
 
