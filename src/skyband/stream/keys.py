@@ -61,6 +61,10 @@ class PlainKeys:
         """Forget the keys of these slots."""
         self.free = drop(slots, self.table, self.home, self.free)
 
+    def values(self, slots: Ints) -> pa.Array:
+        """The keys themselves."""
+        return _from_bits(self.key[slots], self.type)
+
     def bytes(self) -> int:
         return self.key.nbytes + self.home.nbytes + self.table.nbytes
 
@@ -91,12 +95,12 @@ class ValueKeys:
     def __init__(self, type_: pa.DataType) -> None:
         self.type = type_
         self.slots: dict[Any, int] = {}
-        self.values: list[Any] = []  # of each slot
+        self.told: list[Any] = []  # of each slot
         self.free: list[int] = []
 
     @property
     def used(self) -> int:
-        return len(self.values)
+        return len(self.told)
 
     def find(self, array: pa.Array) -> Ints:
         encoded = array.dictionary_encode()
@@ -106,26 +110,29 @@ class ValueKeys:
             value = values[code]
             if free:
                 slot = free.pop()
-                self.values[slot] = value
+                self.told[slot] = value
             else:
-                slot = len(self.values)
-                self.values.append(value)
+                slot = len(self.told)
+                self.told.append(value)
             known[value] = found[code] = slot
         slots: Ints = np.array(found, dtype=np.int64)[values_of(encoded.indices)]
         return slots
 
     def drop(self, slots: Ints) -> None:
         for slot in slots.tolist():
-            del self.slots[self.values[slot]]
-            self.values[slot] = None
+            del self.slots[self.told[slot]]
+            self.told[slot] = None
             self.free.append(slot)
 
+    def values(self, slots: Ints) -> pa.Array:
+        return pa.array([self.told[slot] for slot in slots.tolist()], self.type)
+
     def bytes(self) -> int:
-        texts = sum(len(value) for value in self.values if isinstance(value, str | bytes))
-        return texts + 150 * len(self.values)  # about what Python's objects and the dict take
+        texts = sum(len(value) for value in self.told if isinstance(value, str | bytes))
+        return texts + 150 * len(self.told)  # about what Python's objects and the dict take
 
     def dump(self, slots: Ints) -> Any:
-        return pa.table({"key": pa.array([self.values[slot] for slot in slots.tolist()], self.type)})
+        return pa.table({"key": pa.array([self.told[slot] for slot in slots.tolist()], self.type)})
 
     def load(self, blob: Any) -> None:
         self.find(blob.column("key").combine_chunks())
@@ -133,7 +140,7 @@ class ValueKeys:
     def _check(self, taken: Ints) -> None:
         # every value has its slot, and all other slots wait to be handed out again
         assert sorted(self.slots.values()) == taken.tolist()
-        assert all(self.values[slot] == value for value, slot in self.slots.items())
+        assert all(self.told[slot] == value for value, slot in self.slots.items())
         assert sorted([*self.free, *taken.tolist()]) == list(range(self.used))
 
 
@@ -161,6 +168,19 @@ def _bits(array: pa.Array) -> Ints:
     if values.dtype == np.uint64:
         values = values.view(np.int64)
     return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _from_bits(bits: Ints, type_: pa.DataType) -> pa.Array:
+    """What `_bits` was made from."""
+    if pa.types.is_floating(type_):
+        return pa.array(bits.view(np.float64)).cast(type_)
+    if pa.types.is_boolean(type_):
+        return pa.array(bits != 0)
+    if pa.types.is_uint64(type_):
+        return pa.array(bits.view(np.uint64))
+    if pa.types.is_temporal(type_):
+        return pa.array(bits.astype(np.int32) if type_.bit_width == 32 else bits).view(type_)
+    return pa.array(bits).cast(type_)
 
 
 def _homes(keys: Ints, places: int) -> Ints:

@@ -1,0 +1,147 @@
+"""Objects against plain Python: every total to the last bit, whatever came and went."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skyband.order import Recency
+from skyband.structures.leaders import Leaders
+from skyband.structures.objects import Objects
+from skyband.structures.totals import LAST, MAX, SUM, Aggregate
+from skyband.structures.wide import WIDTH, add_wide, read_wide
+
+TRICKY = [0.1, 1e308, -1e308, 5e-324, 1.0, -1.0, 2.0**53, 1e-30, math.inf, -math.inf, 0.0, -0.0]
+values = st.one_of(st.sampled_from(TRICKY), st.floats(allow_nan=False), st.integers(-3, 3).map(float))
+
+
+def exact(numbers: list[float]) -> float:
+    """The sum, rounded once; infinities as IEEE adds them."""
+    infinite = {x for x in numbers if math.isinf(x)}
+    if infinite:
+        return math.nan if len(infinite) == 2 else infinite.pop()
+    total = sum(map(Fraction, numbers), Fraction(0))
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+def same(one: float, other: float) -> bool:
+    return one == other or (one != one and other != other)
+
+
+@given(st.lists(st.tuples(values, st.booleans()), max_size=12))
+def test_wide_sums_lose_nothing(steps: list[tuple[float, bool]]) -> None:
+    sums = np.zeros((1, WIDTH), dtype=np.int64)
+    held: list[float] = []
+    for value, takes in steps:
+        if takes and held:
+            add_wide(sums, 0, held.pop(0), -1)
+        else:
+            held.append(value)
+            add_wide(sums, 0, value, 1)
+        assert same(read_wide(sums, 0), exact(held))
+
+
+@given(st.data())
+def test_totals_are_those_of_the_rows_in_the_window(data: st.DataObject) -> None:
+    """Sums, greatest and last values of two streams; rows late, deleted, infinite, saved and read again."""
+    size = data.draw(st.integers(1, 12))
+    k = data.draw(st.integers(1, 4))
+    texts = data.draw(st.booleans())
+    several = data.draw(st.booleans())
+    plan = tuple(Aggregate(kind, 0, stream) for stream in range(1 + several) for kind in (SUM, MAX, LAST))
+
+    def scores(codes: Any, totals: Any, counts: Any) -> Any:
+        return totals[0] + 0.0
+
+    objects = Objects(plan, 1, several)
+    rows: list[tuple[int, int, str, float, int]] = []
+    seq = 0
+    for step in range(data.draw(st.integers(1, 8))):
+        batch = data.draw(
+            st.lists(st.tuples(st.integers(0, 4), st.sampled_from("abcde"), values), max_size=6), label="rows"
+        )
+        stream = data.draw(st.integers(0, 1)) if several else 0
+        came = [(3 * step - back, seq + i, key, value, stream) for i, (back, key, value) in enumerate(batch)]
+        seq += len(came)
+        rows = sorted(rows + came)
+        horizon = rows[-size][:2] if len(rows) >= size else (-(2**63), -(2**63))
+        objects.expire(Recency(*horizon))
+        objects.horizon = Recency(*horizon)  # late rows may move a row window's edge back
+        came.sort()
+        if came:
+            keys = [key if texts else ord(key) for _, _, key, _, _ in came]
+            objects.add(
+                pa.array(keys),
+                (np.array([row[3] for row in came]),),
+                np.array([row[0] for row in came]),
+                np.array([row[1] for row in came]),
+                stream,
+            )
+        rows = [row for row in rows if row[:2] >= horizon]
+        if rows and data.draw(st.booleans()):
+            gone = rows.pop(data.draw(st.integers(0, len(rows) - 1)))
+            objects.delete(np.array([gone[0]]), np.array([gone[1]]))
+        objects.settle(scores)
+        objects._check()
+        check(objects, rows, k, texts, several)
+        if data.draw(st.booleans()):
+            other = Objects(plan, 1, several)
+            other.load(objects.dump(), scores)
+            other._check()
+            check(other, rows, k, texts, several)
+            objects = other
+        if rows:
+            nearer = Recency(*rows[len(rows) // 2][:2])
+            check(objects.within(nearer, scores), rows[len(rows) // 2 :], k, texts, several)
+
+
+def check(
+    objects: Objects, rows: list[tuple[int, int, str, float, int]], k: int, texts: bool, several: bool
+) -> None:
+    by: dict[Any, list[tuple[int, int, str, float, int]]] = {}
+    for row in rows:
+        by.setdefault(row[2] if texts else ord(row[2]), []).append(row)
+    assert len(objects) == len(by)
+    ranked = []
+    for key, own in by.items():
+        total = exact([row[3] for row in own if row[4] == 0])
+        if total == total:
+            ranked.append((total, *own[-1][:2], key))
+    ranked.sort(reverse=True)
+    codes, good, time, seq = objects.best(k)
+    keys = objects.keys.values(codes).to_pylist() if objects.keys is not None else []
+    assert [*zip(good.tolist(), time.tolist(), seq.tolist(), keys, strict=True)] == ranked[:k]
+    totals, counts = objects.values(codes)
+    for i, key in enumerate(keys):
+        assert counts[i] == len(by[key])
+        for stream in range(1 + several):
+            told = [row[3] for row in by[key] if row[4] == stream]
+            expected = [exact(told), max(told), told[-1]] if told else [0.0, 0.0, 0.0]
+            assert all(map(same, totals[3 * stream : 3 * stream + 3, i].tolist(), expected))
+
+
+@pytest.mark.parametrize("falling", [False, True])
+def test_the_bar_is_seldom_set_anew(falling: bool) -> None:
+    """Of many objects only a few are looked at for an answer, and all scores seldom."""
+    random = np.random.default_rng(3)
+    leaders = Leaders()
+    leaders.reserve(20_000)
+    none = np.zeros(30_000, dtype=np.int64)
+    leaders.tell(np.arange(20_000), random.random(20_000))
+    for step in range(200):
+        some = random.choice(20_000, 100, replace=False)
+        leaders.tell(some, random.random(100) * (0.99**step if falling else 1.0))
+        best = leaders.best(5, none, none)
+        leaders._check()
+        assert sorted(leaders.good[best], reverse=True) == sorted(leaders.good[:20_000], reverse=True)[:5]
+    assert 0 <= leaders.rebuilds <= 8 and len(leaders.codes) < 5_000
