@@ -30,15 +30,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.base import Card, Workload
-from skyband.algorithms.mapped import PIECE, Mapped
-from skyband.jit import kernel
-from skyband.order import Floats, Ints, Recency, first_inside
+from skyband.algorithms.mapped import PIECE, Mapped, read_only
+from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.blocks import admit
-from skyband.structures.catchup import LEAST_STACK, adopt, catching
+from skyband.structures.catchup import LEAST_STACK, adopt
+from skyband.structures.intake import BEGIN, LATE, admit, look_back, take_in
 from skyband.structures.meeting import WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE
-from skyband.structures.slack import CATCH_UPS, FAR, REJECTED, SEEN, WISHES, offer, prune, tidy
+from skyband.structures.slack import CATCH_UPS, FAR, REJECTED, SEEN, WISHES, brim_of, offer, prune, tidy
 
 
 def expected(k: int, n: float) -> float:
@@ -53,23 +52,6 @@ def cost_of(work: Workload) -> float:
     return float(
         40e-6 + 5e-9 * work.batch + survivors * blocks * 25e-9 + admitted * 150e-9 + work.queries * 40e-9
     )
-
-
-@kernel
-def farthest_back(ks: Ints, time: Ints, seq: Ints, seen_time: Ints, seen_seq: Ints, back: Ints) -> int:
-    """The slot with the oldest horizon, or -1; `back` marks slots whose horizon has gone back, and how many."""
-    oldest = -1
-    for slot in range(ks.shape[0]):
-        if ks[slot] == 0:
-            continue
-        t, s = time[slot], seq[slot]
-        if oldest < 0 or t < time[oldest] or (t == time[oldest] and s < seq[oldest]):
-            oldest = slot
-        if t < seen_time[slot] or (t == seen_time[slot] and s < seen_seq[slot]):
-            back[0] += 1
-            back[back[0]] = slot
-        seen_time[slot], seen_seq[slot] = t, s
-    return oldest
 
 
 class HeightMap(Mapped):
@@ -148,6 +130,7 @@ class HeightMap(Mapped):
         self.seen_time[slot], self.seen_seq[slot] = self.horizon_time[slot], self.horizon_seq[slot]
         self.old_time[slot] = self.old_seq[slot] = FAR
         self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
+        self._next_look = 0
         self._renew(np.array([slot]))
 
     def resized(self, slot: int) -> None:
@@ -170,70 +153,62 @@ class HeightMap(Mapped):
         self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
     ) -> None:
         assert not len(deleted_seq)
-        self.back[0] = 0
-        slot = farthest_back(
-            self.ks, self.horizon_time, self.horizon_seq, self.seen_time, self.seen_seq, self.back
-        )
-        horizon = Recency(FAR, FAR)
-        if slot >= 0:
-            horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
-        self.blocks.drop(horizon)
-        time, seq = _read_only(time), _read_only(seq)
-        begin = first_inside(time, seq, 0, len(seq), horizon.time, horizon.seq) if len(seq) else 0
-        late = begin
-        if len(seq) and self.blocks.newest is not None:
-            late = max(begin, first_inside(time, seq, 0, len(seq), *self.blocks.newest))
-        if len(seq) and not self.blocks.timed and (time[0] != 0 or time[-1] != 0):
-            self.blocks.keep_times()
+        time, seq = read_only(time), read_only(seq)
+        columns = tuple(read_only(column) for column in columns)
+        blocks, state = self.blocks, self.blocks.state
+        look_back(
+            self.ks, self.horizon_time, self.horizon_seq, self.seen_time, self.seen_seq, self.back, time, seq,
+            state, blocks.meta,
+        )  # fmt: skip
+        if blocks.late:
+            blocks.drop_late()
+        begin, late = int(state[BEGIN]), int(state[LATE])
         if begin:
             self.totals[SEEN] += begin
             self.totals[REJECTED] += begin
-        columns = tuple(_read_only(column) for column in columns)
-        short = 0
-        at = begin
+        short, at, end = 0, begin, len(seq)
         while True:
-            stop = min(at + PIECE, len(seq)) if at >= late else min(at + PIECE, late)
-            self._store(columns, time, seq, at, stop, at < late)
+            stop = min(at + PIECE, end if at >= late else late)
+            if self._points.shape[2] < stop - at:
+                self._scratch_points(min(PIECE, 2 * (stop - at)))
+            self._counts.fill(0)
+            if at < late:
+                self._pen(columns, time, seq, at, stop)
+            else:
+                self._store(columns, time, seq, at, stop)
             short = self._meet()
             at = stop
-            if at >= len(seq):
+            if at >= end:
                 break
-        todo = self.todo[:short]
-        if self.back[0]:
-            todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])])
-        if len(todo):
-            self._renew(todo.copy())
+        if short or self.back[0]:
+            self._renew(np.union1d(self.todo[:short], self.back[1 : 1 + int(self.back[0])]))
         self._keep_up()
 
-    def _store(
-        self, columns: tuple[Floats, ...], time: Ints, seq: Ints, begin: int, stop: int, late: bool
-    ) -> None:
+    def _store(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, at: int, stop: int) -> None:
         """Put rows away and gather those that the maps let pass."""
-        self._counts.fill(0)
         blocks = self.blocks
-        if self._points.shape[2] < stop - begin:
-            self._scratch_points(min(PIECE, 2 * (stop - begin)))
-        mapped = self.relief.frame is not None
-        while begin < stop:
-            if late:
-                b, rows = 0, stop - begin
-                place = blocks.pen(rows)
-                store = (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late_meta)
-            else:
-                before = blocks.next
-                b, place, rows = blocks.room(time, seq, begin, stop, self.relief.now)
-                store = (blocks.pool, blocks.times, blocks.seqs, blocks.meta)
-                if blocks.next != before:
-                    self._closed_block(before - 1)
-                    b = blocks.place(blocks.next - 1)
-            admit(
-                columns, time, seq, begin, rows, b, place, not late, mapped, *store, blocks.reserve, blocks.index,
+        while True:
+            at = take_in(
+                at, stop, self.relief.now, self.relief.frame is not None, blocks.state, self.clock, columns, time, seq,
+                blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
                 self.stands.count, *self.relief.mapping(), self._picks, self._eager,
                 self._points, self._when, self._number, self._counts, self.totals,
             )  # fmt: skip
-            begin += rows
-        newest, oldest = blocks.newest or Recency(0, 0), blocks.oldest()
-        self.clock[:] = (*newest, *oldest)
+            if not blocks.supply():
+                return
+
+    def _pen(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, at: int, stop: int) -> None:
+        """Late rows go to a place of their own."""
+        blocks = self.blocks
+        if not blocks.timed and (time[at] != 0 or time[stop - 1] != 0):
+            blocks.keep_times()
+        place = blocks.pen(stop - at)
+        admit(
+            columns, time, seq, at, stop - at, 0, place, False, self.relief.frame is not None,
+            blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late_meta, blocks.reserve, blocks.index,
+            self.stands.count, *self.relief.mapping(), self._picks, self._eager,
+            self._points, self._when, self._number, self._counts, self.totals,
+        )  # fmt: skip
 
     def _meet(self) -> int:
         """What passed meets the queries; returns how many of them are short of rows now."""
@@ -322,7 +297,7 @@ class HeightMap(Mapped):
             self.relief.lower(low, self._faces(low), bars, self.constants)
 
     def _refill(self, slots: Ints) -> None:
-        refill = catching(self.rendered or "", self.axes, self.constants.shape[1]).refill
+        refill = self._kernels().refill
         blocks, ranked, stands = self.blocks, self.ranked, self.stands
         result = np.zeros(3, dtype=np.int64)
         numbers = np.array([blocks.first, blocks.next])
@@ -343,7 +318,7 @@ class HeightMap(Mapped):
             turn, begin, length = result.tolist()
             slot = int(slots[turn])
             ranked.size[slot] = 0
-            self._roomier(slot, length + max(length // 2, 16))
+            self._roomier(slot, int(brim_of(length, int(self.ks[slot]))))
             adopt(
                 slot, begin, length, *self._out, self.ks[slot],
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.old_time, self.old_seq,
@@ -381,11 +356,3 @@ class HeightMap(Mapped):
         self.old_time[slot], self.old_seq[slot] = (
             (int(times[oldest[0]]), int(seqs[oldest[0]])) if len(oldest) else (FAR, FAR)
         )
-
-
-def _read_only(values: Any) -> Any:
-    """numba compiles once more for writable arrays: all columns come read-only."""
-    if values.flags.writeable:
-        values = values.view()
-        values.flags.writeable = False
-    return values

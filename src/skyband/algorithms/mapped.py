@@ -17,10 +17,11 @@ from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, FUSE_SCORES_CACHE
 from skyband.algorithms.windowed import WindowAlgorithm
 from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.blocks import COUNT, EPOCH, RESERVED, Blocks, sift_faces, stock
+from skyband.structures.blocks import Blocks
 from skyband.structures.catchup import catching
+from skyband.structures.intake import CLOSED, COUNT, EPOCH, RESERVED, sift_faces, stock, take_in
 from skyband.structures.meeting import WIDTH, Stands, meeting
-from skyband.structures.relief import LOOSE, Relief
+from skyband.structures.relief import LOOSE, SAMPLE, Relief
 from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, SHARE, STRANGERS, SURVIVED
 
 PIECE = 16384  # rows of a batch that go through at once
@@ -59,7 +60,9 @@ class Mapped(WindowAlgorithm):
         self._least = min(LEAST_ROWS, 4 * block)
         self._next_check = self._least  # rows seen at which thresholds are looked at again
         self._made_at = np.zeros(16, dtype=np.int64)  # totals when the map was made
-        self._closed_at = np.zeros(16, dtype=np.int64)  # totals when a block was full
+        self._made_of = 0  # rows stored when it was made
+        self._next_look = 0  # rows seen at which the map is looked at again
+        self._closed_at = (0, 0)  # survivors, and rows seen, when a block was full
         self._patience = 1.0
         self._rate = 1.0  # survivors a row when it was made
         self._scratch_points(1)
@@ -99,29 +102,35 @@ class Mapped(WindowAlgorithm):
 
     def _keep_up(self) -> None:
         """Look at thresholds that may have risen, and make the map anew where that pays."""
-        if not self.compiled:
-            return
         seen = int(self.totals[SEEN])
+        if seen < self._next_look or not self.compiled:
+            return
+        # at first often: reservoirs shall soon have their size
+        patient = len(self.blocks) // 16 if self.relief.now >= 0 else 0
+        self._next_look = seen + max(min(self._least, seen // 16), patient)
+        closed = int(self.blocks.state[CLOSED])
+        if closed >= 0:
+            self.blocks.state[CLOSED] = -1
+            self._closed_block(closed)
         if self.relief.frame is None:
             if seen >= self._next_check and len(self.blocks) >= self._least:
                 self._next_check = 2 * seen
                 self._make_map()
             return
-        since = self.totals - self._made_at
-        queries = int(np.count_nonzero(self.ks))
-        wasted = float(since[SURVIVED]) * len(self.stands.face) * 2e-8
-        costs = 1e-3 + queries * (8e-6 if self.relief.weighted else 4e-4)
-        stale = since[RAISED] > queries // 4 or 50 * since[STRANGERS] > since[SEEN]
-        if stale and since[SEEN] > self._made_at[SEEN]:
-            self._make_map()  # the window grows: twice the rows since the last one
+        since = (self.totals - self._made_at).tolist()
+        wasted = since[SURVIVED] * len(self.stands.face) * 2e-8
+        costs = 1e-3 + self.members * (1e-5 if self.relief.weighted else 4e-4)
+        stale = since[RAISED] > self.members // 4 or 50 * since[STRANGERS] > since[SEEN]
+        if stale and len(self.blocks) > 2 * self._made_of:
+            self._make_map()  # the window grows
         elif stale and wasted > self._patience * costs:
-            rate = float(since[SURVIVED]) / float(since[SEEN])
+            rate = since[SURVIVED] / since[SEEN]
             # a map that did not become sharper than the last one is made less often
             self._patience = max(1.0, self._patience / 2) if rate < 0.7 * self._rate else 2 * self._patience
             self._rate = rate
             self._make_map()
         elif seen >= self._next_check and self.stands.count[LOOSE]:
-            self._next_check = seen + max(self._least, int(since[SEEN]) // 2)
+            self._next_check = seen + max(self._least, since[SEEN] // 2)
             if self._settled().any():
                 self._make_map()
 
@@ -136,18 +145,25 @@ class Mapped(WindowAlgorithm):
         if count < 1024 and blocks.next - 1 > blocks.first:
             b = blocks.place(blocks.next - 2)
             count = blocks.block
+        count -= count % 64
         begin = max(0, count - 1024)
-        wanted = max(1, SETTLED * (count - begin) // 1024)
-        worst = self._rank(b, begin, count, wanted)[:, wanted - 1]
+        reached = np.zeros(len(self.stands.member), dtype=np.int64)
+        self._kernels().reach(
+            b, begin, count, self.stands.member, self.space.sign, self.stands.constants, self.stands.bar,
+            blocks.pool, reached,
+        )  # fmt: skip
         here = self.stands.member >= 0
-        settled[self.stands.member[here]] = (worst < self.stands.bar)[here]
+        few = reached <= max(0, SETTLED * (count - begin) // 1024)
+        settled[self.stands.member[here]] = (few & (count > begin))[here]
         return settled & self.relief.usable
+
+    def _kernels(self) -> Any:
+        return catching(self.rendered or "", self.axes, self.constants.shape[1])
 
     def _rank(self, b: int, begin: int, stop: int, wanted: int) -> Floats:
         """The best scores of some rows of a block, for each query place."""
         out = np.full((len(self.stands.member), wanted), -np.inf)
-        rank = catching(self.rendered or "", self.axes, self.constants.shape[1]).rank
-        rank(
+        self._kernels().rank(
             b, begin, stop, self.stands.member, wanted, self.space.sign, self.stands.constants, self.blocks.pool,
             np.empty(wanted), out,
         )  # fmt: skip
@@ -157,7 +173,8 @@ class Mapped(WindowAlgorithm):
         """A new frame, queries in new blocks by face, both maps."""
         slots = np.flatnonzero(self.ks)
         self._made_at[:] = self.totals
-        if not self.relief.survey(self.blocks.latest(65536), slots, self.constants):
+        self._made_of = len(self.blocks)
+        if not self.relief.survey(self.blocks.latest(SAMPLE), slots, self.constants):
             return
         self.totals[MAPS] += 1
         settled = self._settled()
@@ -165,7 +182,8 @@ class Mapped(WindowAlgorithm):
             [self.relief.face(s) if settled[s] else LOOSE for s in slots.tolist()], dtype=np.int64
         )
         self.stands.arrange(slots, faces, self.relief.traits(slots, self.constants[slots]))
-        self.relief.lower(slots, faces, self._bars(), self.constants)
+        self.relief.lower(slots, faces, self._bars(), self.constants, outer_too=False)
+        np.copyto(self.relief.outer, self.relief.inner)
         if self.relief.now >= 0:
             floors = self.relief.floors[self.relief.now]
             floors[slots[faces == LOOSE]] = np.inf
@@ -179,9 +197,9 @@ class Mapped(WindowAlgorithm):
         b = blocks.place(number)
         held = int(blocks.meta[b, RESERVED])
         target = blocks.reserved // 3
-        since = self.totals - self._closed_at
-        self._closed_at[:] = self.totals
-        if 2 * since[SURVIVED] * blocks.block > target * max(1, since[SEEN]):
+        before, self._closed_at = self._closed_at, (int(self.totals[SURVIVED]), int(self.totals[SEEN]))
+        survived, seen = (now - then for now, then in zip(self._closed_at, before, strict=True))
+        if 2 * survived * blocks.block > target * max(1, seen):
             return  # thresholds are still so low that a reservoir would hold no more than they let pass
         if self.relief.now >= 0 and blocks.meta[b, EPOCH] >= 0 and target // 3 <= held <= 2.4 * target:
             return
@@ -200,11 +218,7 @@ class Mapped(WindowAlgorithm):
             floors[slots[faces == LOOSE]] = np.inf
             relief.outer = relief.inner.copy()
             relief.carve(relief.outer, slots, faces, floors, self.constants)
-            order, size, low, high, base, inverse, outer, inner = relief.mapping()
-            found = sift_faces(
-                blocks.pool, b, 0, count, self.stands.count, order, size, low, high, base, inverse, outer, inner,
-                self._picks, self._eager, np.zeros(3, dtype=np.int64),
-            )  # fmt: skip
+            found = self._sift(b)
             rank = int(np.clip(round(relief.wanted * target / max(found, 1)), 1, 48))
             if 0.6 * target < found < 1.6 * target or rank == relief.wanted:
                 break
@@ -212,11 +226,20 @@ class Mapped(WindowAlgorithm):
         self.totals[CALIBRATED] += 1
         relief.begin_epoch(floors)
         blocks.meta[blocks.meta[:, EPOCH] == relief.now, EPOCH] = -1
-        blocks.meta[b, RESERVED], blocks.meta[b, EPOCH] = 0, relief.now
-        stock(blocks.pool, b, self._picks[2], found, blocks.reserve, blocks.index, blocks.meta)
-        newest = blocks.place(blocks.next - 1)
-        if newest != b:
-            blocks.meta[newest, EPOCH] = relief.now  # it has no rows yet
+        for place in {b, blocks.place(blocks.next - 1)}:  # the newest one may have rows by now
+            found = self._sift(place)
+            blocks.meta[place, RESERVED], blocks.meta[place, EPOCH] = 0, relief.now
+            stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, blocks.meta)
+
+    def _sift(self, b: int) -> int:
+        """How many rows of a block pass the outer maps; `_picks` says which."""
+        blocks = self.blocks
+        return int(
+            sift_faces(
+                blocks.pool, b, 0, int(blocks.meta[b, COUNT]), self.stands.count, *self.relief.mapping(),
+                self._picks, self._eager, np.zeros(3, dtype=np.int64),
+            )
+        )  # fmt: skip
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -240,18 +263,18 @@ class Mapped(WindowAlgorithm):
         blocks = self.blocks
         if timed:
             blocks.keep_times()
+        blocks.widen(len(seq) // blocks.block + 2)
+        none, uncounted = np.zeros(3, dtype=np.int64), np.zeros(16, dtype=np.int64)
+        columns, time, seq = tuple(read_only(c) for c in columns), read_only(time), read_only(seq)
         at = 0
         while at < len(seq):
-            b, place, rows = blocks.room(time, seq, at, len(seq), -1)
-            for axis in range(self.axes):
-                blocks.pool[b, axis, place : place + rows] = columns[axis][at : at + rows]
-            if blocks.timed:
-                blocks.times[b, place : place + rows] = time[at : at + rows]
-            if blocks.meta[b, 1] < 0:
-                blocks.seqs[b, place : place + rows] = seq[at : at + rows]
-            at += rows
-        newest, oldest = blocks.newest or Recency(0, 0), blocks.oldest()
-        self.clock[:] = (*newest, *oldest)
+            at = take_in(
+                at, len(seq), -1, False, blocks.state, self.clock, columns, time, seq,
+                blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
+                none, *self.relief.mapping(), self._picks, self._eager,
+                self._points, self._when, self._number, none, uncounted,
+            )  # fmt: skip
+            blocks.supply()
 
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
         return self.blocks.rows(max(horizon, self.oldest_horizon()))
@@ -279,7 +302,7 @@ class Mapped(WindowAlgorithm):
         self.totals[:] = blob["totals"]
         columns = tuple(blob[f"column_{axis}"] for axis in range(self.axes))
         self._store_anew(columns, blob["row_time"], blob["row_seq"])
-        self._next_check = int(self.totals[SEEN]) + 1
+        self._next_check = self._next_look = int(self.totals[SEEN]) + 1
         slots = len(self.ks)
         self.members = int(np.count_nonzero(self.ks))
         self.stands = Stands(self.constants.shape[1])
@@ -331,3 +354,11 @@ class Mapped(WindowAlgorithm):
                 good = self.space.good(columns, self.constants[slot])
                 # a reservoir has every row of its block that reaches the floor
                 assert np.isin(np.flatnonzero(good >= self.relief.floors[epoch, slot]), held).all()
+
+
+def read_only(values: Any) -> Any:
+    """numba compiles once more for writable arrays: all columns come read-only."""
+    if values.flags.writeable:
+        values = values.view()
+        values.flags.writeable = False
+    return values

@@ -16,16 +16,29 @@ A block whose better rows were too many has none (epoch -1), and is searched as 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, Recency
-from skyband.structures.heightmap import Heights, sift
+from skyband.structures.intake import (
+    BASE,
+    CLOSED,
+    COUNT,
+    EDGE_SEQ,
+    EDGE_TIME,
+    FIRST,
+    FOLLOW,
+    NEED,
+    NEXT,
+    NOTHING,
+    PLAIN,
+    RESERVED,
+    SEQS,
+    TIMED,
+    TIMES,
+    WIDER,
+)  # fmt: skip
 
-COUNT, BASE, RESERVED, EPOCH, FIRST_TIME, FIRST_SEQ, LAST_TIME, LAST_SEQ = range(8)
 CHUNK = 32  # rows of the reservoir that are tested at once
-
-Places = npt.NDArray[np.int32]
 
 
 @kernel
@@ -40,115 +53,6 @@ def time_at(b: int, i: int, times: Ints) -> int:
     return times[b, i] if times.shape[0] > 0 else 0
 
 
-@kernel
-def stock(
-    pool: Floats, b: int, picks: Ints, count: int, reserve: Floats, index: Places, meta: Ints
-) -> None:  # fmt: skip
-    """Add rows of a block to its reservoir; if they are too many it has none from now on."""
-    if meta[b, 3] < 0:
-        return
-    held = meta[b, 2]
-    if held + count > index.shape[1]:
-        meta[b, 2], meta[b, 3] = 0, -1
-        return
-    for p in range(count):
-        i, at = picks[p], held + p
-        index[b, at] = i
-        for axis in range(pool.shape[1]):
-            reserve[b, at // 32, axis, at % 32] = pool[b, axis, i]
-    meta[b, 2] = held + count
-
-
-@kernel
-def unite(one: Ints, ones: int, other: Ints, others: int, both: Ints) -> int:
-    """Two ascending lists as one."""
-    i, j, count = 0, 0, 0
-    while i < ones or j < others:
-        if j >= others or (i < ones and one[i] <= other[j]):
-            value = one[i]
-        else:
-            value = other[j]
-        while i < ones and one[i] == value:
-            i += 1
-        while j < others and other[j] == value:
-            j += 1
-        both[count] = value
-        count += 1
-    return count
-
-
-@kernel
-def sift_faces(
-    pool: Floats, b: int, begin: int, stop: int, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats,
-    base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, passed: Ints,
-) -> int:  # fmt: skip
-    """Rows of a block against the maps of all faces in use: picks[2] has those that pass an outer map, passed
-    how many pass each face's both maps, and how many lay outside the frame."""
-    found = np.zeros(2, np.int64)
-    passed[2] = 0
-    for face in range(2):
-        passed[face] = 0
-        if faces[face] > 0:
-            sign = 1.0 if face == 0 else -1.0
-            found[face], passed[face], passed[2] = sift(
-                pool, b, begin, stop, order, size, low, high, base, inverse, sign, outer[face], inner[face],
-                picks[face], eager[face],
-            )  # fmt: skip
-    return int(unite(picks[0], found[0], picks[1], found[1], picks[2]))
-
-
-@kernel
-def admit(
-    columns: tuple[Floats, ...], time: Ints, seq: Ints, source: int, rows: int, b: int, at: int, stored: bool,
-    mapped: bool, pool: Floats, times: Ints, seqs: Ints, meta: Ints, reserve: Floats, index: Places,
-    faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats,
-    outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints, number: Ints,
-    counts: Ints, totals: Ints,
-) -> None:  # fmt: skip
-    """Store rows [source, source + rows) of a batch in a block at `at`, and gather those that some query may take.
-
-    points[face] gets the rows that pass that face's map, face 2 (queries that no map serves) all of them. Rows of
-    the pen (not `stored`) have no reservoir. Without a map every row passes.
-    """
-    for axis in range(pool.shape[1]):
-        values, into = columns[axis][source : source + rows], pool[b, axis, at : at + rows]
-        for i in range(rows):
-            into[i] = values[i]
-    if times.shape[0] > 0:
-        for i in range(rows):
-            times[b, at + i] = time[source + i]
-    if meta[b, 1] < 0:
-        for i in range(rows):
-            seqs[b, at + i] = seq[source + i]
-    passed = np.zeros(3, np.int64)
-    found = rows
-    if mapped:
-        found = sift_faces(
-            pool, b, at, at + rows, faces, order, size, low, high, base, inverse, outer, inner,
-            picks, eager, passed,
-        )  # fmt: skip
-        if stored:
-            stock(pool, b, picks[2], found, reserve, index, meta)
-    totals[0] += rows
-    totals[1] += rows - found
-    totals[9] += passed[2]
-    for face in range(3):
-        if faces[face] == 0:
-            continue
-        whole = face == 2 or not mapped
-        many = rows if whole else passed[face]
-        base_at = counts[face]
-        for p in range(many):
-            i = at + p if whole else eager[face, p]
-            for axis in range(pool.shape[1]):
-                points[face, axis, base_at + p] = pool[b, axis, i]
-            when[face, base_at + p] = time[source + i - at]
-            number[face, base_at + p] = seq[source + i - at]
-        counts[face] = base_at + many
-        if face < 2:
-            totals[2] += many
-
-
 class Blocks:
     """A ring of blocks with their reservoirs, and the pen."""
 
@@ -156,20 +60,15 @@ class Blocks:
         self.axes = axes
         self.block = block
         self.reserved = max(CHUNK, block // 16 // CHUNK * CHUNK)
-        self.first = 0  # number of the oldest block
-        self.next = 0  # number after the newest
-        self.used = 0  # rows in the newest
-        self.follow = -1
+        self.state = np.zeros(16, dtype=np.int64)  # see intake.py
+        self.state[PLAIN] = 1
+        self.state[FOLLOW] = self.state[CLOSED] = -1
         self.pool = np.empty((0, axes, block), dtype=np.float64)
         self.times = np.empty((0, block), dtype=np.int64)
         self.seqs = np.empty((0, block), dtype=np.int64)
         self.meta = np.zeros((0, 8), dtype=np.int64)
         self.reserve = np.empty((0, self.reserved // CHUNK, axes, CHUNK), dtype=np.float64)
         self.index = np.empty((0, self.reserved), dtype=np.int32)
-        self.newest: Recency | None = None
-        self._end: Recency | None = None  # the last recency of the oldest block
-        self.timed = False
-        self.plain = True  # seqs have followed one another so far
         self._empty_pen()
 
     def _empty_pen(self) -> None:
@@ -179,72 +78,48 @@ class Blocks:
         self.late_seq = np.empty((1, 0), dtype=np.int64)
         self.late_meta = np.full((1, 8), -1, dtype=np.int64)
 
+    @property
+    def first(self) -> int:
+        """The number of the oldest block."""
+        return int(self.state[FIRST])
+
+    @property
+    def next(self) -> int:
+        """The number after the newest one's."""
+        return int(self.state[NEXT])
+
+    @property
+    def timed(self) -> bool:
+        return bool(self.state[TIMED])
+
+    @property
+    def plain(self) -> bool:
+        """Whether all seqs have followed one another so far."""
+        return bool(self.state[PLAIN])
+
     def place(self, number: int) -> int:
         return number % max(1, len(self.pool))
 
     # -- rows in -------------------------------------------------------------------------------------------
 
-    def room(self, time: Ints, seq: Ints, source: int, stop: int, epoch: int) -> tuple[int, int, int]:
-        """Where rows [source, stop) of a batch go: block, place in it, and how many fit there. They count as stored;
-        `admit` writes them."""
-        if self.used == self.block or self.next == self.first:
-            self._open(epoch)
-        b, at = (self.next - 1) % len(self.pool), self.used
-        rows = min(stop - source, self.block - at)
-        stop = source + rows
-        first, last = (
-            Recency(int(time[source]), int(seq[source])),
-            Recency(int(time[stop - 1]), int(seq[stop - 1])),
-        )
-        if not self.timed and (first.time != 0 or last.time != 0):
+    def supply(self) -> bool:
+        """What `take_in` asked for, so that it can go on; whether it asked for anything."""
+        need = self.state[NEED]
+        if need == WIDER:
+            self.widen(max(2, len(self.pool) // 16))
+        elif need == TIMES:
             self.keep_times()
-        follows = first.seq >= 0 and last.seq - first.seq == rows - 1
-        if follows and self.timed and rows > 1:
-            follows = bool(np.all(np.diff(seq[source:stop]) == 1))
-        meta = self.meta[b]
-        if at == 0:
-            self.follow = first.seq if follows else -1  # the seq that the next row has if it follows
-            meta[BASE] = self.follow
-            meta[FIRST_TIME], meta[FIRST_SEQ] = first
-        elif self.follow >= 0 and not (follows and first.seq == self.follow):
-            self._spell_out(b)
-        if self.follow < 0 and self.plain:
-            self._keep_seqs()
-        if self.follow >= 0:
-            self.follow += rows
-        self.used = at + rows
-        meta[COUNT] = self.used
-        meta[LAST_TIME], meta[LAST_SEQ] = last
-        self.newest = last
-        return b, at, rows
+        elif need == SEQS:
+            self.state[PLAIN] = 0
+            self.seqs = np.zeros((len(self.pool), self.block), dtype=np.int64)
+        return bool(need != NOTHING)
 
     def keep_times(self) -> None:
         """From now on rows have times; those that are there have 0."""
-        self.timed = True
+        self.state[TIMED] = 1
         self.times = np.zeros((len(self.pool), self.block), dtype=np.int64)
 
-    def _keep_seqs(self) -> None:
-        self.plain = False
-        self.seqs = np.zeros((len(self.pool), self.block), dtype=np.int64)
-
-    def _spell_out(self, b: int) -> None:
-        if self.plain:
-            self._keep_seqs()
-        count = int(self.meta[b, COUNT])
-        self.seqs[b, :count] = self.meta[b, BASE] + np.arange(count)
-        self.meta[b, BASE] = self.follow = -1
-
-    def _open(self, epoch: int) -> None:
-        """Begin a new block."""
-        if self.next - self.first == len(self.pool):
-            self._widen(max(2, len(self.pool) // 16))
-        b = self.place(self.next)
-        self.meta[b] = 0
-        self.meta[b, EPOCH] = epoch
-        self.next += 1
-        self.used = 0
-
-    def _widen(self, more: int) -> None:
+    def widen(self, more: int) -> None:
         """More blocks in the ring: each keeps its number and moves to its new place."""
         old, new = len(self.pool), len(self.pool) + more
         numbers = np.arange(self.first, self.next)
@@ -272,40 +147,21 @@ class Blocks:
 
     # -- rows out ------------------------------------------------------------------------------------------
 
-    def drop(self, horizon: Recency) -> None:
-        """Forget the blocks that lie before a horizon, and late rows if they are many."""
-        while self.first < self.next:
-            if self._end is None:
-                meta = self.meta[self.place(self.first)]
-                self._end = Recency(int(meta[LAST_TIME]), int(meta[LAST_SEQ]))
-            if self._end >= horizon and self.first < self.next - 1:
-                break
-            if self.first == self.next - 1 and (self.newest is None or self.newest >= horizon):
-                self._end = None  # the newest block goes on growing
-                break
-            self.first += 1
-            self._end = None
-        if self.late:
-            stay = self._late_inside(horizon)
-            if not len(stay):
-                self._empty_pen()
-            elif 2 * len(stay) < self.late:
-                for array in (self.late_pool, self.late_time, self.late_seq):
-                    array[..., : len(stay)] = array[..., stay]
-                self.late = len(stay)
+    def drop_late(self) -> None:
+        """Forget the late rows that every window has left behind, if they are many."""
+        stay = self._late_inside(Recency(int(self.state[EDGE_TIME]), int(self.state[EDGE_SEQ])))
+        if not len(stay):
+            self._empty_pen()
+        elif 2 * len(stay) < self.late:
+            for array in (self.late_pool, self.late_time, self.late_seq):
+                array[..., : len(stay)] = array[..., stay]
+            self.late = len(stay)
 
     def _late_inside(self, horizon: Recency) -> Ints:
         time, seq = self.late_time[0, : self.late], self.late_seq[0, : self.late]
         return np.flatnonzero((time > horizon.time) | ((time == horizon.time) & (seq >= horizon.seq)))
 
     # -- rows seen -----------------------------------------------------------------------------------------
-
-    def oldest(self) -> Recency:
-        """The recency of the first row in the blocks."""
-        if self.first == self.next:
-            return self.newest or Recency(0, 0)
-        b = self.place(self.first)
-        return Recency(int(self.meta[b, FIRST_TIME]), int(self.meta[b, FIRST_SEQ]))
 
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
         """Columns, times and seqs of the rows at or after a horizon, oldest first."""

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skyband.jit import generated, kernel
+from skyband.jit import generated, inlined, kernel
 from skyband.order import Floats, Ints
 
 Heights = npt.NDArray[np.int32]
@@ -73,9 +73,13 @@ def frame_of(columns: list[Floats], last: int, cells: int) -> Frame | None:
         values = np.sort(column[np.isfinite(column)])
         if len(values) == 0:
             return None
-        low[axis], high[axis] = values[0], values[-1]
-        begin, end = float(values[0]), float(values[-1])
-        inner = values[len(values) // 1000], values[-1 - len(values) // 1000]
+        inner = float(values[len(values) // 1000]), float(values[-1 - len(values) // 1000])
+        # a little wider than the rows: the next ones are
+        margin = (inner[1] - inner[0]) / 512.0
+        begin, end = float(values[0]) - margin, float(values[-1]) + margin
+        if not np.isfinite(margin) or not np.isfinite(begin) or not np.isfinite(end):
+            begin, end = float(values[0]), float(values[-1])
+        low[axis], high[axis] = begin, end
         if end - begin > 2.0 * (inner[1] - inner[0]) > 0.0:
             begin, end = float(inner[0]), float(inner[1])  # far outliers share the outermost cells
         if axis == last:
@@ -110,63 +114,58 @@ def blank(frame: Frame, height: int = NEVER) -> Heights:
     return heights
 
 
+@inlined
+def locate(
+    values: Floats, into: Floats, m: int, low: float, high: float, base: float, inverse: float, side: Any, end: Any,
+    cell: Heights,
+) -> Any:  # fmt: skip
+    """One axis of m rows, which are copied on the way: its share of the cells' numbers; whether one is outside."""
+    outside = False
+    for i in range(m):
+        x = values[i]
+        into[i] = x
+        u = (x - base) * inverse
+        u = u if u > 0.0 else 0.0
+        u = u if u < end else end
+        outside |= not ((x >= low) & (x <= high))
+        cell[i] = cell[i] * side + np.int32(u)
+    return outside
+
+
 @kernel
-def sift(
-    pool: Floats, block: int, begin: int, stop: int, order: Ints, size: Ints, low: Floats, high: Floats,
-    base: Floats, inverse: Floats, sign: float, outer: Heights, inner: Heights, picks: Ints, eager: Ints,
-) -> tuple[int, int, int]:  # fmt: skip
-    """Rows [begin, stop) of a block against two maps, the outer one lower: places of those that pass the outer one
-    and of those that pass both; how many each, and how many rows lay outside the frame."""
-    axes = pool.shape[1]
-    beyond = np.int32(outer.shape[0] - 1)
-    cell = np.empty(256, np.int32)
-    level = np.empty(256, np.int32)
-    found, passed, strangers = 0, 0, 0
-    first = begin
-    while first < stop:
-        m = min(256, stop - first)
+def strays(
+    pool: Floats, b: int, first: int, m: int, low: Floats, high: Floats, beyond: int, cell: Heights
+) -> int:
+    """Rows outside the frame get the number of the cell that lets everything pass; how many there were."""
+    found = 0
+    for i in range(m):
         outside = False
-        for i in range(m):
-            cell[i] = 0
-        for a in range(axes - 1):
-            axis = order[a]
-            least, most, origin, steps = low[axis], high[axis], base[axis], inverse[axis]
-            side, end = np.int32(size[a]), np.float64(size[a] - 1)
-            values = pool[block, axis, first : first + m]
-            for i in range(m):
-                x = values[i]
-                u = (x - origin) * steps
-                u = u if u > 0.0 else 0.0
-                u = u if u < end else end
-                outside |= not ((x >= least) & (x <= most))
-                cell[i] = cell[i] * side + np.int32(u)
-        axis = order[axes - 1]
-        least, most, origin, steps = low[axis], high[axis], base[axis], inverse[axis]
-        values = pool[block, axis, first : first + m]
-        for i in range(m):
-            x = values[i]
-            u = (x - origin) * steps
-            u = u if u > 0.0 else 0.0
-            u = u if u < 131072.0 else 131072.0
-            outside |= not ((x >= least) & (x <= most))
-            level[i] = np.int32(u * sign)
+        for axis in range(pool.shape[1]):
+            x = pool[b, axis, first + i]
+            outside |= not (x >= low[axis] and x <= high[axis])
         if outside:
-            for axis in range(axes):
-                for i in range(m):
-                    x = pool[block, axis, first + i]
-                    if not (x >= low[axis] and x <= high[axis]) and cell[i] != beyond:
-                        cell[i] = beyond
-                        strangers += 1
-        for i in range(m):
-            at = np.uint32(cell[i])
-            if level[i] >= outer[at]:
-                picks[found] = first + i
-                found += 1
-                if level[i] >= inner[at]:
-                    eager[passed] = first + i
-                    passed += 1
-        first += m
-    return found, passed, strangers
+            cell[i] = beyond
+            found += 1
+    return found
+
+
+@inlined
+def sift(
+    first: int, m: int, sign: Any, cell: Heights, level: Heights, outer: Heights, inner: Heights, picks: Ints,
+    eager: Ints, found: Any, passed: Any,
+) -> Any:  # fmt: skip
+    """m rows from `first` on against two maps, the outer one lower: places of those that pass the outer one are
+    added to the `found` that there are, of those that pass both to the `passed`; how many each."""
+    for i in range(m):
+        at = np.uint32(cell[i])
+        height = level[i] * sign
+        if height >= outer[at]:
+            picks[found] = first + i
+            found += 1
+            if height >= inner[at]:
+                eager[passed] = first + i
+                passed += 1
+    return found, passed
 
 
 @kernel

@@ -28,7 +28,7 @@ from skyband.structures.heightmap import Frame, bisecting, blank, carve_weights,
 HIGH, LOW, LOOSE = range(3)  # faces: the last axis is wanted high, low; no map serves
 EPOCHS = 16
 BISECTED = 2048  # cells, at most, where heights are found by bisection
-SAMPLE = 65536  # rows that a frame is made from
+SAMPLE = 16384  # rows that a frame is made from
 
 
 class Relief:

@@ -200,7 +200,7 @@ def overflow(
     n -= cut
     size[slot] = n
     want = min(brim_of(n, k), max(4 * n, 32))
-    if want > room[slot]:
+    if want > room[slot] and 8 * (room[slot] - n) < n:  # else what there is will do for a while
         wish[slot] = want
         raised[WISHES - RAISED] += 1
     brim[slot] = min(want, room[slot])

@@ -1,0 +1,321 @@
+"""Rows in: a step's rows go to their blocks, past the maps, and what passed is laid out for the queries.
+
+All of a step's bookkeeping is here, in loops that are compiled: which blocks the windows have left behind, where the
+rows go, whether their seqs follow one another. What a kernel can't do it asks for (`NEED`) and goes on afterwards
+where it stopped: a wider ring, arrays for times or seqs, a place for late rows. A step of thousands of rows is one
+call, so that what Python costs is little even for a step of a few dozen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.jit import kernel
+from skyband.order import Floats, Ints, first_inside
+from skyband.structures.heightmap import UNIT, Heights, locate, sift, strays
+
+Places = npt.NDArray[np.int32]
+
+# of a block, in `meta`
+COUNT, BASE, RESERVED, EPOCH, FIRST_TIME, FIRST_SEQ, LAST_TIME, LAST_SEQ = range(8)
+# of all blocks, in `state`
+FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
+TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
+NOTHING, WIDER, TIMES, SEQS = range(4)  # what is needed
+STRETCH = 512  # rows that are copied and sifted while they are at hand
+
+
+@kernel
+def stock(
+    pool: Floats, b: int, picks: Ints, count: int, reserve: Floats, index: Places, meta: Ints
+) -> None:  # fmt: skip
+    """Add rows of a block to its reservoir; if they are too many it has none from now on."""
+    if meta[b, EPOCH] < 0:
+        return
+    held = meta[b, RESERVED]
+    if held + count > index.shape[1]:
+        meta[b, RESERVED], meta[b, EPOCH] = 0, -1
+        return
+    for p in range(count):
+        i, at = picks[p], held + p
+        index[b, at] = i
+        for axis in range(pool.shape[1]):
+            reserve[b, at // 32, axis, at % 32] = pool[b, axis, i]
+    meta[b, RESERVED] = held + count
+
+
+@kernel
+def unite(one: Ints, ones: int, other: Ints, others: int, both: Ints) -> int:
+    """Two ascending lists as one."""
+    i, j, count = 0, 0, 0
+    while i < ones or j < others:
+        if j >= others or (i < ones and one[i] <= other[j]):
+            value = one[i]
+        else:
+            value = other[j]
+        while i < ones and one[i] == value:
+            i += 1
+        while j < others and other[j] == value:
+            j += 1
+        both[count] = value
+        count += 1
+    return count
+
+
+@kernel
+def sift_faces(
+    pool: Floats, b: int, begin: int, stop: int, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats,
+    base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, passed: Ints,
+) -> int:  # fmt: skip
+    """Stored rows of a block against the maps of all faces in use: picks[2] has those that pass an outer map, passed
+    how many pass each face's both maps."""
+    axes = pool.shape[1]
+    found = np.zeros(2, np.int64)
+    cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
+    aside = np.empty(STRETCH, np.float64)
+    passed[:] = 0
+    first = begin
+    while first < stop:
+        m = min(STRETCH, stop - first)
+        outside = False
+        cell[:m] = 0
+        for a in range(axes - 1):
+            axis = order[a]
+            outside |= locate(
+                pool[b, axis, first : first + m], aside, m, low[axis], high[axis], base[axis], inverse[axis],
+                np.int32(size[a]), np.float64(size[a] - 1), cell,
+            )  # fmt: skip
+        axis = order[axes - 1]
+        level[:m] = 0
+        outside |= locate(
+            pool[b, axis, first : first + m], aside, m, low[axis], high[axis], base[axis], inverse[axis],
+            np.int32(0), UNIT, level,
+        )  # fmt: skip
+        if outside:
+            strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell)
+        for face in range(2):
+            if faces[face] > 0:
+                sign = np.int32(1 - 2 * face)
+                found[face], passed[face] = sift(
+                    first, m, sign, cell, level, outer[face], inner[face], picks[face], eager[face], found[face],
+                    passed[face],
+                )  # fmt: skip
+        first += m
+    return int(unite(picks[0], found[0], picks[1], found[1], picks[2]))
+
+
+@kernel
+def store(
+    columns: tuple[Floats, ...], source: int, rows: int, b: int, at: int, pool: Floats, faces: Ints, order: Ints,
+    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
+    eager: Ints, passed: Ints,
+) -> int:  # fmt: skip
+    """As `sift_faces`, for rows that come: they are stored in the same pass, while they are at hand."""
+    axes = pool.shape[1]
+    found = np.zeros(2, np.int64)
+    cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
+    passed[:] = 0
+    done = 0
+    while done < rows:
+        m = min(STRETCH, rows - done)
+        first = at + done
+        outside = False
+        cell[:m] = 0
+        for a in range(axes - 1):
+            axis = order[a]
+            outside |= locate(
+                columns[axis][source + done : source + done + m], pool[b, axis, first : first + m], m,
+                low[axis], high[axis], base[axis], inverse[axis], np.int32(size[a]), np.float64(size[a] - 1), cell,
+            )  # fmt: skip
+        axis = order[axes - 1]
+        level[:m] = 0
+        outside |= locate(
+            columns[axis][source + done : source + done + m], pool[b, axis, first : first + m], m,
+            low[axis], high[axis], base[axis], inverse[axis], np.int32(0), UNIT, level,
+        )  # fmt: skip
+        if outside:
+            passed[2] += strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell)
+        for face in range(2):
+            if faces[face] > 0:
+                sign = np.int32(1 - 2 * face)
+                found[face], passed[face] = sift(
+                    first, m, sign, cell, level, outer[face], inner[face], picks[face], eager[face], found[face],
+                    passed[face],
+                )  # fmt: skip
+        done += m
+    return int(unite(picks[0], found[0], picks[1], found[1], picks[2]))
+
+
+@kernel
+def admit(
+    columns: tuple[Floats, ...], time: Ints, seq: Ints, source: int, rows: int, b: int, at: int, stored: bool,
+    mapped: bool, pool: Floats, times: Ints, seqs: Ints, meta: Ints, reserve: Floats, index: Places,
+    faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats,
+    outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints, number: Ints,
+    counts: Ints, totals: Ints,
+) -> None:  # fmt: skip
+    """Store rows [source, source + rows) of a batch in a block at `at`, and gather those that some query may take.
+
+    points[face] gets the rows that pass that face's map, face 2 (queries that no map serves) all of them. Rows of
+    the pen (not `stored`) have no reservoir. Without a map every row passes.
+    """
+    passed = np.zeros(3, np.int64)
+    kept = rows
+    if mapped:
+        kept = store(
+            columns, source, rows, b, at, pool, faces, order, size, low, high, base, inverse, outer, inner, picks,
+            eager, passed,
+        )  # fmt: skip
+    else:
+        for axis in range(pool.shape[1]):
+            values, into = columns[axis][source : source + rows], pool[b, axis, at : at + rows]
+            for i in range(rows):
+                into[i] = values[i]
+    if times.shape[0] > 0:
+        for i in range(rows):
+            times[b, at + i] = time[source + i]
+    if meta[b, BASE] < 0:
+        for i in range(rows):
+            seqs[b, at + i] = seq[source + i]
+    if mapped and stored:
+        stock(pool, b, picks[2], kept, reserve, index, meta)
+    totals[0] += rows
+    totals[1] += rows - kept
+    totals[9] += passed[2]
+    for face in range(3):
+        if faces[face] == 0:
+            continue
+        whole = face == 2 or not mapped
+        many = rows if whole else passed[face]
+        base_at = counts[face]
+        for p in range(many):
+            i = at + p if whole else eager[face, p]
+            for axis in range(pool.shape[1]):
+                points[face, axis, base_at + p] = pool[b, axis, i]
+            when[face, base_at + p] = time[source + i - at]
+            number[face, base_at + p] = seq[source + i - at]
+        counts[face] = base_at + many
+        if face < 2:
+            totals[2] += many
+
+
+@kernel
+def look_back(
+    ks: Ints, horizon_time: Ints, horizon_seq: Ints, seen_time: Ints, seen_seq: Ints, back: Ints, time: Ints, seq: Ints,
+    state: Ints, meta: Ints,
+) -> None:  # fmt: skip
+    """Time has gone on. Forget the blocks that every window has left behind, and tell which of the step's rows are
+    too old for all of them ([0, BEGIN)), and which are late: older than a row that is stored ([BEGIN, LATE)).
+
+    `back` marks slots whose horizon has gone back, and how many.
+    """
+    t, s = np.int64(2**63 - 1), np.int64(2**63 - 1)
+    back[0] = 0
+    odd = ks.shape[0] == 0
+    if not odd:
+        t, s = horizon_time[0], horizon_seq[0]
+    for slot in range(ks.shape[0]):  # mostly all of them have one window, and it has gone on
+        odd |= (ks[slot] == 0) | (horizon_time[slot] != t) | (horizon_seq[slot] != s)
+        odd |= (seen_time[slot] > t) | ((seen_time[slot] == t) & (seen_seq[slot] > s))
+    if odd:
+        t, s = np.int64(2**63 - 1), np.int64(2**63 - 1)
+        for slot in range(ks.shape[0]):
+            if ks[slot] == 0:
+                continue
+            own_t, own_s = horizon_time[slot], horizon_seq[slot]
+            if own_t < t or (own_t == t and own_s < s):
+                t, s = own_t, own_s
+            if own_t < seen_time[slot] or (own_t == seen_time[slot] and own_s < seen_seq[slot]):
+                back[0] += 1
+                back[back[0]] = slot
+    seen_time[:], seen_seq[:] = horizon_time, horizon_seq
+    state[EDGE_TIME], state[EDGE_SEQ] = t, s
+    ring = max(1, meta.shape[0])
+    while state[FIRST] < state[NEXT]:
+        b = state[FIRST] % ring
+        if meta[b, LAST_TIME] > t or (meta[b, LAST_TIME] == t and meta[b, LAST_SEQ] >= s):
+            break
+        state[FIRST] += 1
+    n = seq.shape[0]
+    state[BEGIN] = first_inside(time, seq, 0, n, t, s)
+    state[LATE] = state[BEGIN]
+    if state[ANY] and n > 0:
+        newer = first_inside(time, seq, 0, n, state[NEWEST_TIME], state[NEWEST_SEQ])
+        state[LATE] = max(state[BEGIN], newer)
+
+
+@kernel
+def follows(time: Ints, seq: Ints, source: int, rows: int, timed: bool) -> bool:
+    """Whether the seqs of these rows follow one another."""
+    last = source + rows - 1
+    if seq[source] < 0 or seq[last] - seq[source] != rows - 1:
+        return False
+    if timed:  # in order of time, not of seq
+        for i in range(source, last):
+            if seq[i + 1] != seq[i] + 1:
+                return False
+    return True
+
+
+@kernel
+def take_in(
+    source: int, stop: int, epoch: int, mapped: bool, state: Ints, clock: Ints,
+    columns: tuple[Floats, ...], time: Ints, seq: Ints, pool: Floats, times: Ints, seqs: Ints, meta: Ints,
+    reserve: Floats, index: Places, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
+    inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints,
+    number: Ints, counts: Ints, totals: Ints,
+) -> int:  # fmt: skip
+    """Put rows [source, stop) into blocks and gather those that the maps let pass; where it stopped, and `NEED` why."""
+    block, ring = pool.shape[2], pool.shape[0]
+    state[NEED] = NOTHING
+    while source < stop:
+        if not state[TIMED] and (time[source] != 0 or time[stop - 1] != 0):
+            state[NEED] = TIMES
+            break
+        if state[USED] == block or state[NEXT] == state[FIRST]:
+            if state[NEXT] - state[FIRST] == ring:
+                state[NEED] = WIDER
+                break
+            if state[USED] == block and state[NEXT] > state[FIRST]:
+                state[CLOSED] = state[NEXT] - 1
+            b = state[NEXT] % ring
+            meta[b, :] = 0
+            meta[b, EPOCH] = epoch
+            state[NEXT] += 1
+            state[USED] = 0
+        b, at = (state[NEXT] - 1) % ring, state[USED]
+        rows = min(stop - source, block - at)
+        in_turn = follows(time, seq, source, rows, state[TIMED] != 0)
+        if at == 0:
+            state[FOLLOW] = seq[source] if in_turn else -1  # the seq that the next row has if it follows
+        elif state[FOLLOW] >= 0 and not (in_turn and seq[source] == state[FOLLOW]):
+            state[FOLLOW] = -2  # no longer: they have to be spelled out
+        if state[FOLLOW] < 0 and state[PLAIN]:
+            state[FOLLOW] = meta[b, BASE] + at  # as if it hadn't been noticed: it will be once more
+            state[NEED] = SEQS
+            break
+        if state[FOLLOW] == -2:
+            for i in range(at):
+                seqs[b, i] = meta[b, BASE] + i
+            state[FOLLOW] = meta[b, BASE] = -1
+        last = source + rows - 1
+        if at == 0:
+            meta[b, BASE] = state[FOLLOW]
+            meta[b, FIRST_TIME], meta[b, FIRST_SEQ] = time[source], seq[source]
+        if state[FOLLOW] >= 0:
+            state[FOLLOW] += rows
+        state[USED] = meta[b, COUNT] = at + rows
+        meta[b, LAST_TIME], meta[b, LAST_SEQ] = time[last], seq[last]
+        state[ANY], state[NEWEST_TIME], state[NEWEST_SEQ] = 1, time[last], seq[last]
+        admit(
+            columns, time, seq, source, rows, b, at, True, mapped, pool, times, seqs, meta, reserve, index, faces,
+            order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts, totals,
+        )  # fmt: skip
+        source += rows
+    clock[0], clock[1] = state[NEWEST_TIME], state[NEWEST_SEQ]
+    clock[2], clock[3] = clock[0], clock[1]
+    if state[NEXT] > state[FIRST]:
+        b = state[FIRST] % ring
+        clock[2], clock[3] = meta[b, FIRST_TIME], meta[b, FIRST_SEQ]
+    return source
