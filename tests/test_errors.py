@@ -141,9 +141,10 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: sb.Monitor().sifter(),
         'The schema of stream "" is not known yet: give it with schema=.',
     ),
-    "an approximate answer": (
-        lambda: sb.Monitor().watch(OK + " WITH (error = 0.1)"),
-        "error = … asks for an approximate algorithm, and there is none yet: leave it out for exact answers.",
+    "an error of nothing": (
+        lambda: sb.Monitor().watch(OK + " WITH (error = 0)"),
+        "error = 0 can't be: it is how many rows may be missed per window's worth of rows, more than 0 and less than "
+        "1, such as error = 0.001; leave it out for exact answers.",
     ),
     "a row window where rows were not counted": (
         rows_not_counted,

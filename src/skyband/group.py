@@ -81,6 +81,7 @@ class Group:
         self.algorithm_name = algorithm
         self.options = options
         self.windowed = kind.card.window
+        self.keyed = self.windowed  # a slot is for one window and one beginning
         self.algorithm: Any = (
             kind(options, self.space) if issubclass(kind, WindowAlgorithm) else kind(options)
         )
@@ -131,8 +132,11 @@ class Group:
             self.constants = np.vstack([self.constants, np.zeros((1, self.constants.shape[1]))])
         self.constants[slot] = constants
 
+    def _slot_for(self, watch: Watch) -> int:
+        return self._open_window(watch) if self.windowed else self.open(watch.query, watch.capacity)
+
     def attach(self, watch: Watch) -> None:
-        slot = self._open_window(watch) if self.windowed else self.open(watch.query, watch.capacity)
+        slot = self._slot_for(watch)
         watch.group, watch.slot = self, slot
         self.watches.append(watch)
         self.board.add(slot)
@@ -165,15 +169,19 @@ class Group:
         """The watch has another k or window."""
         self.changed()
         index = self.watches.index(watch)
-        if self.windowed:
+        if self.keyed:
             old = watch.slot
-            watch.slot = -1
-            slot = self._open_window(watch)
+            slot = self._move(watch)
             watch.slot = self.board.slot[index] = slot
             if old != slot:
                 self._leave(old)
         self._resize(watch.slot)
         self.board.stale[index] = 1
+
+    def _move(self, watch: Watch) -> int:
+        """The slot of a watch whose window or beginning has changed."""
+        watch.slot = -1
+        return self._open_window(watch)
 
     # -- a step --------------------------------------------------------------------------------------------
 
@@ -338,6 +346,14 @@ class Group:
         self.board.stale[np.flatnonzero(self.board.slot == slot)] = 1
         return np.asarray(lists.seq[lists.span(slot)]).copy()
 
+    def exact(self, slot: int) -> bool:
+        """Whether the slot's answers are exact."""
+        return bool(self.algorithm.card.exact)
+
+    def notes(self) -> list[str]:
+        """What `explain` should say besides."""
+        return []
+
     def also_kept(self) -> dict[str, int]:
         """What all watches of the family need together, in bytes."""
         if not self.windowed:
@@ -365,7 +381,7 @@ class Group:
         self.board.load(blob["board"])
         for watch, slot in zip(watches, slots, strict=True):
             watch.group, watch.slot = self, slot
-            key = self._slot_key(watch) if self.windowed else tuple(self.constants[slot].tolist())
+            key = self._slot_key(watch) if self.keyed else tuple(self.constants[slot].tolist())
             self.slots[key] = slot
         self.watches = watches
 

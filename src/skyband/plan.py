@@ -34,6 +34,9 @@ class Plan:
         default_factory=dict
     )  # the algorithms not taken: their cost, or why not
     notes: list[str] = field(default_factory=list)
+    bound: str | None = None  # of an approximate algorithm: how many rows may be missed
+    certified: tuple[int, int] | None = None  # how many of how many answers were certainly exact
+    certain: bool = True  # whether the last one is
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -57,6 +60,14 @@ class Plan:
             lines.append(f"  expected   about {self.predicted_full:,.0f} candidates when the window is full")
         if self.shared_with:
             lines.append(f"  shared     with {', '.join(self.shared_with)}")
+        if self.bound is not None:
+            lines.append(f"  error      {self.bound}")
+        if self.certified is not None:
+            sure, answers = self.certified
+            share = f"{100 * sure / answers:.3f} % of {answers:,} answers" if answers else "no answers yet"
+            lines.append(
+                f"  certified  {share}; this one is {'certainly exact' if self.certain else 'in doubt'}"
+            )
         did = ", ".join(f"{count:,} {name}" for name, count in self.counters.items())
         admitted = self.counters.get("admitted", 0)
         lines.append(f"  did        {did}")

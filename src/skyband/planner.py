@@ -7,8 +7,9 @@ fast as the best that doesn't, and its rows must fit in `MOST_BYTES`; a few quer
 be known at first is asked again when the first rows come: how many queries there are in all, the types of the columns,
 how many rows a batch has.
 
-`WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. Pairs, joined and grouped queries parse and
-are refused here until their algorithms exist.
+`WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. `WITH (error = …)` takes `pa`, with an exact
+one that takes over where the error can't be kept (approximate.py); where `pa` doesn't fit, the answer is exact all the
+same. Pairs, joined and grouped queries parse and are refused here until their algorithms exist.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from skyband.query.space import Space, is_linear
 _FUTURE = {Pairs: "Top-k pairs", Joined: "Joined streams (FULL JOIN … USING)", Grouped: "GROUP BY queries"}
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
 _WORDS = {"topk": "top-k", "threshold": "threshold"}
+APPROXIMATE = "pa"  # where an error is allowed
 _GUESS_BATCH = 1000.0  # rows a step, until the first rows come
 STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
 MOST_BYTES = 1 << 30
@@ -64,22 +66,41 @@ def choose(query: Query, facts: Facts | None = None) -> Choice:
     assert isinstance(query, TopK | Threshold)
     options: dict[str, Any] = dict(query.options)
     name = options.pop("algorithm", None)
-    if options.pop("error", None) is not None:
-        raise QueryError(
-            "error = … asks for an approximate algorithm, and there is none yet: leave it out for exact answers."
-        )
+    error = _error(options)
     if options.pop("repeat", None) is not None:
         raise QueryError("repeat = … is for joined streams; leave it out here.")
-    if name is None:
+    alternatives: dict[str, str] = {}
+    if name is None and error is not None and unfit(APPROXIMATE, query, facts) is None:
+        chosen, why = APPROXIMATE, _reason(APPROXIMATE)
+        options["auto"] = 1
+    elif name is None:
         chosen, why, alternatives = _cheapest(query, facts)
     else:
-        chosen, why, alternatives = _named(str(name), query, facts), "asked for with WITH (algorithm = …)", {}
+        chosen, why = _named(str(name), query, facts), "asked for with WITH (algorithm = …)"
     card = REGISTRY[chosen].card
+    if error is not None:
+        if card.exact:
+            why += "; exact although an error is allowed"
+        else:
+            options["error"] = error
     for option in options:
-        if option not in card.options:
+        if option not in card.options and option != "auto":
             known = ", ".join(card.options) or "none"
             raise QueryError(f"The algorithm {chosen} has no option {option}; it has {known}.")
     return Choice(chosen, {name: float(value) for name, value in options.items()}, why, alternatives)
+
+
+def _error(options: dict[str, Any]) -> float | None:
+    """The error that is allowed, taken out of the options."""
+    error = options.pop("error", None)
+    if error is None:
+        return None
+    if not 0 < error < 1:
+        raise QueryError(
+            f"error = {error:g} can't be: it is how many rows may be missed per window's worth of rows, more than 0 "
+            "and less than 1, such as error = 0.001; leave it out for exact answers."
+        )
+    return float(error)
 
 
 def kind_of(query: TopK | Threshold) -> str:
@@ -146,7 +167,7 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
     alternatives: dict[str, str] = {}
     work = workload(query, facts)
     for name, kind in REGISTRY.items():
-        if kind_of(query) not in kind.card.answers or kind.card.cost_of is None:
+        if kind_of(query) not in kind.card.answers or kind.card.cost_of is None or not kind.card.exact:
             continue
         reason = unfit(name, query, facts) or _too_large(name, facts, work)
         if reason is not None:
@@ -199,17 +220,9 @@ def _reason(name: str) -> str:
     return {
         "ra": "for any score, in about k(1 + ln(n/k)) rows",
         "threshold": "every row beyond the bound is an answer",
+        APPROXIMATE: "an error is allowed, and a list of fixed length does as long as rows come in random order",
     }.get(name, REGISTRY[name].card.title)
 
 
 def _rate(rows: float) -> str:
     return f"{rows / 1e6:,.1f} M" if rows >= 1e6 else f"{rows / 1e3:,.0f} K"
-
-
-def predicted(
-    query: TopK | Threshold, algorithm: str, k: int | None, rows_in_window: int | None
-) -> float | None:
-    """The state that the card expects, in candidates."""
-    if k is None or rows_in_window is None:
-        return None
-    return REGISTRY[algorithm].card.expected(k, rows_in_window)

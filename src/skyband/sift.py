@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband import blob
+from skyband.algorithms import REGISTRY
 from skyband.group import Group
 from skyband.query.model import Query, Rows, from_dict, to_dict
 from skyband.stream.accept import Accepted, Door, accept
@@ -115,7 +116,9 @@ class Sifter:
         for watch in stream.watches:
             text = json.dumps(to_dict(replace(watch.query, options=(), select=())))
             k, _ = wanted.get(text, (0, ""))
-            wanted[text] = (max(k, watch.capacity), watch.group.algorithm_name)
+            # what an approximate algorithm drops must be on its record: only the dominated rows may stay behind
+            exact = REGISTRY[watch.group.algorithm_name].card.exact
+            wanted[text] = (max(k, watch.capacity), watch.group.algorithm_name if exact else "ra")
         used = {name for group in stream.groups for name in group.used}
         used |= {name for watch in stream.watches for name in watch.needs()}
         if stream.time is not None:

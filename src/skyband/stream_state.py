@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.algorithms import REGISTRY
+from skyband.approximate import Approximate
 from skyband.errors import InputError, QueryError
-from skyband.group import NOTHING, Group, family
+from skyband.group import NOTHING, Fits, Group, family
 from skyband.order import LOWEST, Ints, Recency
 from skyband.planner import Facts, choose
 from skyband.query.expression import Column, check, columns_of, lift, unknown_column
@@ -319,7 +321,7 @@ class Stream:
         key = family(watch.query, algorithm, options, self.fits)
         group = self._families.get(key)
         if group is None:
-            group = Group(watch.query, algorithm, options, self.fits)
+            group = _group(watch.query, algorithm, options, self.fits)
             group.timed = self.time is not None
             self.groups.append(group)
             self._families[key] = group
@@ -490,7 +492,7 @@ class Stream:
     def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
         """Groups are loaded in their order, each with its watches."""
         part = self._parts[number]
-        group = Group(watches[0].query, part["algorithm"], part["options"], self.fits)
+        group = _group(watches[0].query, part["algorithm"], part["options"], self.fits)
         group.timed = self.time is not None
         group.load(part["state"], watches, slots)
         self.groups.append(group)
@@ -512,6 +514,11 @@ class Stream:
         assert sum(count for count, _ in self._shapes.values()) == len(self.watches)
         # each watch is in one family, and here
         assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
+
+
+def _group(query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits) -> Group:
+    kind = Group if REGISTRY[algorithm].card.exact else Approximate
+    return kind(query, algorithm, options, fits)
 
 
 def _shape(query: TopK | Threshold) -> Any:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.approximate import Approximate
 from skyband.errors import QueryError
 from skyband.group import ALL
 from skyband.order import Floats, Ints, Recency
 from skyband.plan import Plan
-from skyband.planner import Choice, predicted
+from skyband.planner import Choice
 from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.text import to_sql
@@ -80,8 +81,19 @@ class Watch:
             ranks = self.ranks(horizon)
         else:
             horizon, ranks = self._covered(k, window)
-        good, _, seq = self.group.algorithm.top(self.slot, ALL if ranks is None else ranks, horizon)
-        return self._answer(good, seq)
+        good, time, seq = self.group.algorithm.top(self.slot, ALL if ranks is None else ranks, horizon)
+        table = self._answer(good, seq)
+        if isinstance(self.group, Approximate) and ranks is not None:
+            table = table.replace_schema_metadata(
+                self.group.metadata(self, ranks, horizon, (good, time, seq))
+            )
+        return table
+
+    @property
+    def certified(self) -> bool:
+        """Whether the answer is certainly exact; that of an exact algorithm always is."""
+        self._must_be_watched()
+        return not isinstance(self.group, Approximate) or self.group.certain(self)
 
     def _covered(self, k: int | None, wanted: str | Window | None) -> tuple[Recency, int | None]:
         chosen = self.window if wanted is None else _window(wanted)
@@ -200,7 +212,7 @@ class Watch:
         card = self.group.algorithm.card
         candidates, size = self.group.algorithm.size(self.slot)
         rows = self._stream.rows_in(self.window, self.beginning)
-        foreseen = predicted(self.query, card.name, self.k, rows)
+        foreseen = self._predicted(rows)
         notes = []
         horizon = self.horizon()
         if self.k is not None and (self.ranks(horizon) or 0) < self.k:
@@ -211,6 +223,8 @@ class Watch:
             )
         if self.beginning > self._stream.horizon(self.window):
             notes.append(f"the window still grows: it begins at {self._stream.words(self.beginning)}")
+        notes += self.group.notes()
+        approximate = self.group if isinstance(self.group, Approximate) else None
         return Plan(
             watch=self.name,
             sql=to_sql(self.query),
@@ -218,15 +232,13 @@ class Watch:
             title=card.title,
             source=card.source,
             why=self.choice.why,
-            exact=card.exact,
+            exact=self.group.exact(self.slot),
             k=self.k,
             window=str(self.window),
             rows_in_window=rows,
             predicted=foreseen,
             predicted_bytes=None if foreseen is None else foreseen * self.group.algorithm.candidate_bytes,
-            predicted_full=predicted(
-                self.query, card.name, self.k, self.window.n if isinstance(self.window, Rows) else None
-            ),
+            predicted_full=self._predicted(self.window.n if isinstance(self.window, Rows) else None),
             candidates=candidates,
             bytes=size,
             shared_with=[w.name for w in self.group.watches if w.slot == self.slot and w is not self],
@@ -236,7 +248,16 @@ class Watch:
             also_kept=self._stream.also_kept() | self.group.also_kept(),
             alternatives=self.choice.alternatives,
             notes=notes,
+            bound=None if approximate is None else approximate.bound(self),
+            certified=None if approximate is None else approximate.share(self),
+            certain=self.certified,
         )
+
+    def _predicted(self, rows: int | None) -> float | None:
+        """The state that is to be expected, in candidates."""
+        if self.k is None or rows is None:
+            return None
+        return float(self.group.algorithm.expected(self.k, rows))
 
     def __repr__(self) -> str:
         return f"<watch {self.name}: {to_sql(self.query)}>"

@@ -4,6 +4,11 @@ Table VII traces RA over eleven objects, of which the paper prints the scores' o
 one choice that agrees with all of its tables. Its last row is wrong: the limit is 3 after step 10, o11 makes the
 candidate tree as large as that, so it is swept, and o10 is dominated by o11. Lemma 4.9 gives RA's size in terms
 of the strict skyband's n', for which the paper prints k ln(n/k); the sum over ages gives k(1 + H_n - H_k).
+
+Table VI traces PA over the same objects. Table V has PA's limits: they come out of equation 9 once its binomial
+is C(2n-2, l+l'-2), as the first rank beyond Lemma A.2's whose bound is below sigma/2, less one and less k. That
+rule leaves ranks out whose bounds add up to more than sigma; `SAFE` are the limits with which they don't. Table X
+holds the ranks of Lemma A.2, rounded up.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import pytest
 from tests.algorithms.driver import Driver, Row, live, skyband
 
 from skyband.order import Recency
+from skyband.structures.limits import convex_from, limit_for, published_bounds, published_limit, safe_limit
 
 SCORES = [6, 2, 4, 14, 10, 18, 8, 15, 12, 20, 16]  # o1 to o11; smaller is better
 TABLE_VII = [  # top-k tree, candidate tree, limit after the step
@@ -40,6 +46,89 @@ def test_table_vii() -> None:
         assert " ".join(str(r.seq) for r in kept[:k]) == top, step
         assert " ".join(str(r.seq) for r in kept[k:]) == candidates, step
         assert int(driver.algorithm.limit[driver.slots[0]]) == limit, step
+
+
+TABLE_VI = [  # top-k tree, candidate tree, threshold after the step
+    ("1", "", np.inf),
+    ("2", "1", np.inf),
+    ("2", "3 1", np.inf),
+    ("2", "3 1 4", np.inf),
+    ("2", "3 1 5 4", SCORES[3]),
+    ("2", "3 1 5 4", SCORES[3]),
+    ("2", "3 7 5 4", SCORES[3]),
+    ("3", "7 5 4 8", SCORES[7]),
+    ("7", "5 9 4 8", SCORES[7]),
+    ("7", "5 9 8", SCORES[7] + (SCORES[7] - SCORES[8]) / 2),
+    ("7", "9 8 11", np.inf),
+]
+
+
+def test_table_vi() -> None:
+    n, k = 6, 1
+    driver = Driver("pa", [k], limit=3, additional=1)
+    slot = driver.slots[0]
+    for step, (top, candidates, threshold) in enumerate(TABLE_VI, 1):
+        row = Row(0, step, -float(SCORES[step - 1]))
+        driver.step([row], Recency(0, max(1, step - n + 1)))
+        kept = sorted(live(driver, slot), key=lambda r: -r.good)
+        assert " ".join(str(r.seq) for r in kept[:k]) == top, step
+        assert " ".join(str(r.seq) for r in kept[k:]) == candidates, step
+        assert -driver.algorithm.threshold[slot] == threshold, step
+        assert driver.top(slot, k) == driver.expected(k) and driver.algorithm.certain(slot, k, driver.horizon)
+
+
+@pytest.mark.parametrize("sigma", [0.08, 0.1, 0.15, 0.2, 0.25])
+def test_the_limit_of_table_vi(sigma: float) -> None:
+    """The paper doesn't say for which sigma it is 3."""
+    assert published_limit(6, 1, sigma) == 3
+
+
+KS = [1, 2, 5, 10, 20, 50, 100, 200, 500]
+TABLE_V = {  # sigma = 0.001
+    10**3: [18, 21, 26, 32, 40, 56, 72, 91, 106],
+    10**4: [22, 25, 30, 37, 46, 65, 86, 116, 172],
+    10**5: [25, 28, 34, 41, 51, 72, 95, 128, 192],
+    10**6: [28, 32, 38, 46, 56, 78, 103, 138, 207],
+}
+SAFE = {
+    10**3: [18, 21, 26, 32, 41, 57, 74, 94, 109],
+    10**4: [22, 25, 31, 37, 47, 66, 89, 120, 180],
+    10**5: [25, 28, 34, 42, 52, 73, 97, 131, 200],
+    10**6: [28, 32, 38, 46, 57, 79, 105, 141, 214],
+}
+TABLE_X = {
+    10**3: [4, 7, 12, 19, 33, 69, 125, 232, 539],
+    10**4: [4, 7, 12, 19, 33, 69, 126, 236, 555],
+    10**5: [4, 7, 12, 19, 33, 69, 126, 237, 557],
+    10**6: [4, 7, 12, 19, 33, 69, 126, 237, 557],
+}
+
+
+@pytest.mark.parametrize("n", TABLE_V)
+def test_table_v(n: int) -> None:
+    assert [published_limit(n, k, 0.001) for k in KS] == TABLE_V[n]
+    assert [safe_limit(n, k, 0.001) for k in KS] == SAFE[n]
+    # and the limits that are used: for every n at once, and shorter than both
+    assert all(limit_for(k, 0.001) < safe for k, safe in zip(KS, SAFE[n], strict=True) if k < n / 2)
+
+
+@pytest.mark.parametrize("n", TABLE_V)
+def test_what_the_published_rule_leaves_out(n: int) -> None:
+    """The bounds of all ranks beyond a limit should add up to less than sigma: 14 of the 36 published limits do."""
+    for k, published, safe in zip(KS, TABLE_V[n], SAFE[n], strict=True):
+        beyond = [published_bounds(n, k, k + limit + 1, 1000).sum() for limit in (published, safe, safe - 1)]
+        assert beyond[1] < 0.001 <= beyond[2]
+        assert (beyond[0] < 0.001) == (published >= safe)
+
+
+def test_other_limits() -> None:
+    assert [published_limit(40_000, k, 0.001) for k in (1, 3, 9, 27, 81)] == [24, 29, 38, 55, 84]
+    assert [published_limit(2000, k, 0.001) for k in (1, 3, 9, 27, 81)] == [19, 24, 33, 47, 71]
+
+
+@pytest.mark.parametrize("n", TABLE_X)
+def test_table_x(n: int) -> None:
+    assert [int(np.ceil(convex_from(n, k))) for k in KS] == TABLE_X[n]
 
 
 def harmonic(n: int) -> float:

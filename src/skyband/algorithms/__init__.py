@@ -2,6 +2,7 @@
 
 from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm, Workload
 from skyband.algorithms.heightmap import HeightMap
+from skyband.algorithms.pa import PA
 from skyband.algorithms.ra import RA
 from skyband.algorithms.sa import SA
 from skyband.algorithms.sma import SMA
@@ -10,7 +11,7 @@ from skyband.algorithms.tma import TMA
 from skyband.algorithms.tsl import TSL
 from skyband.algorithms.windowed import WindowAlgorithm
 
-LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (SA, RA, Threshold)}
+LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (SA, RA, PA, Threshold)}
 WINDOWED: dict[str, type[WindowAlgorithm]] = {kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap)}
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
 

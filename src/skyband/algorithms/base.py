@@ -105,6 +105,10 @@ class Algorithm(ABC):
     ks: Ints
     candidate_bytes: int  # what one candidate takes
 
+    def expected(self, k: int, n: float) -> float:
+        """Candidates for k and n rows in the window, in random order, with the options it has."""
+        return self.card.expected(k, n)
+
     @abstractmethod
     def remove(self, slot: int) -> None: ...
     @abstractmethod
