@@ -10,10 +10,13 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.algorithms import REGISTRY
 
 OK = "SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS"
+GROUPED = "SELECT id, SUM(x) FROM s GROUP BY id ORDER BY SUM(x) DESC LIMIT 2 WINDOW 5 ROWS"
 FUTURE = (
-    "this version answers top-k (ORDER BY … LIMIT k) and threshold queries (WHERE expr > c) over one stream."
+    "this version answers top-k (ORDER BY … LIMIT k), threshold (WHERE expr > c) and grouped queries (GROUP BY) over "
+    "one stream."
 )
 
 
@@ -219,11 +222,28 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         ),
         f"Top-k pairs are understood but not answered yet: {FUTURE}",
     ),
-    "grouped": (
-        lambda: sb.Monitor().watch(
-            "SELECT id, SUM(x) FROM s GROUP BY id ORDER BY SUM(x) DESC LIMIT 2 WINDOW 5 ROWS"
-        ),
-        f"GROUP BY queries are understood but not answered yet: {FUTURE}",
+    "an algorithm for rows": (
+        lambda: sb.Monitor().watch(GROUPED + " WITH (algorithm = 'ra')"),
+        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a grouped query: take sums, or leave "
+        "the algorithm out.",
+    ),
+    "an algorithm for objects": (
+        lambda: sb.Monitor().watch(OK + " WITH (algorithm = 'sums')"),
+        "The algorithm sums (exact running totals of all objects) answers grouped and joined queries, and this is a "
+        "top-k query: take "
+        f"{', '.join(sorted(name for name in REGISTRY if name != 'threshold'))}, or leave the algorithm out.",
+    ),
+    "an option for objects": (
+        lambda: sb.Monitor().watch(GROUPED + " WITH (gamma = 1)"),
+        "A grouped query has no option gamma; leave it out.",
+    ),
+    "an unknown column to group by": (
+        lambda: sb.Monitor(schema={"ip": "string", "x": "double"}).watch(GROUPED),
+        "There is no column id; there are ip, x.",
+    ),
+    "a sum of texts": (
+        lambda: sb.Monitor(schema={"id": "string", "x": "string"}).watch(GROUPED),
+        "SUM and MAX need a number, not a condition or a text.",
     ),
     "joined": (
         lambda: sb.Monitor().watch(

@@ -19,10 +19,11 @@ import pyarrow as pa
 from skyband import blob
 from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING
+from skyband.objects import ObjectWatch
 from skyband.order import MINIMUM, Ints, Recency
 from skyband.planner import Choice, choose
 from skyband.query.expression import columns_of
-from skyband.query.model import Last, Query, Threshold, TopK, Window, from_dict, to_dict
+from skyband.query.model import Grouped, Last, Query, Threshold, TopK, Window, from_dict, to_dict
 from skyband.report import Report
 from skyband.sift import Sifted, Sifter
 from skyband.stream import clock
@@ -97,7 +98,12 @@ class Monitor:
                 f"A watch needs SQL or a query object (sb.topk and its like), not a {type(query).__name__}."
             )
         choice = choose(query)  # refuses what can't be answered at all
-        assert isinstance(query, TopK | Threshold)
+        assert isinstance(query, TopK | Threshold | Grouped)
+        if isinstance(query, Grouped) and self.lists_only:
+            raise QueryError(
+                "GROUP BY queries are answered by a monitor (sb.Monitor, skyband top), and not on Spark yet: "
+                "leave this one out of the pipeline."
+            )
         name = self._name(name)
         stream = self._stream_of(query)
         stream.check(query)
@@ -106,7 +112,7 @@ class Monitor:
         # stream can't have is refused now
         if stream.pushed or stream.updates is not None:
             choice = choose(query, stream.facts(query))
-        watch = Watch(self, stream, name, query, choice)
+        watch = _watch(self, stream, name, query, choice)
         stream.attach(watch)
         self.watches[name] = watch
         self._report.forget()
@@ -148,7 +154,7 @@ class Monitor:
                 self._settle(stream)
         return self.streams[name]
 
-    def _stream_of(self, query: TopK | Threshold) -> Stream:
+    def _stream_of(self, query: TopK | Threshold | Grouped) -> Stream:
         """The stream that a query is about: names are free while there is one stream."""
         name = query.stream or ""
         if name in self.streams:
@@ -476,11 +482,11 @@ class Monitor:
         places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
         for part in content["watches"]:
             query = from_dict(part["query"])
-            assert isinstance(query, TopK | Threshold)
+            assert isinstance(query, TopK | Threshold | Grouped)
             stream = monitor.streams[part["stream"]]
             group = stream._parts[part["group"]]
             choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
-            watch = Watch(monitor, stream, part["name"], query, choice)
+            watch = _watch(monitor, stream, part["name"], query, choice)
             watch.k, watch.window = part["k"], window(part["window"])
             watch.beginning = Recency(*part["beginning"])
             watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]
@@ -502,6 +508,11 @@ class Monitor:
         # names, watches and streams agree
         for name, watch in self.watches.items():
             assert watch.name == name and watch in watch._stream.watches
+
+
+def _watch(monitor: Monitor, stream: Stream, name: str, query: Any, choice: Choice) -> Watch:
+    kind = ObjectWatch if isinstance(query, Grouped) else Watch
+    return kind(monitor, stream, name, query, choice)
 
 
 def _joined(arrays: list[Any]) -> Any:

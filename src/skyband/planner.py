@@ -9,7 +9,7 @@ how many rows a batch has.
 
 `WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. `WITH (error = …)` takes `pa`, with an exact
 one that takes over where the error can't be kept (approximate.py); where `pa` doesn't fit, the answer is exact all the
-same. Pairs, joined and grouped queries parse and are refused here until their algorithms exist.
+same. Pairs and joined queries parse and are refused here until their algorithms exist.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import difflib
 from dataclasses import dataclass, field
 from typing import Any
 
-from skyband.algorithms import REGISTRY, Workload
+from skyband.algorithms import CARDS, OBJECTS, REGISTRY, Workload
 from skyband.errors import QueryError
 from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Threshold, TopK
 from skyband.query.space import Space, is_linear
 
-_FUTURE = {Pairs: "Top-k pairs", Joined: "Joined streams (FULL JOIN … USING)", Grouped: "GROUP BY queries"}
+_FUTURE = {Pairs: "Top-k pairs", Joined: "Joined streams (FULL JOIN … USING)"}
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
-_WORDS = {"topk": "top-k", "threshold": "threshold"}
+_WORDS = {"topk": "top-k", "threshold": "threshold", "grouped": "grouped", "joined": "joined"}
 APPROXIMATE = "pa"  # where an error is allowed
 _GUESS_BATCH = 1000.0  # rows a step, until the first rows come
 STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
@@ -61,8 +61,10 @@ def choose(query: Query, facts: Facts | None = None) -> Choice:
         if isinstance(query, kind):
             raise QueryError(
                 f"{words} are understood but not answered yet: this version answers top-k "
-                "(ORDER BY … LIMIT k) and threshold queries (WHERE expr > c) over one stream."
+                "(ORDER BY … LIMIT k), threshold (WHERE expr > c) and grouped queries (GROUP BY) over one stream."
             )
+    if isinstance(query, Grouped):
+        return _for_objects(query)
     assert isinstance(query, TopK | Threshold)
     options: dict[str, Any] = dict(query.options)
     name = options.pop("algorithm", None)
@@ -103,36 +105,55 @@ def _error(options: dict[str, Any]) -> float | None:
     return float(error)
 
 
+def _for_objects(query: Grouped) -> Choice:
+    options: dict[str, Any] = dict(query.options)
+    name = str(options.pop("algorithm", "sums"))
+    if name not in CARDS:
+        _named(name, query, Facts())
+    if name not in OBJECTS:
+        raise QueryError(_other_kind(name, "grouped", list(OBJECTS)))
+    if options:
+        first = next(iter(options))
+        raise QueryError(f"A grouped query has no option {first}; leave it out.")
+    asked = "algorithm" in dict(query.options)
+    return Choice(name, {}, "asked for with WITH (algorithm = …)" if asked else _reason(name))
+
+
+def _other_kind(name: str, wanted: str, fit: list[str]) -> str:
+    card = CARDS[name]
+    answered = " and ".join(_WORDS[answer] for answer in sorted(card.answers))
+    return (
+        f"The algorithm {name} ({card.title}) answers {answered} queries, and this is a {_WORDS[wanted]} query: "
+        f"take {', '.join(sorted(fit))}, or leave the algorithm out."
+    )
+
+
 def kind_of(query: TopK | Threshold) -> str:
     return "threshold" if isinstance(query, Threshold) else "topk"
 
 
-def _named(name: str, query: TopK | Threshold, facts: Facts) -> str:
-    if name not in REGISTRY:
-        near = difflib.get_close_matches(name, REGISTRY, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(REGISTRY))}."
+def _named(name: str, query: TopK | Threshold | Grouped, facts: Facts) -> str:
+    if name not in CARDS:
+        near = difflib.get_close_matches(name, CARDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(CARDS))}."
         raise QueryError(f"There is no algorithm '{name}'; {hint}")
-    card = REGISTRY[name].card
+    assert not isinstance(query, Grouped)
     wanted = kind_of(query)
     reason = unfit(name, query, facts)
     if reason is None:
         return name
-    fit = ", ".join(sorted(other for other in REGISTRY if unfit(other, query, facts) is None))
-    if wanted not in card.answers:
-        answered = " and ".join(_WORDS[answer] for answer in sorted(card.answers))
-        raise QueryError(
-            f"The algorithm {name} ({card.title}) answers {answered} queries, and this is a {_WORDS[wanted]} query: "
-            f"take {fit}, or leave the algorithm out."
-        )
+    fit = sorted(other for other in REGISTRY if unfit(other, query, facts) is None)
+    if wanted not in CARDS[name].answers:
+        raise QueryError(_other_kind(name, wanted, fit))
     raise QueryError(
-        f"The algorithm {name} ({card.title}) can't answer this query: {reason}. "
-        f"Take {fit}, or leave the algorithm out."
+        f"The algorithm {name} ({CARDS[name].title}) can't answer this query: {reason}. "
+        f"Take {', '.join(fit)}, or leave the algorithm out."
     )
 
 
 def unfit(name: str, query: TopK | Threshold, facts: Facts) -> str | None:
     """Why an algorithm can't answer a query, or None if it can."""
-    card = REGISTRY[name].card
+    card = CARDS[name]
     if kind_of(query) not in card.answers:
         return f"it doesn't answer {_WORDS[kind_of(query)]} queries"
     if facts.updates and card.fifo:
@@ -221,7 +242,7 @@ def _reason(name: str) -> str:
         "ra": "for any score, in about k(1 + ln(n/k)) rows",
         "threshold": "every row beyond the bound is an answer",
         APPROXIMATE: "an error is allowed, and a list of fixed length does as long as rows come in random order",
-    }.get(name, REGISTRY[name].card.title)
+    }.get(name, CARDS[name].title)
 
 
 def _rate(rows: float) -> str:

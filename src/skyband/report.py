@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.group import Group
+from skyband.objects import ObjectChanges
 from skyband.order import Ints
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array, texts_array
@@ -91,7 +92,7 @@ class Report:
 
     def table(
         self,
-        pieces: list[tuple[Group, Changes]],
+        pieces: list[tuple[Any, Changes | ObjectChanges]],
         time: tuple[clock.Kind | None, pa.DataType],
         names: Iterable[str] = (),
     ) -> pa.Table:
@@ -100,11 +101,49 @@ class Report:
             return self._empty_table(type_)
         if self._names is None:
             self._name(names)
+        rows = [(group, changes) for group, changes in pieces if isinstance(changes, Changes)]
+        if len(rows) == len(pieces):
+            return self._rows(rows, kind, type_)
+        tables = [self._rows(rows, kind, type_)] if rows else []
+        for group, changes in pieces:
+            if isinstance(changes, ObjectChanges):
+                tables.append(self._objects(group, changes, kind, type_))
+        return pa.concat_tables(tables)
+
+    def _rows(
+        self, pieces: list[tuple[Group, Changes]], kind: clock.Kind | None, type_: pa.DataType
+    ) -> pa.Table:
         n = sum(len(changes.seq) for _, changes in pieces)
         table = self._room(n, type_).write(pieces, [self._numbers_of(group) for group, _ in pieces])
         if kind is None:
             return table
         return table.set_column(7, "time", self._times(pieces, kind, type_))
+
+    def _objects(
+        self, group: Any, changes: ObjectChanges, kind: clock.Kind | None, type_: pa.DataType
+    ) -> pa.Table:
+        """Changes of objects, which have an id instead of a seq."""
+        n = len(changes.id)
+        score = group.sign * changes.good + 0.0
+        time = (
+            clock.column(changes.time, kind, type_)
+            if kind is not None and group.timed
+            else pa.nulls(n, type_)
+        )
+        words = [
+            (self._numbers_of(group)[changes.watch], self._names),
+            ((changes.rank > 0).astype(np.int32), _WORDS),
+        ]
+        columns = [
+            *(pa.DictionaryArray.from_arrays(numbers_array(codes), names) for codes, names in words),
+            numbers_array(changes.rank.astype(np.int32), changes.rank == 0),
+            numbers_array(score),
+            pa.nulls(n, pa.int64()),
+            pa.nulls(n, pa.int64()),
+            pa.array(changes.id, pa.string()),
+            time,
+        ]
+        return pa.Table.from_arrays(columns, names=COLUMNS)
 
     def _room(self, n: int, type_: pa.DataType) -> Pool:
         """A pool with room for n changes; one of their own for very many."""
@@ -134,7 +173,7 @@ class Report:
             self._empty = pa.schema(list(zip(COLUMNS, types, strict=True))).empty_table()
         return self._empty
 
-    def _numbers_of(self, group: Group) -> Any:
+    def _numbers_of(self, group: Any) -> Any:
         """The number of each of the family's watches among all watches' names."""
         ids = self._numbers.get(id(group))
         if ids is None or len(ids) != len(group.watches):

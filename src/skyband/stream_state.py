@@ -13,10 +13,12 @@ from skyband.algorithms import REGISTRY
 from skyband.approximate import Approximate
 from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING, Fits, Group, family
+from skyband.objects import ObjectChanges, ObjectGroup, object_family
 from skyband.order import LOWEST, Ints, Recency
 from skyband.planner import Facts, choose
 from skyband.query.expression import Column, check, columns_of, lift, unknown_column
-from skyband.query.model import Rows, Threshold, TopK, Window
+from skyband.query.model import Grouped, Rows, Threshold, TopK, Window
+from skyband.reading import reading_of
 from skyband.stream import clock
 from skyband.stream.accept import Door
 from skyband.stream.arrow import numbers_array
@@ -54,8 +56,8 @@ class Stream:
         self.unknown_types = False
         self.schema = schema
         self.pushed = False
-        self.groups: list[Group] = []
-        self._families: dict[Any, Group] = {}  # the groups by their keys
+        self.groups: list[Group | ObjectGroup] = []
+        self._families: dict[Any, Group | ObjectGroup] = {}  # the groups by their keys
         self.batch_rows: float | None = None  # of the first batch
         self.watches: list[Watch] = []
         self._windows: Counter[Window] = Counter()  # how many watches have each
@@ -113,9 +115,12 @@ class Stream:
                     raise InputError(str(unknown_column(name, self.schema.names)))
                 must_be(name, self.schema.field(name).type)
 
-    def check(self, query: TopK | Threshold) -> None:
+    def check(self, query: TopK | Threshold | Grouped) -> None:
         """Whether the stream has the query's columns, in types that fit; a type not known yet fits."""
         if self.schema is None:
+            return
+        if isinstance(query, Grouped):
+            reading_of(query).check([self.schema])
             return
         used = {*columns_of(query.score), *(columns_of(query.where) if query.where is not None else ())}
         if any(name in self.names and pa.types.is_null(self.schema.field(name).type) for name in used):
@@ -318,7 +323,7 @@ class Stream:
     def _join(self, watch: Watch) -> None:
         """Put a watch into the family of its query and algorithm."""
         algorithm, options = watch.choice.algorithm, watch.choice.options
-        key = family(watch.query, algorithm, options, self.fits)
+        key = _family(watch.query, algorithm, options, self.fits)
         group = self._families.get(key)
         if group is None:
             group = _group(watch.query, algorithm, options, self.fits)
@@ -336,7 +341,7 @@ class Stream:
             watch.choice = choose(watch.query, self.facts(watch.query, watched=True))
             self._join(watch)
 
-    def facts(self, query: TopK | Threshold, watched: bool = False) -> Facts:
+    def facts(self, query: TopK | Threshold | Grouped, watched: bool = False) -> Facts:
         """What the planner should know of a query, which may be one that is being watched."""
         fellows, k = self._shapes.get(_shape(query), (0, 0))
         window = query.window.n if isinstance(query.window, Rows) else None
@@ -344,7 +349,7 @@ class Stream:
             window = self.tally.since(self.horizon(query.window).time)
         return Facts(
             queries=fellows + (not watched),
-            k=max(k, query.k if isinstance(query, TopK) else 1),
+            k=max(k, (None if isinstance(query, Threshold) else query.k) or 1),
             window=window,
             batch=self.batch_rows,
             lists_only=self.monitor.lists_only,
@@ -410,7 +415,7 @@ class Stream:
 
     def step(
         self, batch: Batch | None, deleted: tuple[Ints, Ints] = (NOTHING, NOTHING)
-    ) -> list[tuple[Group, Changes]]:
+    ) -> list[tuple[Any, Changes | ObjectChanges]]:
         """Show a step's rows (and which rows it deletes) to each family; what changed, family by family."""
         if batch is not None and self.updates is None:
             self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
@@ -516,12 +521,22 @@ class Stream:
         assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
 
 
-def _group(query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits) -> Group:
+def _family(query: TopK | Threshold | Grouped, algorithm: str, options: dict[str, float], fits: Fits) -> Any:
+    if isinstance(query, Grouped):
+        return object_family(query, algorithm, options)
+    return family(query, algorithm, options, fits)
+
+
+def _group(
+    query: TopK | Threshold | Grouped, algorithm: str, options: dict[str, float], fits: Fits
+) -> Group | ObjectGroup:
+    if isinstance(query, Grouped):
+        return ObjectGroup(query, algorithm, options)
     kind = Group if REGISTRY[algorithm].card.exact else Approximate
     return kind(query, algorithm, options, fits)
 
 
-def _shape(query: TopK | Threshold) -> Any:
+def _shape(query: TopK | Threshold | Grouped) -> Any:
     """Queries of one shape could be one family."""
     return lift(query.score)[0], query.descending, isinstance(query, Threshold)
 

@@ -45,7 +45,7 @@ class Watch:
         self.name = name
         self.query = query
         self.choice = choice
-        self.k: int | None = query.k if isinstance(query, TopK) else None
+        self.k: int | None = getattr(query, "k", None)  # a threshold query has none
         self.window: Window = query.window
         self.beginning: Recency = stream.beginning()
         self.growing: list[tuple[Recency, int]] = []
@@ -78,10 +78,13 @@ class Watch:
         self._must_be_watched()
         if k is None and window is None:
             horizon = self.horizon()
-            ranks = self.ranks(horizon)
+            ranks, slot = self.ranks(horizon), self.slot
         else:
-            horizon, ranks = self._covered(k, window)
-        good, time, seq = self.group.algorithm.top(self.slot, ALL if ranks is None else ranks, horizon)
+            horizon, ranks, slot = self._covered(k, window)
+        return self._top(slot, ranks, horizon)
+
+    def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
+        good, time, seq = self.group.algorithm.top(slot, ALL if ranks is None else ranks, horizon)
         table = self._answer(good, seq)
         if isinstance(self.group, Approximate) and ranks is not None:
             table = table.replace_schema_metadata(
@@ -95,7 +98,12 @@ class Watch:
         self._must_be_watched()
         return not isinstance(self.group, Approximate) or self.group.certain(self)
 
-    def _covered(self, k: int | None, wanted: str | Window | None) -> tuple[Recency, int | None]:
+    def _shares(self, other: Watch) -> bool:
+        """Whether another watch of the family knows all rows that this one could ask for."""
+        return other.slot == self.slot
+
+    def _covered(self, k: int | None, wanted: str | Window | None) -> tuple[Recency, int | None, int]:
+        """The horizon and the ranks of a snapshot, and the slot that knows them."""
         chosen = self.window if wanted is None else _window(wanted)
         self._stream.allow(chosen)
         if isinstance(chosen, Rows) and chosen != self.window:
@@ -103,10 +111,10 @@ class Watch:
         horizon = self.horizon(chosen)
         ranks = self.ranks(self.horizon()) if k is None else _count(k)
         for other in self.group.watches:
-            if other.slot == self.slot and other.horizon() <= horizon:
+            if self._shares(other) and other.horizon() <= horizon:
                 known = other.ranks(other.horizon())
                 if known is None or (ranks is not None and ranks <= known):
-                    return horizon, ranks
+                    return horizon, ranks, other.slot
         raise QueryError(
             f"No watch of this score covers k = {'all rows' if ranks is None else ranks} over {chosen} now "
             f'("{self.name}" keeps {self.k or "all rows"} over {self.window}): watch it with a larger k or window.'
@@ -115,10 +123,14 @@ class Watch:
     def _answer(self, good: Floats, seq: Ints) -> pa.Table:
         score = good if self.group.sign > 0 else np.negative(good)
         score = score + 0.0  # -0.0 equals 0.0, and is shown as 0.0
-        names = ["rank", "score", "seq"]
         ranks = np.arange(1, len(seq) + 1, dtype=np.int32)
         columns: list[Any] = [numbers_array(values) for values in (ranks, score, seq)]
-        for output, column in self._selected(seq):
+        return self._named(columns, self._selected(seq))
+
+    def _named(self, columns: list[Any], selected: list[tuple[Output, Any]]) -> pa.Table:
+        """An answer: rank, score and seq, then the selected columns, each with a name of its own."""
+        names = ["rank", "score", "seq"]
+        for output, column in selected:
             if output.name == "score" and output.value == self.query.score:
                 continue  # the very score that is there already
             name = output.name

@@ -60,7 +60,7 @@ def test_totals_are_those_of_the_rows_in_the_window(data: st.DataObject) -> None
     several = data.draw(st.booleans())
     plan = tuple(Aggregate(kind, 0, stream) for stream in range(1 + several) for kind in (SUM, MAX, LAST))
 
-    def scores(codes: Any, totals: Any, counts: Any) -> Any:
+    def scores(objects: Any, codes: Any, totals: Any, counts: Any) -> Any:
         return totals[0] + 0.0
 
     objects = Objects(plan, 1, several)

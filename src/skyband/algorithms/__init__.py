@@ -6,6 +6,7 @@ from skyband.algorithms.pa import PA
 from skyband.algorithms.ra import RA
 from skyband.algorithms.sa import SA
 from skyband.algorithms.sma import SMA
+from skyband.algorithms.sums import Sums
 from skyband.algorithms.threshold import Threshold
 from skyband.algorithms.tma import TMA
 from skyband.algorithms.tsl import TSL
@@ -14,9 +15,13 @@ from skyband.algorithms.windowed import WindowAlgorithm
 LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (SA, RA, PA, Threshold)}
 WINDOWED: dict[str, type[WindowAlgorithm]] = {kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap)}
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
+OBJECTS: dict[str, type[Sums]] = {kind.card.name: kind for kind in (Sums,)}  # grouped queries
+CARDS: dict[str, Card] = {name: kind.card for name, kind in (*REGISTRY.items(), *OBJECTS.items())}
 
 __all__ = [
+    "CARDS",
     "LISTS",
+    "OBJECTS",
     "REGISTRY",
     "WINDOWED",
     "Algorithm",

@@ -20,8 +20,8 @@ from skyband.structures.leaders import Leaders
 from skyband.structures.rows import Rows
 from skyband.structures.totals import COUNT, SEQ, TIME, Aggregate, Totals
 
-Scores = Callable[[Ints, Floats, Ints], Floats]
-"""Codes, a column of each aggregate, counts of rows: how good each object is, NaN for one that is in no answer."""
+Scores = Callable[["Objects", Ints, Floats, Ints], Floats]
+"""Some objects' codes, a column of each aggregate, counts of rows: how good each is, NaN for one in no answer."""
 
 
 class Objects:
@@ -104,7 +104,7 @@ class Objects:
         counts = self.totals.record[codes, COUNT]
         alive = counts > 0
         good = np.full(len(codes), np.nan)
-        good[alive] = scores(codes[alive], values[:, alive], counts[alive])
+        good[alive] = scores(self, codes[alive], values[:, alive], counts[alive])
         self.leaders.tell(codes, good)
         dead = codes[~alive]
         if len(dead):

@@ -72,7 +72,7 @@ def read_wide(sums: Ints, at: int) -> float:
         for i in range(LIMBS):
             sums[at, i] = -sums[at, i]
         _carry(sums, at)
-    found = _magnitude(sums, at)
+    found: float = _magnitude(sums, at)
     if negative:
         for i in range(LIMBS):
             sums[at, i] = -sums[at, i]

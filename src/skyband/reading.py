@@ -1,0 +1,293 @@
+"""What a question about objects reads of its rows, and what it computes of their totals.
+
+A grouped query evaluates the arguments of SUM and MAX on each row of its stream and its score on the totals. A joined
+query takes columns of several streams as they are, adds up (or takes the greatest, or the last of) what each stream
+tells of an object, and puts 0 where a stream tells nothing; its score and its WHERE are over objects.
+
+Both say the same things to whoever keeps the objects: which aggregates there are, which columns a row brings, and how
+good an object is. A row with a null or a NaN in a column that is used, or in an argument, stays out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.errors import QueryError
+from skyband.order import Floats, Ints
+from skyband.query import nodes
+from skyband.query.aggregates import COUNTED, SIDE, row_columns, split
+from skyband.query.expression import Column, check, evaluate, unknown_column
+from skyband.query.model import Grouped, Joined, Output
+from skyband.query.nodes import Expression
+from skyband.stream.arrow import numbers_array, values_of
+from skyband.stream.batches import Batch, View, numbers
+from skyband.structures.objects import Objects
+from skyband.structures.totals import LAST, MAX, SUM, Aggregate
+
+KINDS = {"sum": SUM, "max": MAX, "last": LAST}
+Read = tuple[pa.Array, tuple[Floats, ...], Ints, Ints]
+"""Keys, columns, times and seqs of rows, oldest first."""
+
+
+class Totalled:
+    """Some objects as a source of columns: keys and aggregates."""
+
+    def __init__(self, reading: Reading, objects: Objects, codes: Ints, values: Floats, counts: Ints) -> None:
+        self.reading, self.objects, self.codes, self.values, self.counts = (
+            reading,
+            objects,
+            codes,
+            values,
+            counts,
+        )
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def number(self, name: str) -> Floats:
+        if name == COUNTED.key:
+            return self.counts.astype(np.float64)
+        if name.startswith(f"{SIDE}."):
+            parts = self.reading.parts[int(name.partition(".")[2])]
+            found: Floats = self.values[parts[0]]
+            for part in parts[1:]:  # a column that one stream has: the others tell 0 of it
+                found = found + self.values[part]
+            return found
+        return np.ascontiguousarray(numbers(self.array(name)))
+
+    def array(self, name: str) -> pa.Array:
+        if name.startswith(f"{SIDE}."):
+            return numbers_array(self.number(name))
+        assert self.objects.keys is not None
+        return self.reading.key_column(self.objects.keys.values(self.codes), name)
+
+
+class Reading:
+    """What is common to both."""
+
+    key: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+    width: int  # columns that a row brings
+    several: bool  # streams
+    parts: list[list[int]]  # the aggregates that make up each column of objects
+    score: Expression
+    condition: Expression | None  # that an object must meet
+    outputs: tuple[tuple[Output, Expression], ...]
+    sign: float
+    used: tuple[str, ...] = ()  # columns of rows
+
+    def __init__(self) -> None:
+        self.types: dict[str, pa.DataType] = {}  # of the key columns
+
+    def rows_of(self, batch: Batch, stream: int = 0) -> Read:
+        raise NotImplementedError
+
+    def check(self, schemas: list[pa.Schema | None]) -> None:
+        raise NotImplementedError
+
+    def good(self, objects: Objects, codes: Ints, values: Floats, counts: Ints) -> Floats:
+        """How good some objects are; NaN for those that are in no answer."""
+        source = Totalled(self, objects, codes, values, counts)
+        score = np.asarray(evaluate(self.score, source), dtype=np.float64)
+        good = score + 0.0 if self.sign > 0 else 0.0 - score
+        if self.condition is not None:
+            good[~np.asarray(evaluate(self.condition, source), dtype=bool)] = np.nan
+        return good
+
+    def selected(self, objects: Objects, codes: Ints) -> list[tuple[Output, pa.Array]]:
+        """The selected columns of some objects."""
+        if objects.keys is None:
+            return [(output, pa.nulls(0)) for output, _ in self.outputs]
+        source = Totalled(self, objects, codes, *objects.values(codes))
+        found: list[tuple[Output, pa.Array]] = []
+        for output, value in self.outputs:
+            if value == COUNTED:
+                found.append((output, numbers_array(source.counts)))
+            elif isinstance(value, Column) and value.side is None:
+                found.append((output, source.array(value.key)))
+            else:
+                found.append((output, numbers_array(np.asarray(evaluate(value, source)))))
+        return found
+
+    def keys_of(self, batch: Batch, place: Ints) -> pa.Array:
+        """One key for each row: the column itself, or a JSON array of several."""
+        arrays = [batch.array(name).take(numbers_array(place)) for name in self.key]
+        for name, array in zip(self.key, arrays, strict=True):
+            self.types.setdefault(name, array.type)
+        if len(arrays) == 1:
+            array = arrays[0]
+            return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        coded = [array.dictionary_encode() for array in arrays]
+        mixed = np.zeros(len(place), dtype=np.int64)
+        for array in coded:
+            mixed = mixed * max(1, len(array.dictionary)) + values_of(array.indices)
+        _, first, inverse = np.unique(mixed, return_index=True, return_inverse=True)
+        words = [array.take(numbers_array(first)).to_pylist() for array in arrays]
+        texts = [json.dumps(list(row), default=str, ensure_ascii=False) for row in zip(*words, strict=True)]
+        return pa.array(texts, pa.string()).take(numbers_array(inverse.astype(np.int64)))
+
+    def key_column(self, keys: pa.Array, name: str) -> pa.Array:
+        """One of the key columns of some objects."""
+        if len(self.key) == 1:
+            return keys
+        at = self.key.index(name)
+        values = pa.array([json.loads(text)[at] for text in keys.to_pylist()])
+        type_ = self.types.get(name, values.type)
+        return values.cast(type_.value_type if pa.types.is_dictionary(type_) else type_)
+
+    def _ordered(self, batch: Batch, view: View, columns: list[Floats]) -> Read:
+        """Rows of a view, which has them newest first, without those that have a NaN."""
+        place = np.arange(len(batch)) if view.index is None else view.index
+        sound = np.ones(len(place), dtype=bool)
+        for column in columns:
+            sound &= ~np.isnan(column)
+        order = np.flatnonzero(sound)[::-1]
+        place = place[order]
+        own = tuple(column[order] for column in columns)
+        return self.keys_of(batch, place), own, batch.time[place], batch.seq[place]
+
+
+class GroupedReading(Reading):
+    def __init__(self, query: Grouped) -> None:
+        super().__init__()
+        self.query = query
+        halves = self.halves = split(query)
+        self.key, self.several = query.key, False
+        self.aggregates = tuple(Aggregate(KINDS[kind], argument) for kind, argument in halves.aggregates)
+        self.width = len(halves.arguments)
+        self.parts = [[i] for i in range(len(self.aggregates))]
+        self.score, self.condition = halves.score, halves.having
+        values = (output.value for output in halves.outputs)
+        self.outputs = tuple(zip(query.select or (), values, strict=True))
+        self.sign = 1.0 if query.descending else -1.0
+        self.used = row_columns(query)
+
+    def rows_of(self, batch: Batch, stream: int = 0) -> Read:
+        where = self.query.where
+        predicate = None if where is None else (lambda view: np.asarray(evaluate(where, view), dtype=bool))
+        view = View(batch).where(self.used, predicate)
+        columns = [np.asarray(evaluate(e, view), dtype=np.float64) for e in self.halves.arguments]
+        return self._ordered(batch, view, columns)
+
+    def check(self, schemas: list[pa.Schema | None]) -> None:
+        (schema,) = schemas
+        query = self.query
+        if schema is None:
+            return
+        for name in query.key:
+            if name not in schema.names:
+                raise unknown_column(name, schema.names)
+        used = [name for name in self.used if name in schema.names]
+        if any(pa.types.is_null(schema.field(name).type) for name in used):
+            return  # a type that is not known yet fits
+        if query.where is not None and check(query.where, schema) != "bool":
+            raise QueryError("WHERE must be a condition that is true or false.")
+        for argument in self.halves.arguments:
+            if check(argument, schema) not in ("number", "time"):
+                raise QueryError("SUM and MAX need a number, not a condition or a text.")
+        if check(query.score, schema) not in ("number", "time"):
+            raise QueryError("The score (ORDER BY) must be a number; it is a condition or a text.")
+        if query.having is not None and check(query.having, schema) != "bool":
+            raise QueryError("HAVING must be a condition that is true or false.")
+        for output in query.select or ():
+            if not isinstance(output.value, Column):
+                check(output.value, schema)
+
+
+class JoinedReading(Reading):
+    def __init__(self, query: Joined) -> None:
+        super().__init__()
+        self.query = query
+        self.key, self.several = (query.key,), True
+        self.sign = 1.0 if query.descending else -1.0
+        kind = KINDS[query.repeat]
+        told: dict[tuple[str, str | None], int] = {}  # columns of objects
+        names: dict[str, int] = {}  # columns of rows
+        aggregates: list[Aggregate] = []
+        self.parts = []
+
+        def over_objects(e: Expression) -> Expression:
+            if not isinstance(e, Column):
+                return nodes.rebuild(e, tuple(over_objects(part) for part in nodes.children(e)))
+            if e.name == query.key:
+                return Column(e.name)
+            if (e.name, e.side) not in told:
+                told[e.name, e.side] = len(self.parts)
+                at = names.setdefault(e.name, len(names))
+                own = [i for i, s in enumerate(query.streams) if e.side in (None, s)]
+                self.parts.append([len(aggregates) + i for i in range(len(own))])
+                aggregates.extend(Aggregate(kind, at, stream) for stream in own)
+            return Column(str(told[e.name, e.side]), SIDE)
+
+        self.score = over_objects(query.score)
+        self.condition = None if query.where is None else over_objects(query.where)
+        if query.select is not None:
+            self.outputs = tuple((output, over_objects(output.value)) for output in query.select)
+        else:
+            first = Output(query.key, Column(query.key))
+            shown = [
+                Output(name if side is None else f"{side}.{name}", Column(name, side)) for name, side in told
+            ]
+            self.outputs = tuple((output, over_objects(output.value)) for output in (first, *shown))
+        self.aggregates, self.told, self.names = tuple(aggregates), tuple(told), tuple(names)
+        self.width = len(names)
+
+    def _own(self, stream: int, known: list[str]) -> list[str]:
+        """The columns that rows of a stream bring: those said to be its own, and others that it has."""
+        name = self.query.streams[stream]
+        found = {n for n, side in self.told if side == name or (side is None and n in known)}
+        return sorted(found)
+
+    def rows_of(self, batch: Batch, stream: int = 0) -> Read:
+        own = self._own(stream, batch.table.column_names)
+        there = set(batch.table.column_names)
+        if not {self.query.key, *own} <= there:  # a column that isn't there counts as null: no row has all
+            batch = Batch(batch.table.slice(0, 0), batch.seq_arrived[:0], batch.time_arrived[:0])
+            own = [name for name in own if name in there]
+            if self.query.key not in there:
+                none = np.empty(0, dtype=np.int64)
+                return pa.nulls(0, pa.int64()), (np.empty(0),) * self.width, none, none
+        view = View(batch).where((self.query.key, *own), None)
+        empty = np.zeros(len(view))
+        columns = [view.number(name) if name in own else empty for name in self.names]
+        return self._ordered(batch, view, columns)
+
+    def check(self, schemas: list[pa.Schema | None]) -> None:
+        query = self.query
+        known = [
+            (name, schema) for name, schema in zip(query.streams, schemas, strict=True) if schema is not None
+        ]
+        types: dict[str, tuple[str, pa.DataType]] = {}
+        for stream, schema in known:
+            if query.key not in schema.names:
+                raise unknown_column(query.key, schema.names)
+            other, type_ = types.setdefault("key", (stream, schema.field(query.key).type))
+            if schema.field(query.key).type != type_:
+                raise QueryError(
+                    f'"{query.key}" is {type_} in stream {other} and {schema.field(query.key).type} in {stream}: '
+                    "cast one of them."
+                )
+        for name, side in self.told:
+            having = [(stream, schema) for stream, schema in known if side in (None, stream)]
+            own = [(stream, schema) for stream, schema in having if name in schema.names]
+            if side is None and len(own) > 1:
+                raise QueryError(
+                    f"Both {own[0][0]} and {own[1][0]} have a column {name}: write {own[0][0]}.{name} or "
+                    f"{own[1][0]}.{name}."
+                )
+            if not own and len(having) == (1 if side is not None else len(query.streams)):
+                raise unknown_column(name, [n for _, schema in having for n in schema.names])
+            for stream, schema in own:
+                if not pa.types.is_null(schema.field(name).type) and check(Column(name), schema) not in (
+                    "number",
+                    "time",
+                ):
+                    raise QueryError(f"{stream}.{name} must be a number, not a condition or a text.")
+
+
+def reading_of(query: Any) -> Reading:
+    return GroupedReading(query) if isinstance(query, Grouped) else JoinedReading(query)
