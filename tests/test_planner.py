@@ -94,3 +94,24 @@ def test_what_does_not_fit_is_refused_with_the_reason() -> None:
         assert unfit(name, fine, Facts()) is None  # type: ignore[arg-type]
     with pytest.raises(sb.QueryError, match="The algorithm tma has no option gamma; it has cells"):
         sb.Monitor().watch(SUM.format(1, 1, 10) + " WITH (algorithm = 'tma', gamma = 3)")
+
+
+def test_a_box_each_is_one_family_for_some_and_many_for_others() -> None:
+    """A thousand queries, each in a box of its own: what can't take boxes would need a family for each."""
+    query = parse(
+        "SELECT a FROM s WHERE a > 0.2 AND b < 0.9 ORDER BY 2 * a + b DESC LIMIT 9 WINDOW 100000 ROWS"
+    )
+    alike = choose(query, Facts(queries=100, predicates=1, k=9, window=1e5, batch=1000))
+    apart = choose(query, Facts(queries=100, predicates=100, k=9, window=1e5, batch=1000))
+    assert apart.algorithm in ("tma", "sma") and "heightmap" in apart.alternatives
+    assert alike.algorithm in WINDOWED
+    monitor = sb.Monitor()
+    random = np.random.default_rng(5)
+    for number, (low, high) in enumerate(random.random((60, 2)).tolist()):
+        monitor.watch(
+            f"SELECT a FROM s WHERE a > {low} AND b < {high} ORDER BY 2 * a + b DESC LIMIT 9 WINDOW 100000 ROWS",
+            name=f"q{number}",
+        )
+    monitor.push({"a": random.random(1000), "b": random.random(1000)})
+    assert monitor.watches["q0"].explain().algorithm in ("tma", "sma")
+    assert len(monitor.streams["s"].groups) == 1

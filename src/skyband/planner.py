@@ -2,8 +2,9 @@
 
 Every algorithm's card says what it can answer and what a batch is expected to cost it, given how many queries share
 the shape of their score, how many rows the window holds and how many come at a time. Of those that fit, the cheapest
-is taken, with one reservation: an algorithm that keeps the window's rows must promise to be `WINDOW_PAYS` times as
-fast as the best that doesn't, and its rows must fit in `MOST_BYTES`; a few queries never pay for a window. What can't
+is taken, with one reservation: memory has a price too. An algorithm that keeps the window's rows must promise to be
+twice as fast as the best that doesn't (four times, where the rows are many megabytes), and its rows must fit in
+`MOST_BYTES`; a few queries never pay for a window. What can't
 be known at first is asked again when the first rows come: how many queries there are in all, the types of the columns,
 how many rows a batch has.
 
@@ -15,14 +16,14 @@ same. Pairs and joined queries parse and are refused here until their algorithms
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skyband.algorithms import CARDS, OBJECTS, REGISTRY, Workload
+from skyband.algorithms import CARDS, OBJECTS, REGISTRY, Card, Workload
 from skyband.errors import QueryError
 from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Threshold, TopK
-from skyband.query.space import Space, is_linear
+from skyband.query.space import Space, is_linear, split_box
 
 _FUTURE = {Pairs: "Top-k pairs", Joined: "Joined streams (FULL JOIN … USING)"}
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
@@ -30,8 +31,9 @@ _WORDS = {"topk": "top-k", "threshold": "threshold", "grouped": "grouped", "join
 APPROXIMATE = "pa"  # where an error is allowed
 _GUESS_BATCH = 1000.0  # rows a step, until the first rows come
 STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
+FAMILY = 150e-6  # and for each further family: queries whose predicates differ can't always be one
 MOST_BYTES = 1 << 30
-WINDOW_PAYS = 4.0  # so many times faster must an algorithm be to be given the window's rows
+FEW_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Facts:
     """What is known of a query's stream and of its fellow queries."""
 
     queries: int = 1  # whose score has this shape, this one included
+    predicates: int = 1  # that are different among them
     k: int = 1  # the greatest of theirs
     window: float | None = None  # rows; None: a duration, before rows have shown how many that is
     batch: float | None = None  # rows a step; None: not known yet
@@ -194,13 +197,13 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
         if reason is not None:
             alternatives[name] = reason
         else:
-            costs[name] = STEP + kind.card.cost_of(work)
+            costs[name] = _cost(kind.card, query, facts, work)
     if plain not in costs:  # its card says nothing of cost: nothing to compare
         return plain, _reason(plain), alternatives
     lists = [name for name in costs if not REGISTRY[name].card.window]
     best = min(lists, key=lambda name: costs[name])
     for name in sorted(costs, key=lambda name: costs[name]):
-        if REGISTRY[name].card.window and costs[name] * WINDOW_PAYS <= costs[best]:
+        if REGISTRY[name].card.window and costs[name] * _gain(work) <= costs[best]:
             best = name
             break
     rate = work.batch / costs[best]
@@ -211,6 +214,25 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
     return best, f"{_reason(best)}; {_rate(rate)} rows/s predicted{many}", alternatives
 
 
+def _cost(card: Card, query: TopK | Threshold, facts: Facts, work: Workload) -> float:
+    """Seconds for a batch: of one family, or of one for each predicate that is no box which the algorithm takes."""
+    assert card.cost_of is not None
+    apart = facts.predicates
+    if card.boxes and split_box(query.where, lambda column, exact: True)[1] is None:
+        apart = 1
+    each = replace(work, queries=max(1, round(work.queries / apart)))
+    return STEP + apart * card.cost_of(each) + (apart - 1) * FAMILY
+
+
+def _bytes(work: Workload) -> float:
+    return work.window * (work.axes + 2) * 8
+
+
+def _gain(work: Workload) -> float:
+    """So many times faster must an algorithm be to be given the window's rows."""
+    return 2.0 if _bytes(work) <= FEW_BYTES else 4.0
+
+
 def _too_large(name: str, facts: Facts, work: Workload) -> str | None:
     """Why an algorithm that keeps the window isn't given it."""
     if not REGISTRY[name].card.window:
@@ -219,7 +241,7 @@ def _too_large(name: str, facts: Facts, work: Workload) -> str | None:
         return "it needs all rows of the window, and here they are pruned on their way"
     if facts.window is None:
         return "it keeps the window's rows, and how many those are is not known yet"
-    need = work.window * (work.axes + 2) * 8
+    need = _bytes(work)
     return f"it would keep {need / 1e9:,.1f} GB of rows" if need > MOST_BYTES else None
 
 

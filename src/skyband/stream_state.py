@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,15 @@ if TYPE_CHECKING:
     from skyband.watch import Watch
 
 
+@dataclass
+class Fellows:
+    """Watches of one shape: how many, their greatest k so far, and how many have each predicate."""
+
+    count: int = 0
+    k: int = 0
+    predicates: Counter[Any] = field(default_factory=Counter)
+
+
 class Stream:
     """What a monitor knows of one stream."""
 
@@ -61,7 +71,7 @@ class Stream:
         self.batch_rows: float | None = None  # of the first batch
         self.watches: list[Watch] = []
         self._windows: Counter[Window] = Counter()  # how many watches have each
-        self._shapes: dict[Any, tuple[int, int]] = {}  # how many of each shape, and their greatest k so far
+        self._shapes: dict[Any, Fellows] = {}
         self._latest: dict[Window, Recency] | None = None  # the latest beginning of each one's watches
         self.kept = Kept()
         self.retained = Retained()
@@ -343,13 +353,14 @@ class Stream:
 
     def facts(self, query: TopK | Threshold | Grouped, watched: bool = False) -> Facts:
         """What the planner should know of a query, which may be one that is being watched."""
-        fellows, k = self._shapes.get(_shape(query), (0, 0))
+        fellows = self._shapes.get(_shape(query), Fellows())
         window = query.window.n if isinstance(query.window, Rows) else None
         if window is None and self.accepted:
             window = self.tally.since(self.horizon(query.window).time)
         return Facts(
-            queries=fellows + (not watched),
-            k=max(k, (None if isinstance(query, Threshold) else query.k) or 1),
+            queries=fellows.count + (not watched),
+            predicates=len(fellows.predicates | {query.where: 1}),
+            k=max(fellows.k, (None if isinstance(query, Threshold) else query.k) or 1),
             window=window,
             batch=self.batch_rows,
             lists_only=self.monitor.lists_only,
@@ -357,10 +368,14 @@ class Stream:
         )
 
     def _count_shape(self, watch: Watch, by: int) -> None:
-        key = _shape(watch.query)
-        count, k = self._shapes.pop(key, (0, 0))
-        if count + by:
-            self._shapes[key] = (count + by, max(k, watch.capacity))
+        fellows = self._shapes.setdefault(_shape(watch.query), Fellows())
+        fellows.count += by
+        fellows.k = max(fellows.k, watch.capacity)
+        fellows.predicates[watch.query.where] += by
+        if not fellows.predicates[watch.query.where]:
+            del fellows.predicates[watch.query.where]
+        if not fellows.count:
+            del self._shapes[_shape(watch.query)]
 
     def fits(self, column: str, exact: bool) -> bool:
         """Whether comparing this column with a number through float64 is exact; `exact`: the number is a float64."""
@@ -516,7 +531,7 @@ class Stream:
             # no family without watches is kept
             assert group.watches
         # watches are counted by shape
-        assert sum(count for count, _ in self._shapes.values()) == len(self.watches)
+        assert sum(fellows.count for fellows in self._shapes.values()) == len(self.watches)
         # each watch is in one family, and here
         assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
 
