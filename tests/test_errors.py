@@ -14,9 +14,10 @@ from skyband.algorithms import REGISTRY
 
 OK = "SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS"
 GROUPED = "SELECT id, SUM(x) FROM s GROUP BY id ORDER BY SUM(x) DESC LIMIT 2 WINDOW 5 ROWS"
+JOINED = "SELECT id FROM a FULL JOIN b USING (id) ORDER BY a.x + b.x DESC LIMIT 2 WINDOW 5 ROWS"
 FUTURE = (
-    "this version answers top-k (ORDER BY … LIMIT k), threshold (WHERE expr > c) and grouped queries (GROUP BY) over "
-    "one stream."
+    "this version answers top-k (ORDER BY … LIMIT k), threshold (WHERE expr > c), grouped (GROUP BY) and joined "
+    "(FULL JOIN) queries."
 )
 
 
@@ -31,6 +32,13 @@ def two_streams() -> sb.Monitor:
     m.push({"x": [1.0]}, stream="a")
     m.push({"x": [1.0]}, stream="b")
     return m
+
+
+def both_have_it() -> None:
+    m = sb.Monitor()
+    m.watch(JOINED.replace("a.x + b.x", "x"))
+    m.push({"id": [1], "x": [1.0]}, stream="a")
+    m.push({"id": [1], "x": [1.0]}, stream="b")
 
 
 def named_twice() -> None:
@@ -245,11 +253,23 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: sb.Monitor(schema={"id": "string", "x": "string"}).watch(GROUPED),
         "SUM and MAX need a number, not a condition or a text.",
     ),
-    "joined": (
-        lambda: sb.Monitor().watch(
-            "SELECT id FROM a FULL JOIN b USING (id) ORDER BY a.x + b.x DESC LIMIT 2 WINDOW 5 ROWS"
-        ),
-        f"Joined streams (FULL JOIN … USING) are understood but not answered yet: {FUTURE}",
+    "a column of both streams": (
+        lambda: both_have_it(),
+        "Both a and b have a column x: write a.x or b.x.",
+    ),
+    "streams with and without times": (
+        lambda: sb.Monitor(time={"a": "t"}).watch(JOINED),
+        "Stream b has no time column and others of the join have one: name all of them in time=.",
+    ),
+    "keys of two types": (
+        lambda: sb.Monitor(
+            schema={"a": {"id": "string", "x": "double"}, "b": {"id": "int64", "x": "double"}}
+        ).watch(JOINED.replace("a.x + b.x", "a.x")),
+        '"id" is string in stream a and int64 in b: cast one of them.',
+    ),
+    "an option of a joined query": (
+        lambda: sb.Monitor().watch(JOINED + " WITH (gamma = 1)"),
+        "A joined query has no option gamma; leave it out.",
     ),
     "an operation without a key": (
         lambda: sb.Monitor(op="op"),

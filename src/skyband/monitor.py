@@ -19,11 +19,12 @@ import pyarrow as pa
 from skyband import blob
 from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING
+from skyband.joint import Joint, name_of
 from skyband.objects import ObjectWatch
 from skyband.order import MINIMUM, Ints, Recency
 from skyband.planner import Choice, choose
 from skyband.query.expression import columns_of
-from skyband.query.model import Grouped, Last, Query, Threshold, TopK, Window, from_dict, to_dict
+from skyband.query.model import Grouped, Joined, Last, Query, Threshold, TopK, Window, from_dict, to_dict
 from skyband.report import Report
 from skyband.sift import Sifted, Sifter
 from skyband.stream import clock
@@ -67,6 +68,7 @@ class Monitor:
         self.retain: Window | None = None if retain is None else window(retain)
         self.max_ahead: Last | None = None if max_ahead is None else last(max_ahead)
         self.streams: dict[str, Stream] = {}
+        self.joints: dict[str, Joint] = {}  # several streams as one, by all their names
         self.watches: dict[str, Watch] = {}
         self._rejects = Rejects(updates=bool(self.key))
         self._report = Report()
@@ -98,10 +100,10 @@ class Monitor:
                 f"A watch needs SQL or a query object (sb.topk and its like), not a {type(query).__name__}."
             )
         choice = choose(query)  # refuses what can't be answered at all
-        assert isinstance(query, TopK | Threshold | Grouped)
-        if isinstance(query, Grouped) and self.lists_only:
+        assert isinstance(query, TopK | Threshold | Grouped | Joined)
+        if isinstance(query, Grouped | Joined) and self.lists_only:
             raise QueryError(
-                "GROUP BY queries are answered by a monitor (sb.Monitor, skyband top), and not on Spark yet: "
+                "Grouped and joined queries are answered by a monitor (sb.Monitor, skyband top), and not on Spark yet: "
                 "leave this one out of the pipeline."
             )
         name = self._name(name)
@@ -154,8 +156,10 @@ class Monitor:
                 self._settle(stream)
         return self.streams[name]
 
-    def _stream_of(self, query: TopK | Threshold | Grouped) -> Stream:
+    def _stream_of(self, query: TopK | Threshold | Grouped | Joined) -> Stream:
         """The stream that a query is about: names are free while there is one stream."""
+        if isinstance(query, Joined):
+            return self._joint(query)
         name = query.stream or ""
         if name in self.streams:
             return self.streams[name]
@@ -169,11 +173,33 @@ class Monitor:
             )
         return self._stream(name)
 
+    def _joint(self, query: Joined) -> Joint:
+        """The streams of a joined query as one."""
+        name = name_of(query.streams)
+        if name not in self.joints:
+            times = {stream: _of(self.time, stream) for stream in query.streams}
+            timeless = [stream for stream, time in times.items() if time is None]
+            if timeless and len(timeless) < len(times):
+                raise QueryError(
+                    f"Stream {timeless[0]} has no time column and others of the join have one: name all of them "
+                    "in time=."
+                )
+            if len(self.streams) == 1 and "" in self.streams:
+                raise QueryError(
+                    f"A joined query needs its streams by name: push to {' and '.join(query.streams)} with stream=."
+                )
+            for stream in query.streams:
+                self._stream(stream)
+            self.joints[name] = Joint(self, query.streams, times[query.streams[0]])
+        return self.joints[name]
+
     def _stream_for(self, name: str | None) -> Stream:
         """The stream that a batch is pushed to."""
         if name is not None and name in self.streams:
             return self.streams[name]
         waiting = [stream for stream in self.streams.values() if not stream.pushed]
+        if self.joints and name is not None:
+            return self._stream(name)
         if name is None:
             if len(self.streams) == 1:
                 return next(iter(self.streams.values()))
@@ -217,6 +243,9 @@ class Monitor:
         stream.check_updates()
         for watch in stream.watches:
             stream.check(watch.query)
+        for joint in self.joints.values():
+            for watch in joint.watches if stream.name in joint.members else ():
+                joint.check(watch.query)
 
     # -- steps ---------------------------------------------------------------------------------------------
 
@@ -296,6 +325,8 @@ class Monitor:
         for stream in self.streams.values():
             batch, deleted = arrived.get(stream.name, (None, NONE_DELETED))
             pieces.extend(stream.step(batch, deleted))
+        for joint in self.joints.values():
+            pieces.extend(joint.step_all(arrived))
         return self._report.table(pieces, self._time_type(), self.watches)
 
     def _number(self, stream: Stream, parts: list[Accepted]) -> tuple[Batch | None, tuple[Ints, Ints]]:
@@ -430,6 +461,7 @@ class Monitor:
             "pending": self._pending if isinstance(self._pending, int | float | None) else str(self._pending),
             "rejects": self._rejects.dump(),
             "streams": [stream.dump() for stream in self.streams.values()],
+            "joints": [{**joint.dump(), "members": list(joint.members)} for joint in self.joints.values()],
             "watches": [self._dump_watch(watch) for watch in self.watches.values()],
         }
 
@@ -479,11 +511,16 @@ class Monitor:
             stream = Stream(monitor, part["name"], part["time"], None, part["key"], part["op"])
             monitor.streams[stream.name] = stream
             stream.load(part)
+        for part in content["joints"]:
+            joint = Joint(monitor, tuple(part["members"]), part["time"])
+            monitor.joints[joint.name] = joint
+            joint.load(part)
+        every: dict[str, Stream] = {**monitor.streams, **monitor.joints}
         places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
         for part in content["watches"]:
             query = from_dict(part["query"])
-            assert isinstance(query, TopK | Threshold | Grouped)
-            stream = monitor.streams[part["stream"]]
+            assert isinstance(query, TopK | Threshold | Grouped | Joined)
+            stream = every[part["stream"]]
             group = stream._parts[part["group"]]
             choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
             watch = _watch(monitor, stream, part["name"], query, choice)
@@ -496,14 +533,12 @@ class Monitor:
             )
         for (stream_name, number), found in sorted(places.items(), key=lambda item: item[0]):
             found.sort(key=lambda item: item[0])
-            monitor.streams[stream_name].load_group(
-                number, [w for _, w, _ in found], [s for _, _, s in found]
-            )
+            every[stream_name].load_group(number, [w for _, w, _ in found], [s for _, _, s in found])
         return monitor
 
     def _check(self) -> None:
         """Every invariant; tests call it after each step."""
-        for stream in self.streams.values():
+        for stream in (*self.streams.values(), *self.joints.values()):
             stream._check()
         # names, watches and streams agree
         for name, watch in self.watches.items():
@@ -511,7 +546,7 @@ class Monitor:
 
 
 def _watch(monitor: Monitor, stream: Stream, name: str, query: Any, choice: Choice) -> Watch:
-    kind = ObjectWatch if isinstance(query, Grouped) else Watch
+    kind = ObjectWatch if isinstance(query, Grouped | Joined) else Watch
     return kind(monitor, stream, name, query, choice)
 
 

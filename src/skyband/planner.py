@@ -10,7 +10,7 @@ how many rows a batch has.
 
 `WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. `WITH (error = …)` takes `pa`, with an exact
 one that takes over where the error can't be kept (approximate.py); where `pa` doesn't fit, the answer is exact all the
-same. Pairs and joined queries parse and are refused here until their algorithms exist.
+same. Pairs parse and are refused here until their algorithms exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Threshold, TopK
 from skyband.query.space import Space, is_linear, split_box
 
-_FUTURE = {Pairs: "Top-k pairs", Joined: "Joined streams (FULL JOIN … USING)"}
+_FUTURE = {Pairs: "Top-k pairs"}
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
 _WORDS = {"topk": "top-k", "threshold": "threshold", "grouped": "grouped", "joined": "joined"}
 APPROXIMATE = "pa"  # where an error is allowed
@@ -34,6 +34,7 @@ STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting row
 FAMILY = 150e-6  # and for each further family: queries whose predicates differ can't always be one
 MOST_BYTES = 1 << 30
 FEW_BYTES = 1 << 26
+REPEATS = ("sum", "max", "last")  # of several rows of one object in one stream
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ def choose(query: Query, facts: Facts | None = None) -> Choice:
         if isinstance(query, kind):
             raise QueryError(
                 f"{words} are understood but not answered yet: this version answers top-k "
-                "(ORDER BY … LIMIT k), threshold (WHERE expr > c) and grouped queries (GROUP BY) over one stream."
+                "(ORDER BY … LIMIT k), threshold (WHERE expr > c), grouped (GROUP BY) and joined (FULL JOIN) queries."
             )
-    if isinstance(query, Grouped):
+    if isinstance(query, Grouped | Joined):
         return _for_objects(query)
     assert isinstance(query, TopK | Threshold)
     options: dict[str, Any] = dict(query.options)
@@ -108,16 +109,19 @@ def _error(options: dict[str, Any]) -> float | None:
     return float(error)
 
 
-def _for_objects(query: Grouped) -> Choice:
+def _for_objects(query: Grouped | Joined) -> Choice:
     options: dict[str, Any] = dict(query.options)
+    kind = "grouped" if isinstance(query, Grouped) else "joined"
+    if isinstance(query, Joined) and (repeat := options.pop("repeat", "sum")) not in REPEATS:
+        raise QueryError(f"repeat = '{repeat}' is not known; it is 'sum', 'max' or 'last'.")
     name = str(options.pop("algorithm", "sums"))
     if name not in CARDS:
         _named(name, query, Facts())
     if name not in OBJECTS:
-        raise QueryError(_other_kind(name, "grouped", list(OBJECTS)))
+        raise QueryError(_other_kind(name, kind, list(OBJECTS)))
     if options:
         first = next(iter(options))
-        raise QueryError(f"A grouped query has no option {first}; leave it out.")
+        raise QueryError(f"A {kind} query has no option {first}; leave it out.")
     asked = "algorithm" in dict(query.options)
     return Choice(name, {}, "asked for with WITH (algorithm = …)" if asked else _reason(name))
 
@@ -135,12 +139,12 @@ def kind_of(query: TopK | Threshold) -> str:
     return "threshold" if isinstance(query, Threshold) else "topk"
 
 
-def _named(name: str, query: TopK | Threshold | Grouped, facts: Facts) -> str:
+def _named(name: str, query: TopK | Threshold | Grouped | Joined, facts: Facts) -> str:
     if name not in CARDS:
         near = difflib.get_close_matches(name, CARDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(CARDS))}."
         raise QueryError(f"There is no algorithm '{name}'; {hint}")
-    assert not isinstance(query, Grouped)
+    assert not isinstance(query, Grouped | Joined)
     wanted = kind_of(query)
     reason = unfit(name, query, facts)
     if reason is None:

@@ -18,7 +18,7 @@ from skyband.objects import ObjectChanges, ObjectGroup, object_family
 from skyband.order import LOWEST, Ints, Recency
 from skyband.planner import Facts, choose
 from skyband.query.expression import Column, check, columns_of, lift, unknown_column
-from skyband.query.model import Grouped, Rows, Threshold, TopK, Window
+from skyband.query.model import Grouped, Joined, Rows, Threshold, TopK, Window
 from skyband.reading import reading_of
 from skyband.stream import clock
 from skyband.stream.accept import Door
@@ -33,6 +33,7 @@ from skyband.stream.window import Recencies, Runs
 from skyband.structures.board import Changes
 
 if TYPE_CHECKING:
+    from skyband.joint import Joint
     from skyband.monitor import Monitor
     from skyband.watch import Watch
 
@@ -125,11 +126,11 @@ class Stream:
                     raise InputError(str(unknown_column(name, self.schema.names)))
                 must_be(name, self.schema.field(name).type)
 
-    def check(self, query: TopK | Threshold | Grouped) -> None:
+    def check(self, query: TopK | Threshold | Grouped | Joined) -> None:
         """Whether the stream has the query's columns, in types that fit; a type not known yet fits."""
         if self.schema is None:
             return
-        if isinstance(query, Grouped):
+        if isinstance(query, Grouped | Joined):
             reading_of(query).check([self.schema])
             return
         used = {*columns_of(query.score), *(columns_of(query.where) if query.where is not None else ())}
@@ -173,16 +174,22 @@ class Stream:
             op=None if self.updates is None else self.updates.op,
         )
 
+    def _joints(self) -> list[Joint]:
+        """The joined streams with this one among them that somebody watches."""
+        return [j for j in self.monitor.joints.values() if self.name in j.members and j.watches]
+
     def _late_before(self) -> int | None:
         """Rows stamped before this are older than every window and than what is retained."""
-        if not self.watches or self.time is None:
+        joints = self._joints()
+        if not (self.watches or joints) or self.time is None:
             return None
         if self._latest is None:
             self._latest = {}
             for watch in self.watches:
                 before = self._latest.get(watch.window, LOWEST)
                 self._latest[watch.window] = max(before, watch.beginning)
-        oldest = min(self._full_from(window, begun) for window, begun in self._latest.items())
+        needed = [self._full_from(window, begun) for window, begun in self._latest.items()]
+        oldest = min([*needed, *(joint.oldest_needed() for joint in joints)])
         if self.monitor.retain is not None:
             oldest = min(oldest, self.horizon(self.monitor.retain))
         # a new row of the horizon's very time is newer than the row at the horizon: only the time decides
@@ -249,6 +256,9 @@ class Stream:
     def count(self, time: Ints, seq: Ints, total: int) -> None:
         """Rows were accepted (in order of arrival): windows move."""
         self.accepted += total
+        for joint in self.monitor.joints.values():
+            if self.name in joint.members:
+                joint.collect(time, seq, total)
         self.tally.add(int(time.max()) if self.time is not None and len(time) else 0, total)
         if not len(seq):
             return
@@ -290,7 +300,8 @@ class Stream:
             windows.append(self.monitor.retain)
         newest = self.newest()
         nothing = LOWEST if newest == LOWEST else newest.after()
-        return min((self.horizon(window) for window in windows), default=nothing)
+        needed = [self.horizon(window) for window in windows]
+        return min([*needed, *(joint.oldest_needed() for joint in self._joints())], default=nothing)
 
     def _retain(self, table: pa.Table, seq: Ints, time: Ints) -> None:
         """Put a step's rows aside for watches yet to come; a copy, for the caller may use its memory again."""
@@ -351,7 +362,7 @@ class Stream:
             watch.choice = choose(watch.query, self.facts(watch.query, watched=True))
             self._join(watch)
 
-    def facts(self, query: TopK | Threshold | Grouped, watched: bool = False) -> Facts:
+    def facts(self, query: TopK | Threshold | Grouped | Joined, watched: bool = False) -> Facts:
         """What the planner should know of a query, which may be one that is being watched."""
         fellows = self._shapes.get(_shape(query), Fellows())
         window = query.window.n if isinstance(query.window, Rows) else None
@@ -536,22 +547,24 @@ class Stream:
         assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
 
 
-def _family(query: TopK | Threshold | Grouped, algorithm: str, options: dict[str, float], fits: Fits) -> Any:
-    if isinstance(query, Grouped):
+def _family(
+    query: TopK | Threshold | Grouped | Joined, algorithm: str, options: dict[str, float], fits: Fits
+) -> Any:
+    if isinstance(query, Grouped | Joined):
         return object_family(query, algorithm, options)
     return family(query, algorithm, options, fits)
 
 
 def _group(
-    query: TopK | Threshold | Grouped, algorithm: str, options: dict[str, float], fits: Fits
+    query: TopK | Threshold | Grouped | Joined, algorithm: str, options: dict[str, float], fits: Fits
 ) -> Group | ObjectGroup:
-    if isinstance(query, Grouped):
+    if isinstance(query, Grouped | Joined):
         return ObjectGroup(query, algorithm, options)
     kind = Group if REGISTRY[algorithm].card.exact else Approximate
     return kind(query, algorithm, options, fits)
 
 
-def _shape(query: TopK | Threshold | Grouped) -> Any:
+def _shape(query: TopK | Threshold | Grouped | Joined) -> Any:
     """Queries of one shape could be one family."""
     return lift(query.score)[0], query.descending, isinstance(query, Threshold)
 
