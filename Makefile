@@ -22,7 +22,7 @@ demo:
 
 test:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
-	@$(PY) -m pytest -n 2 --dist loadfile
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
@@ -51,7 +51,7 @@ coverage:
 	@status=0; \
 	PYTHONPATH="$(CURDIR)/tests/measured" \
 	PYSPARK_SUBMIT_ARGS="--conf spark.python.daemon.module=measured_daemon pyspark-shell" \
-	$(PY) -m coverage run -m pytest -q -n 2 --dist loadfile || status=$$?; \
+	$(PY) -m coverage run -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder || status=$$?; \
 	find . -maxdepth 1 -name '.coverage.*' -size 0 -delete; \
 	$(PY) -m coverage combine -q && $(PY) -m coverage report && exit $$status
 

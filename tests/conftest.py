@@ -1,4 +1,8 @@
-"""Two depths: `make test` draws moderate numbers of examples, `make soak` (-m soak) many more of the same."""
+"""Two depths: `make test` draws moderate numbers of examples, `make soak` (-m soak) many more of the same.
+
+And an order: where tests are handed out to workers file by file, the long files come first, or at the end one worker
+would be at the longest of all while the others have nothing left to do.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,27 @@ settings.register_profile("few", max_examples=int(os.environ.get("SKYBAND_EXAMPL
 settings.load_profile("few" if "SKYBAND_EXAMPLES" in os.environ else "default")
 
 
+LONG = (  # half a minute or more each, longest first
+    "tests/test_windowed.py",
+    "tests/cli/test_spark_commands.py",
+    "tests/test_exhaustive.py",
+    "tests/spark/test_pipeline.py",
+    "tests/project/test_docs.py",
+    "tests/spark/test_kills.py",
+    "tests/test_updates.py",
+    "tests/algorithms/test_heightmap.py",
+    "tests/algorithms/test_contract.py",
+    "tests/bench/test_experiments.py",
+    "tests/algorithms/test_sma.py",
+    "tests/cli/test_command.py",
+    "tests/algorithms/test_tma.py",
+    "tests/spark/test_stops.py",
+    "tests/spark/test_verify.py",
+    "tests/bench/test_commands.py",
+    "tests/test_uncompiled.py",
+)
+
+
 def _soaking(config: pytest.Config) -> bool:
     expression = config.getoption("markexpr", "")
     return "soak" in expression and "not soak" not in expression
@@ -31,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Under -m soak every property is run again at depth, besides the tests that carry the marker."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = {name: number for number, name in enumerate(LONG)}
+        items.sort(key=lambda item: place.get(item.nodeid.split("::")[0], len(LONG)))
     if _soaking(config):
         for item in items:
             if is_hypothesis_test(getattr(item, "obj", None)):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from tests.twin import SCORES, WHERES, Question
 
@@ -80,3 +81,25 @@ def questions(
         bound=st.sampled_from([0, 1]),
         algorithm=st.sampled_from(algorithms),
     ).map(lambda q: q if q.k is not None else replace(q, algorithm=None))  # sa and ra don't do thresholds
+
+
+BOXED = {"x": ("y > 1",), "2 * x - y": tuple(WHERES), "abs(x - 1)": ("NOT (x < 1 OR c <> 'a')",),
+         "least(x, y) ^ 2": ("y > 1",)}  # fmt: skip
+
+
+def on_an_index(made: st.SearchStrategy, name: str, scores: Sequence[str]) -> st.SearchStrategy:
+    """The questions for an algorithm that compiles each score with each set of columns that a WHERE bounds.
+
+    Seconds go into each, so `make test` draws some of these pairs, `make soak` all.
+    """
+    every = name == "plain" or settings.default.max_examples > 100  # type: ignore[union-attr]
+    pairs = [
+        (score, where)
+        for score in scores
+        for where in (WHERES if every else {"", "c = 'a'", *BOXED.get(score, ())})
+    ]
+    return st.builds(
+        lambda question, pair: replace(question, score=pair[0], where=pair[1], algorithm=name),
+        made,
+        st.sampled_from(sorted(pairs)),
+    )

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests import strategies as draws
 from tests.algorithms.plain import Plain
 from tests.test_machine import Machine
-from tests.twin import SCORES, TIMES, WHERES, Question, Twin
+from tests.twin import SCORES, TIMES, Question, Twin
 
 import skyband as sb
 from skyband.algorithms import REGISTRY, WINDOWED
@@ -37,13 +36,7 @@ def questions(name: str, timed: bool, threshold: bool = True) -> st.SearchStrate
     card = REGISTRY[name].card if name != "plain" else Plain.card
     scores = sorted(SCORES) if card.scores == "any" else MONOTONE
     made = draws.questions(timed, [name], threshold=threshold and "threshold" in card.answers)
-    return st.builds(
-        replace,
-        made,
-        score=st.sampled_from(scores),
-        algorithm=st.just(name),
-        where=st.sampled_from(sorted(WHERES)),
-    )
+    return draws.on_an_index(made, name, scores)
 
 
 @given(data=st.data())
