@@ -36,7 +36,7 @@ import numpy.typing as npt
 from skyband.algorithms.base import Arrivals, Card, ListAlgorithm, Workload
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, Recency, inside_of
-from skyband.structures.capped import admit, capped, kth_best, least
+from skyband.structures.capped import admit, bar_of, capped, least
 from skyband.structures.certificate import Certificates, record
 from skyband.structures.limits import limit_for
 from skyband.structures.lists import append, close_up
@@ -107,7 +107,7 @@ def drop(
     step_good: Floats, step_time: Ints, step_seq: Ints, steps: Ints,
 ) -> int:  # fmt: skip
     """Reduce the list to the `most` best, among equals the newer; put on record who goes. Returns how many."""
-    bar = least(good, begin, end)[0] if end - begin == most + 1 else kth_best(good, begin, end, most, heap)
+    bar = bar_of(good, begin, end, most, heap)
     equals = -most  # of those as good as the worst that stays, so many must go: the oldest
     for place in range(begin, end):
         equals += good[place] >= bar

@@ -5,10 +5,11 @@ skyband.py; of blocks without a hit only the greatest score is remembered, lane 
 compiles to vector instructions, where a running maximum of floats would not), because the best row left outside is
 what the certificate needs.
 
-A list that has room has no floor, and a batch may be large. But if it has room for r rows, whatever is worse than
-the list's worst and than r rows of the batch won't stay anyway: the r best of the batch so far make a floor that
-rises while the batch is gone through. And whenever twice as many rows were picked as the list can hold, the better
-half stays.
+A list that has room has no floor, and a batch may be large. A floor is guessed then from the scores in the list,
+and if too few rows are above it, the batch is gone through again without one. And if the list has room for r rows,
+whatever is worse than the list's worst and than r rows of the batch won't stay anyway: the r best of the batch so
+far make a floor that rises while the batch is gone through. And whenever twice as many rows were picked as the list
+can hold, the better half stays.
 
 `capped` generates the same loop around a family's score, as fused.py does, so that no score column is written.
 """
@@ -48,6 +49,22 @@ def kth_best(values: Floats, begin: int, end: int, k: int, heap: Floats) -> floa
         if values[i] > heap[0]:
             replace_root(heap, k, values[i])
     return float(heap[0])
+
+
+@kernel
+def bar_of(values: Floats, begin: int, end: int, most: int, heap: Floats) -> float:
+    """The same, of hardly more than `most` values: from the other end, by the worst ones."""
+    over = end - begin - most
+    if over == 0:
+        return float(least(values, begin, end)[0])
+    if 2 * over > most:
+        return float(kth_best(values, begin, end, most, heap))
+    for i in range(over + 1):
+        push_heap(heap, i, -values[begin + i])
+    for i in range(begin + over + 1, end):
+        if -values[i] > heap[0]:
+            replace_root(heap, over + 1, -values[i])
+    return float(-heap[0])
 
 
 @kernel
@@ -113,17 +130,39 @@ def take(
 @kernel
 def begin(
     slot: int, k: int, limit: Ints, additional: int, threshold: Floats,
-    good: Floats, start: Ints, head: Ints, size: Ints, peak: Floats, numbers: Ints,
-) -> tuple[int, int, float]:  # fmt: skip
-    """A batch begins: how many rows the list can hold, how many it has room for if it takes all comers, its worst."""
+    good: Floats, start: Ints, head: Ints, size: Ints, peak: Floats, numbers: Ints, guess: bool,
+) -> tuple[int, int, float, float]:  # fmt: skip
+    """A batch begins: how many rows the list can hold, how many it has room for, its worst, and the floor.
+
+    Without a threshold the floor is a guess, if wanted: as many rows have left the list as it has room for, so about as
+    large a part of it as the batch is of the window, and below its worst the scores may go on as they do above.
+    """
     peak[:] = -np.inf
     numbers[:2] = 0
     numbers[2] = -1
     most = k + limit[slot] + additional
     if threshold[slot] > -np.inf:
-        return most, 0, np.inf
+        return most, 0, np.inf, threshold[slot]
     first, end = start[slot] + head[slot], start[slot] + size[slot]
-    return most, max(most - (end - first), 0), least(good, first, end)[0]
+    live = end - first
+    places = max(most - live, 0)
+    worst = least(good, first, end)[0]
+    if not guess or live < 16 or places == 0:
+        return most, places, worst, -np.inf
+    mean = 0.0
+    for place in range(first, end):
+        mean += good[place] / live
+    rank = (places + 2.0 * np.sqrt(places) + 4.0) * most / places
+    floor = worst - 2.0 * (mean - worst) / live * (rank - live)
+    return most, places, worst, floor if -np.inf < floor < np.inf else -np.inf
+
+
+@kernel
+def enough(
+    slot: int, k: int, limit: Ints, threshold: Floats, head: Ints, size: Ints, numbers: Ints, floor: float
+) -> bool:
+    """Whether the floor at which a batch began was low enough: a row below it has k + limit better ones."""
+    return floor == threshold[slot] or size[slot] - head[slot] + numbers[0] >= k + limit[slot]
 
 
 @kernel
@@ -149,27 +188,33 @@ def admit(
     none, and outside[slot] the newest such row. Returns how many were picked. A NaN is neither picked nor lost.
     """
     peak, numbers = np.empty(BLOCK, np.float64), np.empty(3, np.int64)
-    most, places, worst = begin(slot, k, limit, additional, threshold, good, start, head, size, peak, numbers)
-    floor = threshold[slot]
-    for block in range((inside + BLOCK - 1) // BLOCK):
-        stop = min(inside - block * BLOCK, BLOCK)
-        hit = stop < BLOCK
-        some = False
-        if stop == BLOCK:
-            for j in range(BLOCK):
-                hit |= scores[block * BLOCK + j] >= floor
-                some |= scores[block * BLOCK + j] < floor
-        if hit:
-            floor = take(
-                scores, block * BLOCK, stop, block * BLOCK, most, places, worst, heap, nearest, picks, values,
-                numbers, floor, peak,
-            )  # fmt: skip
-        else:
-            if some and numbers[2] < 0:
-                numbers[2] = block * BLOCK
-            for j in range(BLOCK):
-                value = scores[block * BLOCK + j]
-                peak[j] = value if value > peak[j] else peak[j]
+    for attempt in range(2):
+        most, places, worst, began = begin(
+            slot, k, limit, additional, threshold, good, start, head, size, peak, numbers,
+            attempt == 0 and inside > BLOCK,
+        )  # fmt: skip
+        floor = began
+        for block in range((inside + BLOCK - 1) // BLOCK):
+            stop = min(inside - block * BLOCK, BLOCK)
+            hit = stop < BLOCK
+            some = False
+            if stop == BLOCK:
+                for j in range(BLOCK):
+                    hit |= scores[block * BLOCK + j] >= floor
+                    some |= scores[block * BLOCK + j] < floor
+            if hit:
+                floor = take(
+                    scores, block * BLOCK, stop, block * BLOCK, most, places, worst, heap, nearest, picks, values,
+                    numbers, floor, peak,
+                )  # fmt: skip
+            else:
+                if some and numbers[2] < 0:
+                    numbers[2] = block * BLOCK
+                for j in range(BLOCK):
+                    value = scores[block * BLOCK + j]
+                    peak[j] = value if value > peak[j] else peak[j]
+        if enough(slot, k, limit, threshold, head, size, numbers, began):
+            break
     lost[slot], outside[slot] = best_outside(peak, numbers), numbers[2]
     return int(numbers[0])
 
@@ -179,7 +224,7 @@ import numpy as np
 from math import sqrt
 from skyband.jit import kernel
 from skyband.order import inside_of
-from skyband.structures.capped import begin, best_outside, take
+from skyband.structures.capped import begin, best_outside, enough, take
 from {module} import absorb
 
 @kernel
@@ -200,34 +245,39 @@ def many(first, constants, sign, {columns}, time, seq, place, mark, horizon_time
             p[c] = constants[slot, c]
 {parameters}
         inside = inside_of(time, seq, n, horizon_time[slot], horizon_seq[slot])
-        most, places, worst = begin(
-            slot, k, limit, additional, threshold, good, start, head, size, peak, numbers
-        )
-        floor = threshold[slot]
-        for b in range((inside + 63) // 64):
-            stop = min(inside - b * 64, 64)
-            hit = stop < 64
-            some = False
-            if stop == 64:
-                for j in range(64):
+        for attempt in range(2):
+            most, places, worst, began = begin(
+                slot, k, limit, additional, threshold, good, start, head, size, peak, numbers,
+                attempt == 0 and inside > 64
+            )
+            floor = began
+            for b in range((inside + 63) // 64):
+                stop = min(inside - b * 64, 64)
+                hit = stop < 64
+                some = False
+                if stop == 64:
+                    for j in range(64):
 {loads_block}
-                    value = sign * ({score})
-                    block[j] = value
-                    hit |= value >= floor
-                    some |= value < floor
-            else:
-                for j in range(stop):
+                        value = sign * ({score})
+                        block[j] = value
+                        hit |= value >= floor
+                        some |= value < floor
+                else:
+                    for j in range(stop):
 {loads_block}
-                    block[j] = sign * ({score})
-            if hit:
-                floor = take(
-                    block, 0, stop, b * 64, most, places, worst, heap, nearest, picks, values, numbers, floor, peak
-                )
-            else:
-                if some and numbers[2] < 0:
-                    numbers[2] = b * 64
-                for j in range(64):
-                    peak[j] = block[j] if block[j] > peak[j] else peak[j]
+                        block[j] = sign * ({score})
+                if hit:
+                    floor = take(
+                        block, 0, stop, b * 64, most, places, worst, heap, nearest, picks, values, numbers, floor,
+                        peak
+                    )
+                else:
+                    if some and numbers[2] < 0:
+                        numbers[2] = b * 64
+                    for j in range(64):
+                        peak[j] = block[j] if block[j] > peak[j] else peak[j]
+            if enough(slot, k, limit, threshold, head, size, numbers, began):
+                break
         lost[slot], outside[slot] = best_outside(peak, numbers), numbers[2]
         if absorb(slot, numbers[0], picks, values, time, seq, place, mark, k, heap, *state) > 0:
             return slot
@@ -247,7 +297,7 @@ def capped(score: str, columns: int, constants: int, module: str, known: bool = 
         columns=", ".join(names),
         parameters="\n".join(f"        p{i} = p[{i}]" for i in range(constants)) or "        pass",
         score=score,
-        loads_block="\n".join(" " * 20 + f"x{i} = {name}[b * 64 + j]" for i, name in enumerate(names)),
+        loads_block="\n".join(" " * 24 + f"x{i} = {name}[b * 64 + j]" for i, name in enumerate(names)),
     )
     made = generated(source, known)
     return None if made is None else made.many
