@@ -162,7 +162,7 @@ def enough(
     slot: int, k: int, limit: Ints, threshold: Floats, head: Ints, size: Ints, numbers: Ints, floor: float
 ) -> bool:
     """Whether the floor at which a batch began was low enough: a row below it has k + limit better ones."""
-    return floor == threshold[slot] or size[slot] - head[slot] + numbers[0] >= k + limit[slot]
+    return bool(floor == threshold[slot] or size[slot] - head[slot] + numbers[0] >= k + limit[slot])
 
 
 @kernel
