@@ -13,10 +13,13 @@ holds the ranks of Lemma A.2, rounded up.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from tests.algorithms.driver import Driver, Row, live, skyband
+from tests.algorithms.driver import Driver, Row, arrivals_of, live, skyband
 
+from skyband.algorithms import LISTS
 from skyband.order import Recency
 from skyband.structures.limits import convex_from, limit_for, published_bounds, published_limit, safe_limit
 
@@ -172,6 +175,42 @@ def mean_size(name: str, n: int, k: int, **options: float) -> float:
             total += driver.algorithm.size(slot)[0]
             steps += 1
     return total / steps
+
+
+AT_LENGTH = [
+    pytest.param(1000, 10, 55.5, 59.9, 66.8),
+    pytest.param(1000, 50, 199.4, 214.2, 236.8, marks=pytest.mark.soak),
+    pytest.param(10_000, 9, 71.6, 77.7, 87.1, marks=pytest.mark.soak),
+    pytest.param(40_000, 9, 84.5, 91.9, 103.2, marks=pytest.mark.soak),
+]
+
+
+@pytest.mark.parametrize(("n", "k", "strict", "ra2", "ra5"), AT_LENGTH)
+def test_sizes_of_many_queries_at_length(n: int, k: int, strict: float, ra2: float, ra5: float) -> None:
+    """One query's list varies by a tenth; the mean of twenty with scores of their own is within 3 %."""
+    expected = {
+        ("sa", 0.0): strict,
+        ("ra", 0.2): ra2,
+        ("ra", 0.5): ra5,
+        ("pa", 0.0): k + limit_for(k, 0.001) + 0.5,
+    }
+    lists = {who: LISTS[who[0]]({"gamma": who[1]} if who[1] else {}) for who in expected}
+    totals = dict.fromkeys(expected, 0.0)
+    slots, steps, random = 20, 0, np.random.default_rng(n + k)
+    none, zeros = np.empty(0, dtype=np.int64), np.zeros(slots, dtype=np.int64)
+    for algorithm in lists.values():
+        for _ in range(slots):
+            algorithm.add(k)
+    for seq in range(3 * n):
+        goods = random.random((slots, 1))
+        for who, algorithm in lists.items():
+            rows = replace(arrivals_of([Row(0, seq, 0.0)]), good=lambda slot, goods=goods: goods[slot])
+            algorithm.step(rows, zeros, np.full(slots, max(0, seq - n + 1)), none, none)
+            if seq >= n and seq % 7 == 0:
+                totals[who] += float((algorithm.lists.size - algorithm.lists.head).mean())
+        steps += seq >= n and seq % 7 == 0
+    for who, total in totals.items():
+        assert total / steps == pytest.approx(expected[who], rel=0.03), who
 
 
 def test_sa_is_the_skyband_by_definition_at_length() -> None:
