@@ -37,7 +37,19 @@ from skyband.structures.catchup import LEAST_STACK, adopt
 from skyband.structures.intake import BEGIN, LATE, admit, look_back, take_in
 from skyband.structures.meeting import WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE
-from skyband.structures.slack import CATCH_UPS, FAR, REJECTED, SEEN, WISHES, brim_of, offer, prune, tidy
+from skyband.structures.slack import (
+    CATCH_UPS,
+    FAR,
+    REJECTED,
+    SEEN,
+    SHARE,
+    SHARE_AGAIN,
+    WISHES,
+    brim_of,
+    offer,
+    prune,
+    tidy,
+)
 
 
 def expected(k: int, n: float) -> float:
@@ -131,6 +143,7 @@ class HeightMap(Mapped):
         self.old_time[slot] = self.old_seq[slot] = FAR
         self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
         self._next_look = 0
+        self._newcomers += 1
         self._renew(np.array([slot]))
 
     def resized(self, slot: int) -> None:
@@ -181,7 +194,7 @@ class HeightMap(Mapped):
             if at >= end:
                 break
         if short or self.back[0]:
-            self._renew(np.union1d(self.todo[:short], self.back[1 : 1 + int(self.back[0])]))
+            self._renew(np.union1d(self.todo[:short], self.back[1 : 1 + int(self.back[0])]), SHARE_AGAIN)
         self._keep_up()
 
     def _store(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, at: int, stop: int) -> None:
@@ -273,15 +286,17 @@ class HeightMap(Mapped):
 
     # -- lists anew ----------------------------------------------------------------------------------------
 
-    def _renew(self, slots: Ints) -> None:
-        """Make the lists of these slots anew from the stored rows, and the maps let pass what they admit."""
+    def _renew(self, slots: Ints, share: float = SHARE) -> None:
+        """Make the lists of these slots anew from the stored rows, and the maps let pass what they admit.
+
+        share: of the rows, the young ones, whose k-th best is the threshold."""
         self._ready()
         self.touched[slots] = 1
         if not self.compiled:
             for slot in slots.tolist():
                 self._renew_plainly(slot)
         else:
-            self._refill(slots)
+            self._refill(slots, share)
         if self.relief.frame is None:
             return
         bars = self._bars()
@@ -296,7 +311,7 @@ class HeightMap(Mapped):
         if len(low):
             self.relief.lower(low, self._faces(low), bars, self.constants)
 
-    def _refill(self, slots: Ints) -> None:
+    def _refill(self, slots: Ints, share: float) -> None:
         refill = self._kernels().refill
         blocks, ranked, stands = self.blocks, self.ranked, self.stands
         result = np.zeros(3, dtype=np.int64)
@@ -305,10 +320,11 @@ class HeightMap(Mapped):
         while True:
             again = refill(
                 first, slots, len(slots), stands.place, self._stack, self.space.sign, stands.constants, stands.bar,
-                self.share, numbers,
+                share, numbers,
                 (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index),
                 (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late),
-                self.relief.floors, self.relief.now if self.relief.frame is not None else -1, self._mapping(),
+                self.relief.floors, self.relief.slope, self.relief.now if self.relief.frame is not None else -1,
+                self._mapping(),
                 (ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim),
                 self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
                 *self._best, *self._out, np.zeros(1), result, self.totals,

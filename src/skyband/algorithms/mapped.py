@@ -19,10 +19,21 @@ from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.blocks import Blocks
 from skyband.structures.catchup import catching
-from skyband.structures.intake import CLOSED, COUNT, EPOCH, RESERVED, sift_faces, stock, take_in
+from skyband.structures.intake import (
+    CLOSED,
+    COUNT,
+    EPOCH,
+    RESERVED,
+    RISE,
+    TRIED,
+    TRIED_RISE,
+    sift_faces,
+    stock,
+    take_in,
+)
 from skyband.structures.meeting import WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE, SAMPLE, Relief
-from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, SHARE, STRANGERS, SURVIVED
+from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, STRANGERS, SURVIVED
 
 PIECE = 16384  # rows of a batch that go through at once
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
@@ -56,13 +67,15 @@ class Mapped(WindowAlgorithm):
         self.brim: Ints  # by slot: the length at which a list is looked through
         self.seen_time: Ints
         self.seen_seq: Ints
-        self.share = SHARE  # of the rows: the young ones, when a list is made anew
         self._least = min(LEAST_ROWS, 4 * block)
         self._next_check = self._least  # rows seen at which thresholds are looked at again
         self._made_at = np.zeros(16, dtype=np.int64)  # totals when the map was made
         self._made_of = 0  # rows stored when it was made
         self._next_look = 0  # rows seen at which the map is looked at again
         self._closed_at = (0, 0)  # survivors, and rows seen, when a block was full
+        self._newcomers = 0  # queries that have come since floors were set
+        self._calibrated_at = 0  # the block at which they were
+        self._falling = False  # whether reservoirs have become smaller
         self._patience = 1.0
         self._rate = 1.0  # survivors a row when it was made
         self._scratch_points(1)
@@ -102,16 +115,14 @@ class Mapped(WindowAlgorithm):
 
     def _keep_up(self) -> None:
         """Look at thresholds that may have risen, and make the map anew where that pays."""
+        closed = int(self.blocks.state[CLOSED])
+        if closed >= 0 and self._compiled:
+            self.blocks.state[CLOSED] = -1
+            self._closed_block(closed)
         seen = int(self.totals[SEEN])
         if seen < self._next_look or not self.compiled:
             return
-        # at first often: reservoirs shall soon have their size
-        patient = len(self.blocks) // 16 if self.relief.now >= 0 else 0
-        self._next_look = seen + max(min(self._least, seen // 16), patient)
-        closed = int(self.blocks.state[CLOSED])
-        if closed >= 0:
-            self.blocks.state[CLOSED] = -1
-            self._closed_block(closed)
+        self._next_look = seen + max(min(self._least, seen // 16), len(self.blocks) // 16)
         if self.relief.frame is None:
             if seen >= self._next_check and len(self.blocks) >= self._least:
                 self._next_check = 2 * seen
@@ -160,11 +171,11 @@ class Mapped(WindowAlgorithm):
     def _kernels(self) -> Any:
         return catching(self.rendered or "", self.axes, self.constants.shape[1])
 
-    def _rank(self, b: int, begin: int, stop: int, wanted: int) -> Floats:
+    def _rank(self, b: int, begin: int, stop: int, wanted: int, guess: Floats) -> Floats:
         """The best scores of some rows of a block, for each query place."""
         out = np.full((len(self.stands.member), wanted), -np.inf)
         self._kernels().rank(
-            b, begin, stop, self.stands.member, wanted, self.space.sign, self.stands.constants, self.blocks.pool,
+            b, begin, stop, self.stands.member, wanted, self.space.sign, self.stands.constants, guess, self.blocks.pool,
             np.empty(wanted), out,
         )  # fmt: skip
         return out
@@ -177,6 +188,9 @@ class Mapped(WindowAlgorithm):
         if not self.relief.survey(self.blocks.latest(SAMPLE), slots, self.constants):
             return
         self.totals[MAPS] += 1
+        # a step of height is another one in another frame
+        self.blocks.meta[self.blocks.meta[:, RISE] > 0, EPOCH] = -1
+        self.blocks.meta[:, TRIED] = -1
         settled = self._settled()
         faces = np.array(
             [self.relief.face(s) if settled[s] else LOOSE for s in slots.tolist()], dtype=np.int64
@@ -192,18 +206,22 @@ class Mapped(WindowAlgorithm):
     def _closed_block(self, number: int) -> None:
         """A block is full: see whether its reservoir has the right size."""
         blocks = self.blocks
+        b = blocks.place(number)
+        held, epoch = int(blocks.meta[b, RESERVED]), int(blocks.meta[b, EPOCH])
+        target = blocks.reserved // 2 if self._falling else blocks.reserved // 5
+        fits = epoch >= 0 and 0.5 * target <= held <= 0.9 * blocks.reserved
+        if fits and not (self._newcomers and number >= self._calibrated_at + 2 * LEAST_BLOCKS):
+            return
         if self.relief.frame is None or blocks.next - blocks.first < LEAST_BLOCKS or number < blocks.first:
             return
-        b = blocks.place(number)
-        held = int(blocks.meta[b, RESERVED])
-        target = blocks.reserved // 3
         before, self._closed_at = self._closed_at, (int(self.totals[SURVIVED]), int(self.totals[SEEN]))
         survived, seen = (now - then for now, then in zip(self._closed_at, before, strict=True))
-        if 2 * survived * blocks.block > target * max(1, seen):
+        if 10 * survived * blocks.block > blocks.reserved * max(1, seen):
             return  # thresholds are still so low that a reservoir would hold no more than they let pass
-        if self.relief.now >= 0 and blocks.meta[b, EPOCH] >= 0 and target // 3 <= held <= 2.4 * target:
-            return
-        self._calibrate(b, target)
+        # falling scores: lists will be made anew, and search deep
+        self._falling = epoch >= 0 and held < 0.5 * target
+        self._newcomers, self._calibrated_at = 0, number
+        self._calibrate(b, blocks.reserved // 2 if self._falling else blocks.reserved // 5)
 
     def _calibrate(self, b: int, target: int) -> None:
         """Floors of a rank that brings about `target` rows of a block into its reservoir."""
@@ -211,25 +229,54 @@ class Mapped(WindowAlgorithm):
         slots = np.flatnonzero(self.ks)
         faces = self._faces(slots)
         count = int(blocks.meta[b, COUNT])
-        ranks = self._rank(b, 0, count, 48)
+        half = count // 2  # half of the rows tell enough
+        if relief.target:
+            relief.wanted = int(np.clip(round(relief.wanted * target / relief.target), 1, 64))
+        relief.target = target
         floors = np.full(len(self.ks), np.inf)
         for _ in range(3):
-            floors[slots] = ranks[self.stands.place[slots], relief.wanted - 1]
+            rank = max(1, relief.wanted // 2)
+            floors[slots] = self._rank(b, half, count, rank, self._guess())[
+                self.stands.place[slots], rank - 1
+            ]
             floors[slots[faces == LOOSE]] = np.inf
             relief.outer = relief.inner.copy()
             relief.carve(relief.outer, slots, faces, floors, self.constants)
             found = self._sift(b)
-            rank = int(np.clip(round(relief.wanted * target / max(found, 1)), 1, 48))
-            if 0.6 * target < found < 1.6 * target or rank == relief.wanted:
+            # the rank for the next time, or for now where it was far off
+            before = relief.wanted
+            relief.wanted = int(np.clip(round(before * target / max(found, 1)), max(1, before // 4), 64))
+            if 0.6 * target < found < 1.6 * target or relief.wanted // 2 == rank:
                 break
-            relief.wanted = rank
         self.totals[CALIBRATED] += 1
         relief.begin_epoch(floors)
-        blocks.meta[blocks.meta[:, EPOCH] == relief.now, EPOCH] = -1
-        for place in {b, blocks.place(blocks.next - 1)}:  # the newest one may have rows by now
-            found = self._sift(place)
-            blocks.meta[place, RESERVED], blocks.meta[place, EPOCH] = 0, relief.now
-            stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, blocks.meta)
+        reused = blocks.meta[:, EPOCH] == relief.now
+        blocks.meta[reused, EPOCH] = blocks.meta[reused, TRIED] = -1
+        blocks.meta[blocks.meta[:, TRIED] == relief.now, TRIED] = -1
+        newest = blocks.place(blocks.next - 1)  # it may have rows by now
+        for number in range(blocks.first, blocks.next):
+            place = blocks.place(number)
+            missing = blocks.meta[place, EPOCH] < 0 and blocks.meta[place, TRIED] < 0
+            if missing or place in (b, newest):
+                found = self._sift(place)
+                blocks.meta[place, [RESERVED, EPOCH, RISE]] = 0, relief.now, 0
+                stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, blocks.meta)
+                if blocks.meta[place, EPOCH] < 0:
+                    blocks.meta[place, [TRIED, TRIED_RISE]] = relief.now, 0
+
+    def _guess(self) -> Floats:
+        """By place: a score that is likely to lie somewhat below a new floor."""
+        guess = np.full(len(self.stands.member), -np.inf)
+        here = self.stands.member >= 0
+        if self.relief.now >= 0:
+            floors, bars = (
+                self.relief.floors[self.relief.now, self.stands.member[here]],
+                self.stands.bar[here],
+            )
+            with np.errstate(invalid="ignore"):
+                lower = floors - 0.6 * np.maximum(bars - floors, 0.0)
+            guess[here] = np.where(np.isfinite(lower), lower, -np.inf)
+        return guess
 
     def _sift(self, b: int) -> int:
         """How many rows of a block pass the outer maps; `_picks` says which."""
@@ -237,7 +284,7 @@ class Mapped(WindowAlgorithm):
         return int(
             sift_faces(
                 blocks.pool, b, 0, int(blocks.meta[b, COUNT]), self.stands.count, *self.relief.mapping(),
-                self._picks, self._eager, np.zeros(3, dtype=np.int64),
+                self._picks, self._eager, np.zeros(3, dtype=np.int64), 0,
             )
         )  # fmt: skip
 
@@ -349,11 +396,13 @@ class Mapped(WindowAlgorithm):
             epoch, count = int(blocks.meta[b, EPOCH]), int(blocks.meta[b, COUNT])
             held = blocks.index[b, : int(blocks.meta[b, RESERVED])]
             promised = np.flatnonzero((self.ks > 0) & (self.relief.floors[epoch] < np.inf))
+            raised = self.relief.slope * blocks.meta[b, RISE]
             for slot in promised.tolist() if epoch >= 0 else ():
                 columns = tuple(blocks.pool[b, axis, :count] for axis in range(self.axes))
                 good = self.space.good(columns, self.constants[slot])
                 # a reservoir has every row of its block that reaches the floor
-                assert np.isin(np.flatnonzero(good >= self.relief.floors[epoch, slot]), held).all()
+                reached = np.flatnonzero(good >= self.relief.floors[epoch, slot] + raised[slot])
+                assert np.isin(reached, held).all()
 
 
 def read_only(values: Any) -> Any:

@@ -10,7 +10,8 @@ are always in order of recency; whoever searches the blocks looks through the pe
 **The reservoir.** Each block keeps copies of its better rows, those that passed the outer height map when they came:
 a few in a hundred. `epoch` says under which thresholds that was: all rows of the block that score at least
 floors[epoch, slot] for a query are among them. So a query that has run short reads one row in forty instead of all.
-A block whose better rows were too many has none (epoch -1), and is searched as a whole.
+A block whose better rows were too many has none (epoch -1), and is searched as a whole; or it was stocked under the map
+raised by some steps (`rise`), and holds what scores at least floors[epoch, slot] + rise * slope[slot].
 """
 
 from __future__ import annotations
@@ -59,14 +60,15 @@ class Blocks:
     def __init__(self, axes: int, block: int) -> None:
         self.axes = axes
         self.block = block
-        self.reserved = max(CHUNK, block // 16 // CHUNK * CHUNK)
+        self.reserved = max(CHUNK, block // 8 // CHUNK * CHUNK)
+        self._deepest = 0  # rows of a reservoir, at most
         self.state = np.zeros(16, dtype=np.int64)  # see intake.py
         self.state[PLAIN] = 1
         self.state[FOLLOW] = self.state[CLOSED] = -1
         self.pool = np.empty((0, axes, block), dtype=np.float64)
         self.times = np.empty((0, block), dtype=np.int64)
         self.seqs = np.empty((0, block), dtype=np.int64)
-        self.meta = np.zeros((0, 8), dtype=np.int64)
+        self.meta = np.zeros((0, 11), dtype=np.int64)
         self.reserve = np.empty((0, self.reserved // CHUNK, axes, CHUNK), dtype=np.float64)
         self.index = np.empty((0, self.reserved), dtype=np.int32)
         self._empty_pen()
@@ -76,7 +78,7 @@ class Blocks:
         self.late_pool = np.empty((1, self.axes, 0), dtype=np.float64)
         self.late_time = np.empty((1, 0), dtype=np.int64)
         self.late_seq = np.empty((1, 0), dtype=np.int64)
-        self.late_meta = np.full((1, 8), -1, dtype=np.int64)
+        self.late_meta = np.full((1, 11), -1, dtype=np.int64)
 
     @property
     def first(self) -> int:
@@ -216,8 +218,11 @@ class Blocks:
         return (blocks - 1) * self.block + int(self.meta[self.place(self.next - 1), COUNT]) + self.late
 
     def bytes(self) -> int:
-        arrays = (self.pool, self.times, self.seqs, self.meta, self.reserve, self.index)
-        return sum(array.nbytes for array in (*arrays, self.late_pool, self.late_time, self.late_seq))
+        """What was ever written to: room in reservoirs that nobody needed is no memory."""
+        self._deepest = max(self._deepest, int(self.meta[:, RESERVED].max(initial=0)))
+        reserves = len(self.pool) * -(-self._deepest // 128) * 128 * (8 * self.axes + 4)
+        arrays = (self.pool, self.times, self.seqs, self.meta, self.late_pool, self.late_time, self.late_seq)
+        return reserves + sum(array.nbytes for array in arrays)
 
     def _check(self) -> None:
         _, time, seq = self.rows(Recency(-(2**63), -(2**63)))

@@ -10,8 +10,9 @@ while scores fall): those k rows stay for the rest of a window, so the list can'
 comes. That first part of the walk reads reservoirs and hopes that they are deep enough; if the k-th best turns out
 to lie below the floor of some block, it is walked again, and those blocks are searched row by row.
 
-**Deepening.** A block whose reservoir was stocked under higher thresholds than today's is sifted again with the
-present map; every later query profits.
+**Deepening.** A block whose reservoir was stocked under higher thresholds than this query needs is sifted again with
+the present map; every later query profits. Where scores fall, older blocks have many rows above the present thresholds:
+the map is raised for them, only so far that it still lets pass what this query needs.
 
 The late rows of the pen come last: those that reach the threshold are put in their places.
 """
@@ -79,7 +80,7 @@ from skyband.structures.slack import brim_of, precedes
 
 @kernel
 def walk(slot, place, k, above, until, level, rising, horizon_time, horizon_seq, n, extra, bar, stack, sign, constants,
-         store, floors, now, mapping, best_good, best_time, best_seq, out_good, out_time, out_seq, lowest,
+         store, floors, slope, now, mapping, best_good, best_time, best_seq, out_good, out_time, out_seq, lowest,
          totals):
     pool, times, seqs, meta, reserve, index = store
     faces, order, size, low, high, base, inverse, outer, inner, picks, eager, passed = mapping
@@ -93,14 +94,21 @@ def walk(slot, place, k, above, until, level, rising, horizon_time, horizon_seq,
             level = bar
         floor = np.inf
         if meta[b, 3] >= 0:
-            floor = floors[meta[b, 3], slot]
-        if floor > level and now >= 0 and meta[b, 3] != now and floors[now, slot] <= level:
-            totals[8] += 1
-            found = sift_faces(pool, b, np.int64(0), meta[b, 0], faces, order, size, low, high, base, inverse,
-                               outer, inner, picks, eager, passed)
-            meta[b, 2], meta[b, 3] = 0, now
-            stock(pool, b, picks[2], found, reserve, index, meta)
-            floor = floors[now, slot] if meta[b, 3] >= 0 else np.inf
+            floor = floors[meta[b, 3], slot] + slope[slot] * meta[b, 8]
+        if floor > level and now >= 0 and floors[now, slot] <= level:
+            rise = np.int64(0)
+            if slope[slot] > 0.0:
+                rise = np.int64(min(0.9 * (level - floors[now, slot]) / slope[slot], 131072.0))
+            if (meta[b, 3] != now or rise < meta[b, 8]) and (meta[b, 9] != now or rise > meta[b, 10]):
+                totals[8] += 1
+                found = sift_faces(pool, b, np.int64(0), meta[b, 0], faces, order, size, low, high, base, inverse,
+                                   outer, inner, picks, eager, passed, rise)
+                if found > index.shape[1]:
+                    meta[b, 9], meta[b, 10] = now, rise  # too many rows: what it has stays, and nobody tries again
+                else:
+                    meta[b, 2], meta[b, 3], meta[b, 8] = 0, now, rise
+                    stock(pool, b, picks[2], found, reserve, index, meta)
+                    floor = floors[now, slot] + slope[slot] * rise
         whole = floor > level or floor == np.inf
         if not whole:
             deepest = max(deepest, floor)
@@ -167,8 +175,8 @@ def walk(slot, place, k, above, until, level, rising, horizon_time, horizon_seq,
     return n, extra, bar, deepest
 
 @kernel
-def refill(first, todo, count, places, stack, sign, constants, edge, share, blocks, store, late, floors, now, mapping,
-           lists, ks, horizon_time, horizon_seq, old_time, old_seq, best_good, best_time, best_seq,
+def refill(first, todo, count, places, stack, sign, constants, edge, share, blocks, store, late, floors, slope, now,
+           mapping, lists, ks, horizon_time, horizon_seq, old_time, old_seq, best_good, best_time, best_seq,
            out_good, out_time, out_seq, lowest, result, totals):
     """Lists for todo[first:count]. Stops at one whose list needs more room: result tells where it lies and how long
     it is, and what its threshold is to be."""
@@ -195,7 +203,8 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
         while True:
             n, extra, bar, deepest = walk(
                 slot, place, k, above, until, level, phase == 2, t, s, n, extra, bar, stack, sign, constants, store,
-                floors, now, mapping, best_good, best_time, best_seq, out_good, out_time, out_seq, lowest, totals)
+                floors, slope, now, mapping, best_good, best_time, best_seq, out_good, out_time, out_seq, lowest,
+                totals)
             if phase == 2:
                 break
             full = n == k and n == ks[slot]
@@ -252,36 +261,41 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
     return 0
 
 @kernel
-def rank(b, begin, stop, member, wanted, sign, constants, pool, best, out):
-    """For each query place the wanted-th best score of rows of a block (the worst, if there are fewer)."""
+def rank(b, begin, stop, member, wanted, sign, constants, guess, pool, best, out):
+    """For each query place the best scores of rows of a block. A guess that lies below them spares most comparisons;
+    one that doesn't costs a second look."""
     for place in range(member.shape[0]):
         if member[place] < 0:
             continue
 {rank_parameters}
-        n = 0
-        bar = -np.inf
-        for c in range((stop - begin + 63) // 64):
-            w, width = np.uint64(begin + c * 64), min(64, stop - begin - c * 64)
-            hit = n < wanted or width < 64
-            if not hit:
-                for i in range(64):
+        n, least = 0, guess[place]
+        while True:
+            bar = least
+            for c in range((stop - begin + 63) // 64):
+                w, width = np.uint64(begin + c * 64), min(64, stop - begin - c * 64)
+                hit = bar == -np.inf or width < 64
+                if not hit:
+                    for i in range(64):
 {rank_loads}
-                    hit |= sign * ({score}) > bar
-            if not hit:
-                continue
-            for i in range(width):
-{rank_loads_one}
-                value = sign * ({score})
-                if not (value > bar or (n < wanted and value == value)):
+                        hit |= sign * ({score}) > bar
+                if not hit:
                     continue
-                j = n if n < wanted else wanted - 1
-                n = min(wanted, n + 1)
-                while j > 0 and best[j - 1] < value:
-                    best[j] = best[j - 1]
-                    j -= 1
-                best[j] = value
-                if n == wanted:
-                    bar = best[n - 1]
+                for i in range(width):
+{rank_loads_one}
+                    value = sign * ({score})
+                    if not (value > bar or (bar == -np.inf and value == value)):
+                        continue
+                    j = n if n < wanted else wanted - 1
+                    n = min(wanted, n + 1)
+                    while j > 0 and best[j - 1] < value:
+                        best[j] = best[j - 1]
+                        j -= 1
+                    best[j] = value
+                    if n == wanted:
+                        bar = best[n - 1]
+            if n == wanted or least == -np.inf:
+                break
+            n, least = 0, -np.inf
         for j in range(wanted):
             out[place, j] = best[j] if j < n else -np.inf
 
@@ -324,8 +338,8 @@ def catching(score: str, axes: int, constants: int) -> Any:
             row_loads_one=lines(20, "x{0} = pool[b, {0}, at]"),
             reserve_loads_one=lines(20, "x{0} = reserve[b, v, {0}, i]"),
             late_loads=lines(16, "x{0} = late_pool[0, {0}, i]"),
-            rank_loads=lines(20, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
-            rank_loads_one=lines(16, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
+            rank_loads=lines(24, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
+            rank_loads_one=lines(20, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
             count_loads=lines(16, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
         )
     )

@@ -18,7 +18,7 @@ from skyband.structures.heightmap import UNIT, Heights, locate, sift, strays
 Places = npt.NDArray[np.int32]
 
 # of a block, in `meta`
-COUNT, BASE, RESERVED, EPOCH, FIRST_TIME, FIRST_SEQ, LAST_TIME, LAST_SEQ = range(8)
+COUNT, BASE, RESERVED, EPOCH, FIRST_TIME, FIRST_SEQ, LAST_TIME, LAST_SEQ, RISE, TRIED, TRIED_RISE = range(11)
 # of all blocks, in `state`
 FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
 TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
@@ -66,10 +66,10 @@ def unite(one: Ints, ones: int, other: Ints, others: int, both: Ints) -> int:
 @kernel
 def sift_faces(
     pool: Floats, b: int, begin: int, stop: int, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats,
-    base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, passed: Ints,
+    base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, passed: Ints, rise: int,
 ) -> int:  # fmt: skip
-    """Stored rows of a block against the maps of all faces in use: picks[2] has those that pass an outer map, passed
-    how many pass each face's both maps."""
+    """Stored rows of a block against the maps of all faces in use, the outer ones raised by so many steps: picks[2]
+    has those that pass one of them."""
     axes = pool.shape[1]
     found = np.zeros(2, np.int64)
     cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
@@ -97,10 +97,14 @@ def sift_faces(
         for face in range(2):
             if faces[face] > 0:
                 sign = np.int32(1 - 2 * face)
+                for i in range(m):
+                    level[i] -= sign * np.int32(rise)
                 found[face], passed[face] = sift(
                     first, m, sign, cell, level, outer[face], inner[face], picks[face], eager[face], found[face],
                     passed[face],
                 )  # fmt: skip
+                for i in range(m):
+                    level[i] += sign * np.int32(rise)
         first += m
     return int(unite(picks[0], found[0], picks[1], found[1], picks[2]))
 
@@ -281,7 +285,7 @@ def take_in(
                 state[CLOSED] = state[NEXT] - 1
             b = state[NEXT] % ring
             meta[b, :] = 0
-            meta[b, EPOCH] = epoch
+            meta[b, EPOCH], meta[b, TRIED] = epoch, -1
             state[NEXT] += 1
             state[USED] = 0
         b, at = (state[NEXT] - 1) % ring, state[USED]

@@ -23,7 +23,7 @@ import numpy as np
 from skyband.order import Floats, Ints
 from skyband.query.linear import linear
 from skyband.query.space import Space
-from skyband.structures.heightmap import Frame, bisecting, blank, carve_weights, frame_of
+from skyband.structures.heightmap import UNIT, Frame, bisecting, blank, carve_weights, frame_of
 
 HIGH, LOW, LOOSE = range(3)  # faces: the last axis is wanted high, low; no map serves
 EPOCHS = 16
@@ -50,12 +50,14 @@ class Relief:
         self.size = np.empty(0)
         self.amount = np.empty((0, self.axes))
         self.slip = np.empty(0)
+        self.slope = np.empty(0)  # what a step of height is in score
         self.toward = np.empty((0, self.axes), dtype=np.int64)
         self.usable = np.empty(0, dtype=bool)  # by slot: a map could serve it
         self.mapped = np.empty(0)  # by slot: the threshold in the inner map
         self.floors = np.empty((EPOCHS, 0))
         self.now = -1  # the present epoch
         self.wanted = 12  # the rank of the floors in a block
+        self.target = 0  # so many rows of a block shall reach one of them
 
     # -- queries -------------------------------------------------------------------------------------------
 
@@ -92,7 +94,14 @@ class Relief:
         self.toward[slot] = [0 if sign is None else sign for sign in found]
 
     def _widen(self) -> None:
-        for name, fill in (("offset", 0), ("size", 0), ("slip", 0), ("usable", False), ("mapped", np.inf)):
+        for name, fill in (
+            ("offset", 0),
+            ("size", 0),
+            ("slip", 0),
+            ("slope", 0),
+            ("usable", False),
+            ("mapped", np.inf),
+        ):
             old = getattr(self, name)
             setattr(self, name, np.append(old, np.full(1, fill, dtype=old.dtype)))
         for name in ("weight", "amount", "toward"):
@@ -138,10 +147,23 @@ class Relief:
         farthest = np.maximum(np.abs(frame.low), np.abs(frame.high))
         with np.errstate(all="ignore"):
             self.slip = 1e-12 * (self.size + (self.amount * farthest).sum(axis=1))
+        self._incline()
         if not self.weighted:
             for slot in slots.tolist():
                 self._direct(slot, constants[slot])
         return True
+
+    def _incline(self) -> None:
+        """What one step of height is in score, for each slot: a map raised by so many steps is the map of floors that
+        are so much higher. As in `carve_weights`; 0 where heights aren't solved for."""
+        self.slope.fill(0.0)
+        if not self.weighted or self.frame is None:
+            return
+        with np.errstate(all="ignore"):
+            spans = np.abs(self.weight) * (self.frame.high - self.frame.low)
+            slope = np.maximum(spans[:, self.last], spans.sum(axis=1) / 1024.0) / UNIT
+            # a hair more: what is promised must be what was sifted, to the last bit
+            self.slope[:] = np.where(np.isfinite(slope), slope * (1.0 + 1e-9), 0.0)
 
     def _widest(self, columns: list[Floats], slots: Ints) -> int:
         """The axis along which most queries can be solved: the last one in doubt."""
@@ -156,8 +178,12 @@ class Relief:
         """Make the maps let pass what these queries admit (bars: by slot)."""
         self.mapped[slots] = bars[slots]
         self.carve(self.inner, slots, faces, bars, constants)
-        if outer_too:
-            self.carve(self.outer, slots, faces, bars, constants)
+        if not outer_too:
+            return
+        if self.now >= 0:  # where the floor is lower the outer map lets them pass already
+            deeper = self.floors[self.now, slots] <= bars[slots]
+            slots, faces = slots[~deeper], faces[~deeper]
+        self.carve(self.outer, slots, faces, bars, constants)
 
     def carve(self, maps: Any, slots: Ints, faces: Ints, bars: Floats, constants: Floats) -> None:
         frame = self.frame
