@@ -35,10 +35,10 @@ from skyband.structures.randomness import BUFFER, SURE, order_of
 if TYPE_CHECKING:
     from skyband.watch import Watch
 
-PARTNERS = ("rapf", "ra")  # exact algorithms that may take over: the first that there is
+PARTNERS = ("rapf", "ra")  # exact algorithms that may take over: the first that there is and that can
 TEST_EVERY = BUFFER // 4  # new rows
 TESTED = 2  # queries at each test
-CALM = 8  # tests in random order before `pa` takes the lists back
+CALM, MOST_CALM = 8, 8192  # tests in random order before `pa` takes the lists back; after many times in doubt
 DOUBT = 0.25  # of the answers of the last dozen steps or so
 
 
@@ -80,9 +80,8 @@ class Approximate(Group):
         self.pa: PA = self.algorithm  # keeps the slots and what was dropped, whoever has the lists
         self.error = float(self.pa.options["error"])
         self.auto = "auto" in options
-        self.shares = np.zeros(
-            (0, 2), dtype=np.int64
-        )  # for each watch how many of how many answers were certified
+        # for each watch how many of how many answers were certified
+        self.shares = np.zeros((0, 2), dtype=np.int64)
         self.recent = Recent(self.score_columns)
         self.turn = 0  # which queries are tested next
         self.seen = (0.0, 0.0)  # trend and wander at the last test
@@ -110,8 +109,9 @@ class Approximate(Group):
 
     def _add(self, k: int) -> int:
         slot = int(self.algorithm.add(k))
-        if not self.on_pa:  # both have the same slots free
-            assert self.pa.add(k) == slot
+        if not self.on_pa:
+            same = self.pa.add(k)
+            assert same == slot  # both have the same slots free
         return slot
 
     def _each_resize(self, slot: int, k: int) -> None:
@@ -169,7 +169,7 @@ class Approximate(Group):
         ks, horizon_time, horizon_seq = self._horizons(horizons)
         slot_time, slot_seq = self._slot_horizons(horizon_time, horizon_seq)
         rows = self.arrivals(batch, mark) if batch else None
-        if self.auto and rows is not None and len(rows):
+        if self.auto and rows is not None and len(rows) and self.score_columns:
             self._look(rows)
         self.algorithm.step(rows, slot_time, slot_seq, *deleted)
         if not self.on_pa:
@@ -183,7 +183,7 @@ class Approximate(Group):
         )  # fmt: skip
         self.doubt += (doubtful / max(1, len(self.watches)) - self.doubt) / 16
         if self.auto and self.on_pa and self.doubt > DOUBT:
-            self.patience *= 2
+            self.patience = min(2 * self.patience, MOST_CALM)
             self._switch()
         return found
 
@@ -246,7 +246,11 @@ class Approximate(Group):
 
     def bound(self, watch: Watch) -> str:
         """How many rows may be missed."""
-        limit = f"the {self.pa.most(watch.slot):,} best rows are kept"
+        limit = (
+            f"the {self.pa.most(watch.slot):,} best rows are kept"
+            if self.on_pa
+            else "nothing is dropped at present"
+        )
         if isinstance(watch.window, Rows):
             return f"at most {self.error:g} rows missed per {watch.window.n:,} rows in random order ({limit})"
         steady = "in random order and at a steady rate"
@@ -325,7 +329,7 @@ class Approximate(Group):
 
 def partner() -> str:
     """The exact algorithm that takes over."""
-    return next(name for name in PARTNERS if name in LISTS)
+    return next(name for name in PARTNERS if name in LISTS and LISTS[name].takes_over)
 
 
 def _hand_over(old: Any, slot: int, new: Any, to: int) -> None:

@@ -143,6 +143,9 @@ class ListAlgorithm(Algorithm):
     """
 
     counter_names: ClassVar[tuple[str, ...]]
+    takes_over: ClassVar[bool] = (
+        False  # may go on from the lists of `pa`, with rows it never saw before (exact ones)
+    )
     counted: ClassVar[bool] = False
 
     def __init__(self, options: Mapping[str, float]) -> None:
