@@ -38,7 +38,7 @@ from tests.algorithms.driver import EXACT as ALL_EXACT
 from tests.moment import Moment
 
 import skyband as sb
-from skyband.algorithms import WINDOWED
+from skyband.algorithms import LISTS, WINDOWED
 from skyband.structures import lists
 
 SETS = {
@@ -47,7 +47,8 @@ SETS = {
     "two of one second": [(2, ("seconds", 1))],
     "shared": [(1, ("seconds", 1)), (3, ("rows", 2)), (2, ("rows", 4))],
 }
-EXACT = [name for name in ALL_EXACT if name not in WINDOWED]
+BUFFERED = [name for name in ALL_EXACT if name in LISTS and LISTS[name].spaced]
+EXACT = [name for name in ALL_EXACT if name not in WINDOWED and name not in BUFFERED]
 INDEXES = [name for name in ALL_EXACT if name in WINDOWED]
 EAGER = {  # an option, and the counter of what it brings about
     "ra": ("limit = 1", "sweeps"),
@@ -229,6 +230,20 @@ def test_every_stream_of_four_on_an_index(how: str, asked: str) -> None:
 @pytest.mark.parametrize("length", [5, 7])
 def test_every_longer_stream_on_an_index(how: str, length: int, asked: str) -> None:
     walk(how, length, asked, full=True)
+
+
+@pytest.mark.parametrize("asked", ["shared", "two of three rows"])
+@pytest.mark.parametrize("how", BUFFERED)
+def test_every_stream_of_three_with_a_buffer(how: str, asked: str) -> None:
+    walk(f"{how}, buffer = 0.5", 3, asked, full=False)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("asked", sorted(SETS))
+@pytest.mark.parametrize("how", BUFFERED)
+@pytest.mark.parametrize("length", [4, 5])
+def test_every_longer_stream_with_a_buffer(how: str, length: int, asked: str) -> None:
+    walk(f"{how}, buffer = 0.5", length, asked, full=False)
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -34,7 +34,7 @@ from skyband.query.expression import (
     render,
     walk,
 )  # fmt: skip
-from skyband.query.model import Threshold, TopK
+from skyband.query.model import Threshold, TopK, Window
 from skyband.query.space import Limits, Space, axes, split_box
 from skyband.query.threshold import split
 from skyband.stream.batches import Batch, View
@@ -83,7 +83,9 @@ class Group:
         self.windowed = kind.card.window
         self.keyed = self.windowed  # a slot is for one window and one beginning
         self.algorithm: Any = (
-            kind(options, self.space) if issubclass(kind, WindowAlgorithm) else kind(options)
+            kind(options, self.space)  # type: ignore[call-arg]
+            if issubclass(kind, WindowAlgorithm) or kind.spaced
+            else kind(options)
         )
         self.constants = np.empty((0, len(lift(query.score)[1])), dtype=np.float64)
         self.slots: dict[Any, int] = {}
@@ -91,6 +93,7 @@ class Group:
         self.board = Board()
         self.watches: list[Watch] = []
         self._arrays: dict[str, Ints] = {}
+        self._buffers: tuple[Window, ...] | None = None
         self.oldest = LOWEST  # the oldest horizon of all watches at the last step
 
     # -- watches -------------------------------------------------------------------------------------------
@@ -161,6 +164,15 @@ class Group:
     def changed(self) -> None:
         """A watch came, went or changed: arrays made from the watches are made anew."""
         self._arrays = {}
+        self._buffers = None
+
+    @property
+    def buffers(self) -> tuple[Window, ...]:
+        """Windows, beside those of its watches, whose beginnings the algorithm must know."""
+        if self._buffers is None:
+            windows = [watch.window for watch in self.watches]
+            self._buffers = () if self.windowed else self.algorithm.recent_of(windows)
+        return self._buffers
 
     def _resize(self, slot: int) -> None:
         self.algorithm.resize(slot, max(watch.capacity for watch in self.watches if watch.slot == slot))
@@ -193,6 +205,8 @@ class Group:
         deleted: tuple[Ints, Ints] = (NOTHING, NOTHING),
     ) -> Changes | None:
         """Expire, insert, then compare: what one step does to this family's answers."""
+        if self.buffers:
+            self.algorithm.edge = max(horizons[window] for window in self.buffers)
         ks, horizon_time, horizon_seq = self._horizons(horizons)
         slot_time, slot_seq = self._slot_horizons(horizon_time, horizon_seq)
         if self.windowed:
@@ -356,8 +370,11 @@ class Group:
 
     def also_kept(self) -> dict[str, int]:
         """What all watches of the family need together, in bytes."""
-        if not self.windowed:
+        if not self.windowed and not self.buffers:
             return {}
+        if not self.windowed:
+            rows, size = self.algorithm.buffer_size()
+            return {f"the {rows:,} newest rows, for all {len(self.watches)} watches of this score": size}
         rows, size = self.algorithm.window_size()
         return {
             f"{rows:,} rows of the window and their index, for all {len(self.watches)} watches of this score": size

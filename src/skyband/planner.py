@@ -93,6 +93,9 @@ def choose(query: Query, facts: Facts | None = None) -> Choice:
         if option not in card.options and option != "auto":
             known = ", ".join(card.options) or "none"
             raise QueryError(f"The algorithm {chosen} has no option {option}; it has {known}.")
+    reason = REGISTRY[chosen].unfit({**card.options, **options}, query.window)
+    if reason is not None:
+        raise QueryError(f"The algorithm {chosen} doesn't fit this window: {reason}.")
     return Choice(chosen, {name: float(value) for name, value in options.items()}, why, alternatives)
 
 

@@ -448,6 +448,9 @@ class Stream:
         if not self.watches:
             return []
         horizons = {window: self.horizon(window) for window in self._windows}
+        buffered = [group for group in self.groups if isinstance(group, Group)]
+        for window in {window for group in buffered for window in group.buffers}:
+            horizons[window] = self.horizon(window)
         mark = np.zeros(0 if batch is None else len(batch), dtype=np.uint8)
         found = []
         for group in self.groups:

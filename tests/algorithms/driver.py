@@ -42,7 +42,8 @@ class Driver:
         """The score is the one column x0, higher is better."""
         if self.windowed:
             return WINDOWED[self.name](self.options, Space(Column("x0"), ("x0",), 1.0))
-        return LISTS[self.name](self.options)
+        kind: Any = LISTS[self.name]
+        return kind(self.options, Space(Column("x0"), ("x0",), 1.0)) if kind.spaced else kind(self.options)
 
     def add(self, k: int) -> int:
         return int(self.algorithm.add(k, (), self.horizon) if self.windowed else self.algorithm.add(k))
@@ -50,6 +51,7 @@ class Driver:
     def feed(self, arrivals: Arrivals) -> None:
         """Rows come, to horizons as they are."""
         if not self.windowed:
+            self.algorithm.edge = self.edge(arrivals)
             self.algorithm.insert(arrivals)
             return
         column = arrivals.good(0)[::-1].copy()
@@ -61,6 +63,14 @@ class Driver:
             np.full(size, self.horizon.time), np.full(size, self.horizon.seq), none, none,
         )  # fmt: skip
         arrivals.mark[:] = 1  # a group marks all rows that it hands to an index
+
+    def edge(self, arrivals: Arrivals) -> Recency:
+        """Where a buffer begins, for those that have one: at about a twentieth of the rows, and at least three."""
+        most = max(3, (len(self.rows) + len(arrivals)) // 20)
+        if len(arrivals) > most:
+            return Recency(int(arrivals.time[most]), int(arrivals.seq[most]))
+        back = most - len(arrivals)
+        return self.rows[-back].recency if 0 < back <= len(self.rows) else LOWEST
 
     def step(self, rows: Iterable[Row], horizon: Recency | None = None) -> Arrivals:
         """Expire, insert, as the monitor does; returns what was handed in."""
@@ -124,7 +134,7 @@ def arrivals_of(rows: list[Row]) -> Arrivals:
         constants=np.zeros((0, 0)),
         sign=1.0,
         rendered=None,
-        columns=lambda: (),
+        columns=lambda: (good,),
     )
 
 

@@ -1,6 +1,7 @@
 """The algorithms, by name. Adding one is a file and a line here (CONTRIBUTING, "how to add an algorithm")."""
 
 from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm, Workload
+from skyband.algorithms.filtered import RAPF, RARF, RASF, SAPF, SARF, SASF
 from skyband.algorithms.heightmap import HeightMap
 from skyband.algorithms.pa import PA
 from skyband.algorithms.ra import RA
@@ -12,7 +13,9 @@ from skyband.algorithms.tma import TMA
 from skyband.algorithms.tsl import TSL
 from skyband.algorithms.windowed import WindowAlgorithm
 
-LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (SA, RA, PA, Threshold)}
+_PLAIN: tuple[type[ListAlgorithm], ...] = (SA, RA, PA, Threshold)
+_BUFFERED: tuple[type[ListAlgorithm], ...] = (SASF, SARF, SAPF, RASF, RARF, RAPF)
+LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (*_PLAIN, *_BUFFERED)}
 WINDOWED: dict[str, type[WindowAlgorithm]] = {kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap)}
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
 OBJECTS: dict[str, type[Sums]] = {kind.card.name: kind for kind in (Sums,)}  # grouped queries

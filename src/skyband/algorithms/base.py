@@ -25,7 +25,7 @@ runs over all registered classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.order import LOWEST, Floats, Ints, Recency, first_inside, inside_of
+from skyband.query.window import Window
 from skyband.structures.board import Board, Changes
 from skyband.structures.fused import fused
 from skyband.structures.lists import Lists, expire_all, remove
@@ -109,6 +110,11 @@ class Algorithm(ABC):
         """Candidates for k and n rows in the window, in random order, with the options it has."""
         return self.card.expected(k, n)
 
+    @classmethod
+    def unfit(cls, options: Mapping[str, float], window: Window) -> str | None:
+        """Why these options don't fit a window, or None if they do."""
+        return None
+
     @abstractmethod
     def remove(self, slot: int) -> None: ...
     @abstractmethod
@@ -147,6 +153,16 @@ class ListAlgorithm(Algorithm):
         False  # may go on from the lists of `pa`, with rows it never saw before (exact ones)
     )
     counted: ClassVar[bool] = False
+    spaced: ClassVar[bool] = (
+        False  # it scores rows itself: is made with its space, as those that keep the window are
+    )
+    edge: Recency = (
+        LOWEST  # where the newest of the windows that `recent_of` names begins, told before each step
+    )
+
+    def recent_of(self, windows: Sequence[Window]) -> tuple[Window, ...]:
+        """Windows, beside those of its watches, whose beginnings it must know: of the rows that it keeps itself."""
+        return ()
 
     def __init__(self, options: Mapping[str, float]) -> None:
         self.options = {**self.card.options, **options}

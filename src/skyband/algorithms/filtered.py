@@ -1,0 +1,100 @@
+"""The six buffered algorithms, by name (Pripužić, Podnar Žarko and Aberer 2015, sections 5 and 6).
+
+Two letters for the skyband of each query, two for its filter: `sa` or `ra`, and a strict, relaxed or probable one. So
+`rapf` is `ra` behind a probable filter, the paper's fastest exact algorithm. How they work is said in `buffered.py`;
+here are the cards, in one file because that is all in which they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from skyband.algorithms.base import Card
+from skyband.algorithms.buffered import SHARE, Buffered
+from skyband.structures.filters import PROBABLE, RELAXED, STRICT
+from skyband.structures.skyband import expected_size
+
+GAMMA = 0.2
+SOURCE = "Pripužić, Podnar Žarko, Aberer 2015, sections 5 and 6; Böhm et al. 2007"
+FILTERS = {STRICT: "strict", RELAXED: "relaxed", PROBABLE: "probabilistic"}
+
+
+def expected(gamma: float) -> Callable[[int, float], float]:
+    """Rows of a query's skyband: its part that has left the buffer, and the k best in it."""
+
+    def size(k: int, n: float) -> float:
+        buffer = max(1.0, SHARE * n)
+        strict = expected_size(k, n) - expected_size(k, buffer) + min(k, n)
+        return (1 + gamma / 2) * strict - gamma / 2 * min(k, strict)
+
+    return size
+
+
+def card(name: str, relaxed: bool, kind: int) -> Card:
+    skyband, filter_ = ("relaxed" if relaxed else "strict"), FILTERS[kind]
+    options: dict[str, float] = {"buffer": SHARE, "cells": 0.0}
+    if relaxed or kind == RELAXED:
+        options["gamma"] = GAMMA
+    if kind == PROBABLE:
+        options["limit"] = 0.0
+    return Card(
+        name=name,
+        title=f"{skyband} k-skyband behind a {filter_} filter",
+        source=SOURCE,
+        answers=frozenset({"topk"}),
+        exact=True,
+        keeps=f"the newest rows, once for all queries; for each query a {filter_} filter of these, and the {skyband} "
+        "skyband of the rows that it let through",
+        cost="a batch: each row is met when it comes and when it leaves the buffer, by the queries that it concerns",
+        wrong_when="there is one query only, or batches are as large as the buffer (take `ra`)",
+        expected=expected(GAMMA if relaxed else 0.0),
+        options=options,
+    )
+
+
+_LIST: Mapping[bool, tuple[str, ...]] = {
+    False: ("admitted", "evicted"),
+    True: ("admitted", "sweeps", "swept"),
+}
+_FILTER = {
+    STRICT: ("met", "filtered", "evicted from the filter"),
+    RELAXED: ("met", "filtered", "sweeps of the filter"),
+    PROBABLE: ("met", "filtered", "lowered"),
+}
+
+
+class SASF(Buffered):
+    relaxed, kind, counted = False, STRICT, True
+    card = card("sasf", False, STRICT)
+    counter_names: ClassVar[tuple[str, ...]] = _LIST[False] + _FILTER[STRICT]
+
+
+class SARF(Buffered):
+    relaxed, kind, counted = False, RELAXED, True
+    card = card("sarf", False, RELAXED)
+    counter_names: ClassVar[tuple[str, ...]] = _LIST[False] + _FILTER[RELAXED]
+
+
+class SAPF(Buffered):
+    relaxed, kind, counted = False, PROBABLE, True
+    card = card("sapf", False, PROBABLE)
+    counter_names: ClassVar[tuple[str, ...]] = _LIST[False] + _FILTER[PROBABLE]
+
+
+class RASF(Buffered):
+    relaxed, kind = True, STRICT
+    card = card("rasf", True, STRICT)
+    counter_names: ClassVar[tuple[str, ...]] = _LIST[True] + _FILTER[STRICT]
+
+
+class RARF(Buffered):
+    relaxed, kind = True, RELAXED
+    card = card("rarf", True, RELAXED)
+    counter_names: ClassVar[tuple[str, ...]] = _LIST[True] + _FILTER[RELAXED]
+
+
+class RAPF(Buffered):
+    relaxed, kind = True, PROBABLE
+    card = card("rapf", True, PROBABLE)
+    counter_names: ClassVar[tuple[str, ...]] = _LIST[True] + _FILTER[PROBABLE]
