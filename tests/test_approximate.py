@@ -192,6 +192,14 @@ def test_pa_by_name_never_gives_way() -> None:
     assert "at most 0.001 rows" in str(plan)  # the error that stands for none given
 
 
+def test_a_limit_of_ones_own_has_the_error_that_follows_from_it() -> None:
+    watch = sb.Monitor().watch(SQL.format(1, 300, "algorithm = 'pa', limit = 3, error = 0.5"))
+    assert "at most 0.125 rows missed per 300 rows in random order (the 5 best rows are kept)" in str(
+        watch.explain()
+    )
+    assert watch.top().schema.metadata[b"skyband.error"] == b"0.125"
+
+
 @pytest.mark.parametrize("error", [0, 0.0])
 def test_an_error_of_zero_is_no_error(error: float) -> None:
     with pytest.raises(sb.QueryError, match="leave it out for exact answers"):

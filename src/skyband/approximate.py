@@ -30,6 +30,7 @@ from skyband.query.model import Rows, Threshold, TopK
 from skyband.stream.batches import Batch
 from skyband.structures.board import Changes
 from skyband.structures.certificate import certify
+from skyband.structures.limits import misses
 from skyband.structures.randomness import BUFFER, SURE, order_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ class Approximate(Group):
         assert isinstance(self.algorithm, PA)
         self.keyed = True
         self.pa: PA = self.algorithm  # keeps the slots and what was dropped, whoever has the lists
-        self.error = float(self.pa.options["error"])
         self.auto = "auto" in options
         # for each watch how many of how many answers were certified
         self.shares = np.zeros((0, 2), dtype=np.int64)
@@ -244,17 +244,25 @@ class Approximate(Group):
         """Nothing was dropped that matters now, and nothing is being dropped."""
         return not self.on_pa and self.pa.dropped.count[slot] == 0
 
+    def error(self, watch: Watch) -> float:
+        """The error that is allowed; where the limit itself was given, the one that follows from it."""
+        if self.pa.options["limit"]:
+            slot = watch.slot
+            return misses(watch.capacity, int(self.pa.ks[slot] + self.pa.limit[slot]))
+        return float(self.pa.options["error"])
+
     def bound(self, watch: Watch) -> str:
         """How many rows may be missed."""
+        error = f"{self.error(watch):.3g}"
         limit = (
             f"the {self.pa.most(watch.slot):,} best rows are kept"
             if self.on_pa
             else "nothing is dropped at present"
         )
         if isinstance(watch.window, Rows):
-            return f"at most {self.error:g} rows missed per {watch.window.n:,} rows in random order ({limit})"
+            return f"at most {error} rows missed per {watch.window.n:,} rows in random order ({limit})"
         steady = "in random order and at a steady rate"
-        return f"at most {self.error:g} rows missed per {watch.window} of rows {steady} ({limit})"
+        return f"at most {error} rows missed per {watch.window} of rows {steady} ({limit})"
 
     def certain(self, watch: Watch) -> bool:
         """Whether the watch's answer is certainly exact."""
@@ -273,7 +281,7 @@ class Approximate(Group):
     ) -> dict[str, str]:
         certified, answers = self.share(watch)
         return {
-            "skyband.error": f"{self.error:g}",
+            "skyband.error": f"{self.error(watch):.3g}",
             "skyband.bound": self.bound(watch),
             "skyband.certified": str(self.pa.dropped.certain(watch.slot, k, horizon, answer)).lower(),
             "skyband.certified_answers": str(certified),
