@@ -140,5 +140,27 @@ def test_the_written_form_gives_the_same_bits(e: Expression, cases: list[Case]) 
     assert [pair[0] for pair in own] == low.tolist() and [pair[1] for pair in own] == high.tolist()
 
 
+@pytest.mark.parametrize("text", ["x + x", "x * x", "x - x", "x / x", "x + 1", "-x * 3", "dist(x, y, 1, 2)"])
+def test_forms_that_are_easily_missed(text: str) -> None:
+    """The same on both sides, and numbers that were not lifted."""
+    e = parse_expression(text)
+    made = render_bounds(e, COLUMNS)
+    assert made is not None
+    lines, low, high = made
+    body = "\n".join(f"    {line}" for line in [*lines, f"return {low}, {high}"])
+    source = f"from skyband.structures.spans import {', '.join(OPERATIONS)}\n\n\ndef span(l0, h0, l1, h1, l2, h2):\n"
+    box = {
+        name: (np.array([end]), np.array([end + 3.0]))
+        for name, end in zip(COLUMNS, (-1.0, 2.0, 0.0), strict=True)
+    }
+    own = generated(source + body + "\n").span(*(end[0] for ends in box.values() for end in ends))
+    assert own == tuple(end[0] for end in bounds(e, box))
+
+
+def test_a_predicate_is_no_or_yes() -> None:
+    low, high = bounds(parse_expression("x > 1 AND y < 2"), {"x": (np.array([0.0]), np.array([9.0]))})
+    assert (low.tolist(), high.tolist()) == ([0.0], [1.0])
+
+
 def test_what_is_not_written() -> None:
     assert render_bounds(parse_expression("exp(x)"), COLUMNS) is None

@@ -106,7 +106,21 @@ def test_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["window", "rows", "date", "time", "timestamp", "show", "left", "index", "format", "call"]
+    "name",
+    [
+        "window",
+        "rows",
+        "date",
+        "time",
+        "timestamp",
+        "show",
+        "left",
+        "index",
+        "format",
+        "call",
+        "array",
+        "interval",
+    ],
 )
 def test_words_of_other_clauses_are_columns(name: str) -> None:
     assert parse_expression(name) == Column(name)
