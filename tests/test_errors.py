@@ -15,10 +15,7 @@ from skyband.algorithms import REGISTRY
 OK = "SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS"
 GROUPED = "SELECT id, SUM(x) FROM s GROUP BY id ORDER BY SUM(x) DESC LIMIT 2 WINDOW 5 ROWS"
 JOINED = "SELECT id FROM a FULL JOIN b USING (id) ORDER BY a.x + b.x DESC LIMIT 2 WINDOW 5 ROWS"
-FUTURE = (
-    "this version answers top-k (ORDER BY … LIMIT k), threshold (WHERE expr > c), grouped (GROUP BY) and joined "
-    "(FULL JOIN) queries."
-)
+PAIRS = "SELECT * FROM s a, s b WHERE a.id < b.id ORDER BY abs(a.x - b.x) LIMIT 2 WINDOW 5 ROWS"
 
 
 def pushed(**options: Any) -> sb.Monitor:
@@ -224,11 +221,19 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: sb.Monitor().watch(OK + " WITH (algorithm = 'sa', gamma = 1)"),
         "The algorithm sa has no option gamma; it has none.",
     ),
-    "pairs": (
-        lambda: sb.Monitor().watch(
-            "SELECT * FROM s a, s b WHERE a.id < b.id ORDER BY abs(a.x - b.x) LIMIT 2 WINDOW 5 ROWS"
-        ),
-        f"Top-k pairs are understood but not answered yet: {FUTURE}",
+    "pairs of an update stream": (
+        lambda: sb.Monitor(key="id").watch(PAIRS),
+        "Pairs need rows that leave in the order in which they came (first in, first out), and in an update stream "
+        "(key=) any row may be replaced or deleted.",
+    ),
+    "an algorithm for pairs": (
+        lambda: sb.Monitor().watch(PAIRS + " WITH (algorithm = 'sums')"),
+        "The algorithm sums (exact running totals of all objects) answers grouped and joined queries, and this is a "
+        "pairs query: take scase, or leave the algorithm out.",
+    ),
+    "a column that no pair has": (
+        lambda: sb.Monitor(schema={"id": "int64", "y": "double"}).watch(PAIRS),
+        "There is no column x (line 1, column 55); there are id, y.",
     ),
     "an algorithm for rows": (
         lambda: sb.Monitor().watch(GROUPED + " WITH (algorithm = 'ra')"),

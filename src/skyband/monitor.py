@@ -22,9 +22,10 @@ from skyband.group import NOTHING
 from skyband.joint import Joint, name_of
 from skyband.objects import ObjectWatch
 from skyband.order import MINIMUM, Ints, Recency
+from skyband.pairs import PairWatch
 from skyband.planner import Choice, choose
 from skyband.query.expression import columns_of
-from skyband.query.model import Grouped, Joined, Last, Query, Threshold, TopK, Window, from_dict, to_dict
+from skyband.query.model import Grouped, Joined, Last, Pairs, Query, Window, from_dict, to_dict
 from skyband.report import Report
 from skyband.sift import Sifted, Sifter
 from skyband.stream import clock
@@ -100,11 +101,10 @@ class Monitor:
                 f"A watch needs SQL or a query object (sb.topk and its like), not a {type(query).__name__}."
             )
         choice = choose(query)  # refuses what can't be answered at all
-        assert isinstance(query, TopK | Threshold | Grouped | Joined)
-        if isinstance(query, Grouped | Joined) and self.lists_only:
+        if isinstance(query, Pairs | Grouped | Joined) and self.lists_only:
             raise QueryError(
-                "Grouped and joined queries are answered by a monitor (sb.Monitor, skyband top), and not on Spark yet: "
-                "leave this one out of the pipeline."
+                "Pairs, grouped and joined queries are answered by a monitor (sb.Monitor, skyband top), and not on "
+                "Spark yet: leave this one out of the pipeline."
             )
         name = self._name(name)
         stream = self._stream_of(query)
@@ -156,7 +156,7 @@ class Monitor:
                 self._settle(stream)
         return self.streams[name]
 
-    def _stream_of(self, query: TopK | Threshold | Grouped | Joined) -> Stream:
+    def _stream_of(self, query: Query) -> Stream:
         """The stream that a query is about: names are free while there is one stream."""
         if isinstance(query, Joined):
             return self._joint(query)
@@ -519,7 +519,6 @@ class Monitor:
         places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
         for part in content["watches"]:
             query = from_dict(part["query"])
-            assert isinstance(query, TopK | Threshold | Grouped | Joined)
             stream = every[part["stream"]]
             group = stream._parts[part["group"]]
             choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
@@ -546,7 +545,11 @@ class Monitor:
 
 
 def _watch(monitor: Monitor, stream: Stream, name: str, query: Any, choice: Choice) -> Watch:
-    kind = ObjectWatch if isinstance(query, Grouped | Joined) else Watch
+    kind = Watch
+    if isinstance(query, Pairs):
+        kind = PairWatch
+    elif isinstance(query, Grouped | Joined):
+        kind = ObjectWatch
     return kind(monitor, stream, name, query, choice)
 
 

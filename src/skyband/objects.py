@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.algorithms import OBJECTS
-from skyband.order import LOWEST, Floats, Ints, Recency
+from skyband.order import Floats, Ints, Recency
 from skyband.query.model import Grouped, Joined, Rows, Window
 from skyband.reading import reading_of
 from skyband.stream.arrow import numbers_array
@@ -51,7 +51,7 @@ class ObjectGroup:
     """The watches of one grouped or joined query."""
 
     windowed = False  # no columns of rows are put aside for answers
-    oldest = LOWEST
+    oldest = Recency(2**63 - 1, 2**63 - 1)
 
     def __init__(self, query: Grouped | Joined, algorithm: str, options: dict[str, float]) -> None:
         self.key = object_family(query, algorithm, options)

@@ -10,7 +10,7 @@ how many rows a batch has.
 
 `WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. `WITH (error = …)` takes `pa`, with an exact
 one that takes over where the error can't be kept (approximate.py); where `pa` doesn't fit, the answer is exact all the
-same. Pairs parse and are refused here until their algorithms exist.
+same.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ import difflib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skyband.algorithms import CARDS, OBJECTS, REGISTRY, Card, Workload
+from skyband.algorithms import CARDS, OBJECTS, PAIRS, REGISTRY, Card, Workload
 from skyband.errors import QueryError
 from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Threshold, TopK
 from skyband.query.space import Space, is_linear, split_box
 
-_FUTURE = {Pairs: "Top-k pairs"}
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
-_WORDS = {"topk": "top-k", "threshold": "threshold", "grouped": "grouped", "joined": "joined"}
+_WORDS = {
+    "topk": "top-k",
+    "threshold": "threshold",
+    "grouped": "grouped",
+    "joined": "joined",
+    "pairs": "pairs",
+}
 APPROXIMATE = "pa"  # where an error is allowed
 _GUESS_BATCH = 1000.0  # rows a step, until the first rows come
 STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
@@ -61,14 +66,8 @@ class Choice:
 def choose(query: Query, facts: Facts | None = None) -> Choice:
     """The algorithm for a query, its options, why, and what else could have been taken."""
     facts = facts or Facts()
-    for kind, words in _FUTURE.items():
-        if isinstance(query, kind):
-            raise QueryError(
-                f"{words} are understood but not answered yet: this version answers top-k "
-                "(ORDER BY … LIMIT k), threshold (WHERE expr > c), grouped (GROUP BY) and joined (FULL JOIN) queries."
-            )
-    if isinstance(query, Grouped | Joined):
-        return _for_objects(query)
+    if isinstance(query, Pairs | Grouped | Joined):
+        return _for_many(query)
     assert isinstance(query, TopK | Threshold)
     options: dict[str, Any] = dict(query.options)
     name = options.pop("algorithm", None)
@@ -112,16 +111,18 @@ def _error(options: dict[str, Any]) -> float | None:
     return float(error)
 
 
-def _for_objects(query: Grouped | Joined) -> Choice:
+def _for_many(query: Pairs | Grouped | Joined) -> Choice:
+    """What several rows make together: there is one algorithm for each kind so far."""
     options: dict[str, Any] = dict(query.options)
-    kind = "grouped" if isinstance(query, Grouped) else "joined"
+    kind = {Pairs: "pairs", Grouped: "grouped", Joined: "joined"}[type(query)]
+    known: list[str] = [*(PAIRS if kind == "pairs" else OBJECTS)]
     if isinstance(query, Joined) and (repeat := options.pop("repeat", "sum")) not in REPEATS:
         raise QueryError(f"repeat = '{repeat}' is not known; it is 'sum', 'max' or 'last'.")
-    name = str(options.pop("algorithm", "sums"))
+    name = str(options.pop("algorithm", known[0]))
     if name not in CARDS:
         _named(name, query, Facts())
-    if name not in OBJECTS:
-        raise QueryError(_other_kind(name, kind, list(OBJECTS)))
+    if name not in known:
+        raise QueryError(_other_kind(name, kind, known))
     if options:
         first = next(iter(options))
         raise QueryError(f"A {kind} query has no option {first}; leave it out.")
@@ -142,12 +143,12 @@ def kind_of(query: TopK | Threshold) -> str:
     return "threshold" if isinstance(query, Threshold) else "topk"
 
 
-def _named(name: str, query: TopK | Threshold | Grouped | Joined, facts: Facts) -> str:
+def _named(name: str, query: Query, facts: Facts) -> str:
     if name not in CARDS:
         near = difflib.get_close_matches(name, CARDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(CARDS))}."
         raise QueryError(f"There is no algorithm '{name}'; {hint}")
-    assert not isinstance(query, Grouped | Joined)
+    assert isinstance(query, TopK | Threshold)
     wanted = kind_of(query)
     reason = unfit(name, query, facts)
     if reason is None:

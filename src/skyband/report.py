@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from skyband.group import Group
 from skyband.objects import ObjectChanges
 from skyband.order import Ints
+from skyband.pairs import PairChanges
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array, texts_array
 from skyband.structures.board import Changes
@@ -92,7 +93,7 @@ class Report:
 
     def table(
         self,
-        pieces: list[tuple[Any, Changes | ObjectChanges]],
+        pieces: list[tuple[Any, Changes | ObjectChanges | PairChanges]],
         time: tuple[clock.Kind | None, pa.DataType],
         names: Iterable[str] = (),
     ) -> pa.Table:
@@ -106,8 +107,8 @@ class Report:
             return self._rows(rows, kind, type_)
         tables = [self._rows(rows, kind, type_)] if rows else []
         for group, changes in pieces:
-            if isinstance(changes, ObjectChanges):
-                tables.append(self._objects(group, changes, kind, type_))
+            if not isinstance(changes, Changes):
+                tables.append(self._others(group, changes, kind, type_))
         return pa.concat_tables(tables)
 
     def _rows(
@@ -119,11 +120,11 @@ class Report:
             return table
         return table.set_column(7, "time", self._times(pieces, kind, type_))
 
-    def _objects(
-        self, group: Any, changes: ObjectChanges, kind: clock.Kind | None, type_: pa.DataType
+    def _others(
+        self, group: Any, changes: ObjectChanges | PairChanges, kind: clock.Kind | None, type_: pa.DataType
     ) -> pa.Table:
-        """Changes of objects, which have an id instead of a seq."""
-        n = len(changes.id)
+        """Changes of objects, which have an id instead of a seq, or of pairs, which have two."""
+        n = len(changes.rank)
         score = group.sign * changes.good + 0.0
         time = (
             clock.column(changes.time, kind, type_)
@@ -134,13 +135,15 @@ class Report:
             (self._numbers_of(group)[changes.watch], self._names),
             ((changes.rank > 0).astype(np.int32), _WORDS),
         ]
+        if isinstance(changes, PairChanges):
+            told = [numbers_array(changes.seq), numbers_array(changes.seq_b), pa.nulls(n, pa.string())]
+        else:
+            told = [pa.nulls(n, pa.int64()), pa.nulls(n, pa.int64()), pa.array(changes.id, pa.string())]
         columns = [
             *(pa.DictionaryArray.from_arrays(numbers_array(codes), names) for codes, names in words),
             numbers_array(changes.rank.astype(np.int32), changes.rank == 0),
             numbers_array(score),
-            pa.nulls(n, pa.int64()),
-            pa.nulls(n, pa.int64()),
-            pa.array(changes.id, pa.string()),
+            *told,
             time,
         ]
         return pa.Table.from_arrays(columns, names=COLUMNS)

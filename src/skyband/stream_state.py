@@ -16,9 +16,10 @@ from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING, Fits, Group, family
 from skyband.objects import ObjectChanges, ObjectGroup, object_family
 from skyband.order import LOWEST, Ints, Recency
+from skyband.pairs import PairChanges, PairGroup, check_pairs, pair_family
 from skyband.planner import Facts, choose
 from skyband.query.expression import Column, check, columns_of, lift, unknown_column
-from skyband.query.model import Grouped, Joined, Rows, Threshold, TopK, Window
+from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, Window
 from skyband.reading import reading_of
 from skyband.stream import clock
 from skyband.stream.accept import Door
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from skyband.joint import Joint
     from skyband.monitor import Monitor
     from skyband.watch import Watch
+
+
+AnyGroup = Group | ObjectGroup | PairGroup
 
 
 @dataclass
@@ -67,8 +71,8 @@ class Stream:
         self.unknown_types = False
         self.schema = schema
         self.pushed = False
-        self.groups: list[Group | ObjectGroup] = []
-        self._families: dict[Any, Group | ObjectGroup] = {}  # the groups by their keys
+        self.groups: list[AnyGroup] = []
+        self._families: dict[Any, AnyGroup] = {}  # the groups by their keys
         self.batch_rows: float | None = None  # of the first batch
         self.watches: list[Watch] = []
         self._windows: Counter[Window] = Counter()  # how many watches have each
@@ -126,12 +130,20 @@ class Stream:
                     raise InputError(str(unknown_column(name, self.schema.names)))
                 must_be(name, self.schema.field(name).type)
 
-    def check(self, query: TopK | Threshold | Grouped | Joined) -> None:
+    def check(self, query: Query) -> None:
         """Whether the stream has the query's columns, in types that fit; a type not known yet fits."""
+        if isinstance(query, Pairs) and self.updates is not None:
+            raise QueryError(
+                "Pairs need rows that leave in the order in which they came (first in, first out), and in an update "
+                "stream (key=) any row may be replaced or deleted."
+            )
         if self.schema is None:
             return
         if isinstance(query, Grouped | Joined):
             reading_of(query).check([self.schema])
+            return
+        if isinstance(query, Pairs):
+            check_pairs(query, self.schema)
             return
         used = {*columns_of(query.score), *(columns_of(query.where) if query.where is not None else ())}
         if any(name in self.names and pa.types.is_null(self.schema.field(name).type) for name in used):
@@ -362,7 +374,7 @@ class Stream:
             watch.choice = choose(watch.query, self.facts(watch.query, watched=True))
             self._join(watch)
 
-    def facts(self, query: TopK | Threshold | Grouped | Joined, watched: bool = False) -> Facts:
+    def facts(self, query: Query, watched: bool = False) -> Facts:
         """What the planner should know of a query, which may be one that is being watched."""
         fellows = self._shapes.get(_shape(query), Fellows())
         window = query.window.n if isinstance(query.window, Rows) else None
@@ -441,7 +453,7 @@ class Stream:
 
     def step(
         self, batch: Batch | None, deleted: tuple[Ints, Ints] = (NOTHING, NOTHING)
-    ) -> list[tuple[Any, Changes | ObjectChanges]]:
+    ) -> list[tuple[Any, Changes | ObjectChanges | PairChanges]]:
         """Show a step's rows (and which rows it deletes) to each family; what changed, family by family."""
         if batch is not None and self.updates is None:
             self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
@@ -550,24 +562,24 @@ class Stream:
         assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
 
 
-def _family(
-    query: TopK | Threshold | Grouped | Joined, algorithm: str, options: dict[str, float], fits: Fits
-) -> Any:
+def _family(query: Query, algorithm: str, options: dict[str, float], fits: Fits) -> Any:
+    if isinstance(query, Pairs):
+        return pair_family(query, algorithm, options)
     if isinstance(query, Grouped | Joined):
         return object_family(query, algorithm, options)
     return family(query, algorithm, options, fits)
 
 
-def _group(
-    query: TopK | Threshold | Grouped | Joined, algorithm: str, options: dict[str, float], fits: Fits
-) -> Group | ObjectGroup:
+def _group(query: Query, algorithm: str, options: dict[str, float], fits: Fits) -> AnyGroup:
+    if isinstance(query, Pairs):
+        return PairGroup(query, algorithm, options)
     if isinstance(query, Grouped | Joined):
         return ObjectGroup(query, algorithm, options)
     kind = Group if REGISTRY[algorithm].card.exact else Approximate
     return kind(query, algorithm, options, fits)
 
 
-def _shape(query: TopK | Threshold | Grouped | Joined) -> Any:
+def _shape(query: Query) -> Any:
     """Queries of one shape could be one family."""
     return lift(query.score)[0], query.descending, isinstance(query, Threshold)
 

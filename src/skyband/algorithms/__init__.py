@@ -6,6 +6,7 @@ from skyband.algorithms.heightmap import HeightMap
 from skyband.algorithms.pa import PA
 from skyband.algorithms.ra import RA
 from skyband.algorithms.sa import SA
+from skyband.algorithms.scase import SCase
 from skyband.algorithms.sma import SMA
 from skyband.algorithms.sums import Sums
 from skyband.algorithms.threshold import Threshold
@@ -18,13 +19,17 @@ _BUFFERED: tuple[type[ListAlgorithm], ...] = (SASF, SARF, SAPF, RASF, RARF, RAPF
 LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (*_PLAIN, *_BUFFERED)}
 WINDOWED: dict[str, type[WindowAlgorithm]] = {kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap)}
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
-OBJECTS: dict[str, type[Sums]] = {kind.card.name: kind for kind in (Sums,)}  # grouped queries
-CARDS: dict[str, Card] = {name: kind.card for name, kind in (*REGISTRY.items(), *OBJECTS.items())}
+OBJECTS: dict[str, type[Sums]] = {kind.card.name: kind for kind in (Sums,)}  # grouped and joined queries
+PAIRS: dict[str, type[SCase]] = {kind.card.name: kind for kind in (SCase,)}
+CARDS: dict[str, Card] = {
+    name: kind.card for name, kind in (*REGISTRY.items(), *OBJECTS.items(), *PAIRS.items())
+}
 
 __all__ = [
     "CARDS",
     "LISTS",
     "OBJECTS",
+    "PAIRS",
     "REGISTRY",
     "WINDOWED",
     "Algorithm",
