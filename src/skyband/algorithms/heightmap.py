@@ -194,7 +194,10 @@ class HeightMap(Mapped):
             if at >= end:
                 break
         if short or self.back[0]:
-            self._renew(np.union1d(self.todo[:short], self.back[1 : 1 + int(self.back[0])]), SHARE_AGAIN)
+            todo = self.todo[:short].copy()
+            if self.back[0]:
+                todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])])
+            self._renew(todo, SHARE_AGAIN)
         self._keep_up()
 
     def _store(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, at: int, stop: int) -> None:
@@ -299,17 +302,16 @@ class HeightMap(Mapped):
             self._refill(slots, share)
         if self.relief.frame is None:
             return
-        bars = self._bars()
-        low = slots[bars[slots] < self.relief.mapped[slots]]
-        low = low[self._faces(low) != LOOSE]
-        for slot in low[bars[low] == -np.inf].tolist():
+        bars, faces = self.stands.bar[self.stands.place[slots]], self._faces(slots)
+        low = (bars < self.relief.mapped[slots]) & (faces != LOOSE)
+        for slot in slots[low & (bars == -np.inf)].tolist():
             # a query that takes every row would open the map for all others
             self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
             self.relief.mapped[slot] = np.inf
             self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
-        low = low[bars[low] > -np.inf]
-        if len(low):
-            self.relief.lower(low, self._faces(low), bars, self.constants)
+        low &= bars > -np.inf
+        if low.any():
+            self.relief.lower(slots[low], faces[low], bars[low], self.constants)
 
     def _refill(self, slots: Ints, share: float) -> None:
         refill = self._kernels().refill

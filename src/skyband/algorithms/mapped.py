@@ -196,7 +196,7 @@ class Mapped(WindowAlgorithm):
             [self.relief.face(s) if settled[s] else LOOSE for s in slots.tolist()], dtype=np.int64
         )
         self.stands.arrange(slots, faces, self.relief.traits(slots, self.constants[slots]))
-        self.relief.lower(slots, faces, self._bars(), self.constants, outer_too=False)
+        self.relief.lower(slots, faces, self._bars()[slots], self.constants, outer_too=False)
         np.copyto(self.relief.outer, self.relief.inner)
         if self.relief.now >= 0:
             floors = self.relief.floors[self.relief.now]
@@ -221,6 +221,8 @@ class Mapped(WindowAlgorithm):
         # falling scores: lists will be made anew, and search deep
         self._falling = epoch >= 0 and held < 0.5 * target
         self._newcomers, self._calibrated_at = 0, number
+        if self.relief.misfits(blocks.pool[b]):
+            self._make_map()
         self._calibrate(b, blocks.reserved // 2 if self._falling else blocks.reserved // 5)
 
     def _calibrate(self, b: int, target: int) -> None:
@@ -229,16 +231,15 @@ class Mapped(WindowAlgorithm):
         slots = np.flatnonzero(self.ks)
         faces = self._faces(slots)
         count = int(blocks.meta[b, COUNT])
-        half = count // 2  # half of the rows tell enough
         if relief.target:
             relief.wanted = int(np.clip(round(relief.wanted * target / relief.target), 1, 64))
         relief.target = target
         floors = np.full(len(self.ks), np.inf)
         for _ in range(3):
-            rank = max(1, relief.wanted // 2)
-            floors[slots] = self._rank(b, half, count, rank, self._guess())[
-                self.stands.place[slots], rank - 1
-            ]
+            part = 4 if relief.wanted >= 24 else 2  # some of the rows tell enough
+            rank = max(1, relief.wanted // part)
+            ranks = self._rank(b, count - count // part, count, rank, self._guess())
+            floors[slots] = ranks[self.stands.place[slots], rank - 1]
             floors[slots[faces == LOOSE]] = np.inf
             relief.outer = relief.inner.copy()
             relief.carve(relief.outer, slots, faces, floors, self.constants)
@@ -246,7 +247,7 @@ class Mapped(WindowAlgorithm):
             # the rank for the next time, or for now where it was far off
             before = relief.wanted
             relief.wanted = int(np.clip(round(before * target / max(found, 1)), max(1, before // 4), 64))
-            if 0.6 * target < found < 1.6 * target or relief.wanted // 2 == rank:
+            if 0.6 * target < found < 1.6 * target or relief.wanted == before:
                 break
         self.totals[CALIBRATED] += 1
         relief.begin_epoch(floors)
@@ -274,7 +275,7 @@ class Mapped(WindowAlgorithm):
                 self.stands.bar[here],
             )
             with np.errstate(invalid="ignore"):
-                lower = floors - 0.6 * np.maximum(bars - floors, 0.0)
+                lower = floors - 0.45 * np.maximum(bars - floors, 0.0)
             guess[here] = np.where(np.isfinite(lower), lower, -np.inf)
         return guess
 

@@ -119,7 +119,7 @@ def walk(slot, place, k, above, until, level, rising, horizon_time, horizon_seq,
         for back_chunk in range(chunks):
             c = chunks - 1 - back_chunk
             w, v = np.uint64(64 * c), np.uint64(c)  # unsigned: an index that can't be negative lets loops vectorise
-            hit = n < k
+            hit = bar == -np.inf
             if whole:
                 if not hit:
                     for i in range(64):
@@ -143,7 +143,7 @@ def walk(slot, place, k, above, until, level, rising, horizon_time, horizon_seq,
                 else:
 {reserve_loads_one}
                     value = sign * ({score})
-                if not (value > bar or (n < k and value == value)):
+                if not (value > bar or (bar == -np.inf and value == value)):
                     continue
                 row = at if whole else index[b, at]
                 t = time_at(b, row, times)
@@ -199,6 +199,11 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
         until = max(oldest, blocks[1] - young)
         above, level, phase = blocks[1], 1.7e308, 0
         n, extra, bar, full = np.int64(0), np.int64(0), -np.inf, False  # typed: literals would be compiled for apart
+        # the threshold that it had says where the new one may lie: if not above the guess, all is done once more
+        guess = -np.inf
+        if now >= 0 and floors[now, slot] < edge[place] < np.inf:
+            guess = edge[place] - 0.3 * (edge[place] - floors[now, slot])
+        bar = guess
         lowest[0] = -np.inf
         while True:
             n, extra, bar, deepest = walk(
@@ -208,7 +213,9 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
             if phase == 2:
                 break
             full = n == k and n == ks[slot]
-            if phase == 0 and not (n == k and deepest <= bar):
+            if n < k and guess > -np.inf:
+                guess, level, phase = -np.inf, 1.7e308, 0
+            elif phase == 0 and not (n == k and deepest <= bar):
                 # some reservoir may not be deep enough for what was found: again, with those blocks row by row
                 level, phase = bar if n == k else -np.inf, 1
             elif n < k and until > oldest:
@@ -227,7 +234,7 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
                     break
                 above, until, phase = until, oldest, 2
                 continue
-            n, extra, bar = np.int64(0), np.int64(0), -np.inf
+            n, extra, bar = np.int64(0), np.int64(0), guess
             lowest[0] = -np.inf
         # at most three quarters of the greatest room
         begin = max(0, extra - max(0, max(24 * k, 48) - n))

@@ -175,15 +175,28 @@ class Relief:
     def lower(
         self, slots: Ints, faces: Ints, bars: Floats, constants: Floats, outer_too: bool = True
     ) -> None:
-        """Make the maps let pass what these queries admit (bars: by slot)."""
-        self.mapped[slots] = bars[slots]
-        self.carve(self.inner, slots, faces, bars, constants)
+        """Make the maps let pass what these queries admit: a threshold each."""
+        self.mapped[slots] = bars
+        self.carve(self.inner, slots, faces, self.mapped, constants)
         if not outer_too:
             return
         if self.now >= 0:  # where the floor is lower the outer map lets them pass already
-            deeper = self.floors[self.now, slots] <= bars[slots]
+            deeper = self.floors[self.now, slots] <= bars
             slots, faces = slots[~deeper], faces[~deeper]
-        self.carve(self.outer, slots, faces, bars, constants)
+        self.carve(self.outer, slots, faces, self.mapped, constants)
+
+    def misfits(self, columns: Floats) -> bool:
+        """Whether these rows (an axis each) fill so little of the frame that a new one would be sharper."""
+        if self.frame is None:
+            return False
+        cells = np.append(self.frame.size[: self.axes - 1], UNIT)
+        for axis, steps in zip(self.frame.order.tolist(), cells.tolist(), strict=True):
+            values = columns[axis][np.isfinite(columns[axis])]
+            if steps == 1 or not len(values) or self.frame.inverse[axis] == 0.0:
+                continue
+            if (values.max() - values.min()) * self.frame.inverse[axis] < 0.88 * steps:
+                return True
+        return False
 
     def carve(self, maps: Any, slots: Ints, faces: Ints, bars: Floats, constants: Floats) -> None:
         frame = self.frame

@@ -31,7 +31,7 @@ from skyband.order import Floats, Ints
 Bytes = npt.NDArray[np.uint8]
 
 SHARE = 0.4  # the newest part of a window whose k-th best is a threshold: lists are about k / SHARE long
-SHARE_AGAIN = 0.3  # where a list ran short: scores may be falling, and a longer one lasts longer
+SHARE_AGAIN = 0.25  # where a list ran short: scores may be falling, and a longer one lasts longer
 
 FAR = 2**63 - 1  # no time or seq is greater (and 2^62 is an ordinary time)
 
