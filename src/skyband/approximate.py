@@ -23,7 +23,7 @@ import numpy as np
 
 from skyband.algorithms import LISTS, Arrivals
 from skyband.algorithms.pa import PA
-from skyband.group import NOTHING, Fits, Group, no_fit
+from skyband.group import ALL, NOTHING, Fits, Group, no_fit
 from skyband.order import Floats, Ints, Recency
 from skyband.query.expression import evaluate
 from skyband.query.model import Rows, Threshold, TopK
@@ -36,7 +36,7 @@ from skyband.structures.randomness import BUFFER, SURE, order_of
 if TYPE_CHECKING:
     from skyband.watch import Watch
 
-PARTNERS = ("rapf", "ra")  # exact algorithms that may take over: the first that there is and that can
+PARTNERS = ("rapf", "ra")  # exact algorithms that may take over: the first that there is
 TEST_EVERY = BUFFER // 4  # new rows
 TESTED = 2  # queries at each test
 CALM, MOST_CALM = 8, 8192  # tests in random order before `pa` takes the lists back; after many times in doubt
@@ -166,11 +166,12 @@ class Approximate(Group):
         horizons: dict[Any, Recency],
         deleted: tuple[Ints, Ints] = (NOTHING, NOTHING),
     ) -> Changes | None:
+        if self.buffers:
+            self.algorithm.edge = max(horizons[window] for window in self.buffers)
         ks, horizon_time, horizon_seq = self._horizons(horizons)
         slot_time, slot_seq = self._slot_horizons(horizon_time, horizon_seq)
         rows = self.arrivals(batch, mark) if batch else None
-        if self.auto and rows is not None and len(rows) and self.score_columns:
-            self._look(rows)
+        due = self.auto and rows is not None and len(rows) > 0 and self._look(rows)
         self.algorithm.step(rows, slot_time, slot_seq, *deleted)
         if not self.on_pa:
             self.pa.horizon_time, self.pa.horizon_seq = slot_time, slot_seq
@@ -184,17 +185,19 @@ class Approximate(Group):
         self.doubt += (doubtful / max(1, len(self.watches)) - self.doubt) / 16
         if self.auto and self.on_pa and self.doubt > DOUBT:
             self.patience = min(2 * self.patience, MOST_CALM)
+            due = True
+        if due:
             self._switch()
         return found
 
     # -- switching -----------------------------------------------------------------------------------------
 
-    def _look(self, rows: Arrivals) -> None:
-        """Look at the newest rows before they are taken in: are they in random order?"""
+    def _look(self, rows: Arrivals) -> bool:
+        """Look at the newest rows: whether the other algorithm should have the lists from the next step on."""
         recent = self.recent
         recent.add(rows.columns(), len(rows))
         if recent.untested < TEST_EVERY:
-            return
+            return False
         recent.untested = 0
         slots = np.flatnonzero(self.algorithm.ks).tolist()
         tested = {slots[(self.turn + i) % len(slots)] for i in range(TESTED)}
@@ -203,12 +206,9 @@ class Approximate(Group):
         self.seen = max(found, key=lambda pair: max(abs(pair[0]), abs(pair[1])))
         if max(abs(self.seen[0]), abs(self.seen[1])) > SURE:
             self.calm = 0
-            if self.on_pa:
-                self._switch()
-        else:
-            self.calm += 1
-            if not self.on_pa and self.calm >= self.patience:
-                self._switch()
+            return self.on_pa
+        self.calm += 1
+        return not self.on_pa and self.calm >= self.patience
 
     def _scores(self, slot: int) -> Floats:
         scores = np.asarray(
@@ -224,6 +224,7 @@ class Approximate(Group):
             _hand_over(old, slot, self.algorithm, slot)
             if old is self.pa:
                 self.pa.empty(slot)
+        self.changed()
         self.board.stale[:] = 1
         self.calm = 0
         self.doubt = 0.0
@@ -231,12 +232,16 @@ class Approximate(Group):
 
     def _partner(self) -> Any:
         """An exact algorithm with the same slots."""
-        exact = LISTS[partner()]({})
+        exact = self._made(partner())
         for k in self.pa.ks.tolist():
             exact.add(max(k, 1))
         for slot in np.flatnonzero(self.pa.ks == 0).tolist():
             exact.remove(slot)
         return exact
+
+    def _made(self, name: str) -> Any:
+        kind: Any = LISTS[name]
+        return kind({}, self.space) if kind.spaced else kind({})
 
     # -- telling -------------------------------------------------------------------------------------------
 
@@ -318,7 +323,7 @@ class Approximate(Group):
         part = blob["approximate"]
         if part["algorithm"] != self.algorithm.card.name:
             self.pa.load(part["pa"])
-            self.algorithm = LISTS[part["algorithm"]]({})
+            self.algorithm = self._made(part["algorithm"])
         super().load(blob, watches, slots)
         self.shares = part["shares"].copy()
         self.recent.columns, self.recent.untested = part["recent"].copy(), part["untested"]
@@ -337,12 +342,13 @@ class Approximate(Group):
 
 def partner() -> str:
     """The exact algorithm that takes over."""
-    return next(name for name in PARTNERS if name in LISTS and LISTS[name].takes_over)
+    return next(name for name in PARTNERS if name in LISTS)
 
 
 def _hand_over(old: Any, slot: int, new: Any, to: int) -> None:
     """Begin a slot anew with the rows that another one has."""
-    span = old.lists.span(slot)
-    good, time, seq = (array[span][::-1].copy() for array in (old.lists.good, old.lists.time, old.lists.seq))
-    new.expire(to, Recency(int(old.horizon_time[slot]), int(old.horizon_seq[slot])))
-    new.rebuild(to, good, time, seq)
+    horizon = Recency(int(old.horizon_time[slot]), int(old.horizon_seq[slot]))
+    good, time, seq = old.top(slot, ALL, horizon)  # what waits in a buffer, too
+    order = np.lexsort((seq, time))[::-1]
+    new.expire(to, horizon)
+    new.rebuild(to, good[order], time[order], seq[order])

@@ -149,9 +149,6 @@ class ListAlgorithm(Algorithm):
     """
 
     counter_names: ClassVar[tuple[str, ...]]
-    takes_over: ClassVar[bool] = (
-        False  # may go on from the lists of `pa`, with rows it never saw before (exact ones)
-    )
     counted: ClassVar[bool] = False
     spaced: ClassVar[bool] = (
         False  # it scores rows itself: is made with its space, as those that keep the window are

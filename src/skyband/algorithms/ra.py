@@ -114,7 +114,6 @@ class RA(ListAlgorithm):
         cost_of=cost_of,
     )
     counter_names: ClassVar[tuple[str, ...]] = ("admitted", "sweeps", "swept")
-    takes_over = True
 
     @property
     def absorb(self) -> Any:
