@@ -15,7 +15,8 @@ full again. So a row is dropped only while k + limit better ones are in the wind
 rests on. Also the stairs of what was dropped (structures/certificate.py): they tell at each moment whether the
 answer is certainly exact.
 
-**Cost.** O(1) for a row that is dropped, O(list) for one that comes in or leaves: about (k + limit)/n of them.
+**Cost.** O(1) for a row that is dropped, O(list) for one that comes in or leaves: two or three times
+(k + limit)/n of them.
 
 **Wrong choice when** scores fall with time: every row comes in last and is dropped, and is missed later.
 Certificates say so at once; with `WITH (error = …)` and no algorithm named, an exact one takes over.
