@@ -49,6 +49,14 @@ def test_check(text: str, said: str) -> None:
     assert str(caught.value) == said
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("-price", "number"), ("-(id + 1) ^ 2", "number"), ("NOT ok", "bool"), ("name", "text")],
+)
+def test_what_is_right_has_a_kind(text: str, kind: str) -> None:
+    assert check(parse_expression(text), SCHEMA) == kind
+
+
 @pytest.mark.parametrize(("sql", "said"), golden("sql.txt"))
 def test_every_error_is_one_sentence_with_a_place(sql: str, said: str) -> None:
     assert said[0].isupper() or said.split()[0] in sql

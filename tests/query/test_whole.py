@@ -60,3 +60,8 @@ def test_as_python_has_it(left: str, rows: list[tuple[int, int]], op: str, bound
     for (x, y), truth in zip(rows, found.tolist(), strict=True):
         right = {"y": y, "x + y": x + y}.get(bound, bound) if isinstance(bound, str) else bound
         assert truth == OPERATORS[op](LEFT[left](x, y), right)
+
+
+def test_what_is_no_whole_number_is_compared_as_a_float() -> None:
+    found = evaluate(parse_expression("x / y > 1"), Columns([(3, 2), (2, 3), (2**53 + 1, 2**53)]))
+    assert found.tolist() == [True, False, False]
