@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband import blob
-from skyband.algorithms import REGISTRY
+from skyband.algorithms import CARDS
 from skyband.group import Group
 from skyband.query.model import Query, Rows, from_dict, to_dict
 from skyband.stream.accept import Accepted, Door, accept
@@ -117,7 +117,7 @@ class Sifter:
             text = json.dumps(to_dict(replace(watch.query, options=(), select=())))
             k, _ = wanted.get(text, (0, ""))
             # what an approximate algorithm drops must be on its record: only the dominated rows may stay behind
-            exact = REGISTRY[watch.group.algorithm_name].card.exact
+            exact = CARDS[watch.group.algorithm_name].exact
             wanted[text] = (max(k, watch.capacity), watch.group.algorithm_name if exact else "ra")
         used = {name for group in stream.groups for name in group.used}
         used |= {name for watch in stream.watches for name in watch.needs()}
@@ -133,7 +133,7 @@ class Sifter:
             can_prune=monitor.retain is None
             and stream.updates is None
             and monitor.max_ahead is None
-            and not any(group.windowed for group in stream.groups),
+            and all(isinstance(group, Group) and not group.windowed for group in stream.groups),
         )
 
     def sift(

@@ -151,6 +151,20 @@ def test_several_queries(skyband: Run, cars: Path) -> None:
     assert "q2" in skyband("top", cars, "--sql", FASTEST, "--sql", FASTEST).out
 
 
+def test_groups_and_pairs(skyband: Run, tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("host,bytes,other\na,10,x\nb,25,x\nz,oops,x\na,20,x\nc,26,x\n")
+    groups = (
+        "SELECT host, SUM(bytes) AS total FROM s GROUP BY host ORDER BY SUM(bytes) DESC LIMIT 1 WINDOW 9 ROWS"
+    )
+    done = skyband("top", "f.csv", "--sql", groups, "--format", "json")
+    assert json.loads(done.out) == [{"rank": 1, "score": 30.0, "seq": None, "host": "a", "total": 30.0}]
+    pairs = "SELECT a.host, b.host FROM s a, s b ORDER BY abs(a.bytes - b.bytes) LIMIT 1 WINDOW 9 ROWS"
+    done = skyband("top", "f.csv", "--sql", pairs, "--format", "json")
+    assert json.loads(done.out) == [
+        {"rank": 1, "score": 1.0, "seq": 1, "seq_b": 4, "a.host": "b", "b.host": "c"}
+    ]
+
+
 def test_every(skyband: Run, cars: Path) -> None:
     done = skyband("top", cars, "--sql", FASTEST, "--every", "2", "--format", "json")
     assert [(step["rows"], [row["id"] for row in step["top"]]) for step in json.loads(done.out)] == [

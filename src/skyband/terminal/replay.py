@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from skyband.files import Chunk
     from skyband.monitor import Monitor
     from skyband.query.model import Query
+    from skyband.query.nodes import Expression
     from skyband.terminal.progress import Bar
 
 # Large enough that a push costs little more than its rows, small enough to stay in the processor's cache.
@@ -105,26 +106,29 @@ def _check_time(queries: Mapping[str, Query], time: str | None, schema: pa.Schem
 
 def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
     """What the call says of columns: the one of --time holds times, those of a score hold numbers."""
-    from skyband.query.expression import columns_of
-
-    kinds = {name: "number" for query in queries.values() for name in columns_of(query.score)}
+    kinds = {name: "number" for query in queries.values() for name in _names(query.score)}
     return kinds if time is None else kinds | {time: "time"}
 
 
 def _columns(queries: Mapping[str, Query], time: str | None, schema: pa.Schema) -> list[str]:
     """The columns that need be read, in the file's order."""
-    from skyband.query.expression import columns_of
-
     used = set() if time is None else {time}
     for query in queries.values():
         if query.select is None:
             return list(schema.names)
-        parts = [query.score, *(output.value for output in query.select)]
-        if query.where is not None:
-            parts.append(query.where)
-        for part in parts:
-            used.update(columns_of(part))
+        parts = [query.score, query.where, getattr(query, "having", None)]
+        for part in (*parts, *(output.value for output in query.select)):
+            used |= _names(part)
+        keys = getattr(query, "key", ())
+        used |= {keys} if isinstance(keys, str) else {*keys}
     return [name for name in schema.names if name in used]
+
+
+def _names(e: Expression | None) -> set[str]:
+    """The columns of an expression, whichever side or stream they are said to be of."""
+    from skyband.query.nodes import Column, walk
+
+    return set() if e is None else {node.name for node in walk(e) if isinstance(node, Column)}
 
 
 def _only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
