@@ -1,8 +1,8 @@
 """Pripužić, Podnar Žarko and Aberer (2015), sections 2, 5 and 6: filters before the skyband, and the query index.
 
-Table III traces SASF over the objects of tests/papers/test_002.py, in two dimensions: the paper prints no
-coordinates, so these are one choice that agrees with its text. A cell is monitored if it meets the circle around the
-query.
+Tables II and III trace CPM/w, SNN and SASF over the objects of tests/papers/test_002.py, in two dimensions: the paper
+prints no coordinates, so these are one choice that agrees with its text. A cell is monitored if it meets the circle
+around the query.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.algorithms.driver import Driver, Row
 from tests.twin import Question, Twin
 
 import skyband as sb
-from skyband.algorithms import LISTS, Arrivals, buffered
+from skyband.algorithms import LISTS, WINDOWED, Arrivals, buffered
 from skyband.algorithms.buffered import Buffered
 from skyband.errors import QueryError
 from skyband.order import Recency
@@ -46,6 +46,43 @@ TABLE_III = [  # skyband, filter, whose distance the threshold is
     ("7", "9", 9),
     ("7", "9", 9),
 ]
+
+
+TABLE_II = [  # of cpm the top and whose distance the threshold is; of snn the skyband and likewise
+    ("1", 1, "1", 1),
+    ("2", 1, "2", 1),
+    ("2", 1, "2 3", 1),
+    ("2", 1, "2 3", 1),
+    ("2", 1, "2 3", 1),
+    ("2", 1, "2 3", 1),
+    ("2", 1, "2 3", 1),
+    ("3", 3, "3", 1),
+    ("7", 7, "7", 7),
+    ("7", 7, "7", 7),
+    ("7", 7, "7", 7),
+]
+
+
+@pytest.mark.parametrize("name", ["cpm", "snn"])
+def test_table_ii(name: str) -> None:
+    """The threshold is that of the last computation from scratch, the first one when there were k rows."""
+    shape, constants = lift(sb.nearest(dict(zip("xy", QUERY, strict=True)), 1, "6 rows").score)
+    options = {"slack": 0.0} if name == "snn" else {}
+    algorithm: Any = WINDOWED[name](options, Space(shape, ("x", "y"), -1.0))
+    slot = algorithm.add(1, constants, Recency(0, 0))
+    none = np.empty(0, dtype=np.int64)
+    for step, row in enumerate(TABLE_II, 1):
+        listed, threshold = row[:2] if name == "cpm" else row[2:]
+        x, y = (np.array([POINTS[step - 1][axis]]) for axis in (0, 1))
+        algorithm.step(
+            (x, y), np.zeros(1, dtype=np.int64), np.array([step]), np.zeros(1, dtype=np.int64),
+            np.array([max(1, step - 5)]), none, none,
+        )  # fmt: skip
+        algorithm._check()
+        span = algorithm.ranked.span(slot)
+        assert " ".join(map(str, algorithm.ranked.seq[span][::-1])) == listed, step
+        distance = np.hypot(*(np.array(POINTS[int(str(threshold)) - 1]) - QUERY))
+        assert -algorithm.bar[slot] == pytest.approx(distance, abs=1e-12), step
 
 
 def arrival(step: int, constants: Any) -> Arrivals:
@@ -232,20 +269,27 @@ def asked(queries: int, data: Any, algorithm: str, score: str, **options: float)
 
 @pytest.mark.parametrize(
     ("algorithm", "score"),
-    [*((name, "distance") for name in SIX), ("rapf", "weighted"), ("sasf", "attributes"), ("rapf", "sum")],
+    [
+        *((name, "distance") for name in [*SIX, "cpm", "snn"]),
+        ("rapf", "weighted"),
+        ("sasf", "attributes"),
+        ("rapf", "sum"),
+        ("snn", "sum"),
+    ],
 )
 def test_with_and_without_the_index(algorithm: str, score: str) -> None:
     """The same changes, to the last bit."""
     data = clustered(2400, 2)
-    one = asked(40, data, algorithm, score, buffer=0.5)
-    other = asked(40, data, algorithm, score, buffer=0.5, cells=1)
+    options = {"buffer": 0.5} if algorithm in SIX else {}
+    one = asked(40, data, algorithm, score, **options)
+    other = asked(40, data, algorithm, score, **options, cells=1)
     for start in range(0, len(data), 60):
         batch = {"x": data[start : start + 60, 0], "y": data[start : start + 60, 1]}
         assert one.push(batch).equals(other.push(batch))
         if start % 600 == 0:
             one._check()
     for monitor, indexed in ((one, True), (other, False)):
-        state: Buffered = next(iter(monitor.watches.values())).group.algorithm
+        state: Any = next(iter(monitor.watches.values())).group.algorithm
         assert (state.index is not None) is indexed
 
 

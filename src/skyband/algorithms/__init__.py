@@ -1,6 +1,7 @@
 """The algorithms, by name. Adding one is a file and a line here (CONTRIBUTING, "how to add an algorithm")."""
 
 from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm, Workload
+from skyband.algorithms.cpm import CPM
 from skyband.algorithms.filtered import RAPF, RARF, RASF, SAPF, SARF, SASF
 from skyband.algorithms.heightmap import HeightMap
 from skyband.algorithms.pa import PA
@@ -8,6 +9,7 @@ from skyband.algorithms.ra import RA
 from skyband.algorithms.sa import SA
 from skyband.algorithms.scase import SCase
 from skyband.algorithms.sma import SMA
+from skyband.algorithms.snn import SNN
 from skyband.algorithms.sums import Sums
 from skyband.algorithms.threshold import Threshold
 from skyband.algorithms.tma import TMA
@@ -17,7 +19,9 @@ from skyband.algorithms.windowed import WindowAlgorithm
 _PLAIN: tuple[type[ListAlgorithm], ...] = (SA, RA, PA, Threshold)
 _BUFFERED: tuple[type[ListAlgorithm], ...] = (SASF, SARF, SAPF, RASF, RARF, RAPF)
 LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (*_PLAIN, *_BUFFERED)}
-WINDOWED: dict[str, type[WindowAlgorithm]] = {kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap)}
+WINDOWED: dict[str, type[WindowAlgorithm]] = {
+    kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap, CPM, SNN)
+}
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
 OBJECTS: dict[str, type[Sums]] = {kind.card.name: kind for kind in (Sums,)}  # grouped and joined queries
 PAIRS: dict[str, type[SCase]] = {kind.card.name: kind for kind in (SCase,)}

@@ -336,7 +336,7 @@ class Buffered(ListAlgorithm):
                 return None
             self.index = QueryIndex(self.space, self.constants.shape[1], cells)
         self.index.provide(len(self.ks))
-        if not self.index.ready or self.index.due():
+        if not self.index.ready or self.index.due(len(recent)):
             self.index.learn(recent.part(recent.head, recent.end))
         return self.index
 

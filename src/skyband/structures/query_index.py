@@ -19,8 +19,8 @@ missed. One that shrinks need not be: what is registered too widely costs a comp
 `bar` says what is registered; whoever needs less than that must say so with `register`, with `margin` below what is
 needed now, so that it doesn't have to be said often.
 
-**Cover.** Border cells reach as far as the sample did. A row beyond (a *stray*) is looked at for every query; when
-strays or scores a row become many, `due` asks for a new index.
+**Cover.** Border cells reach a little further than the sample did. A row beyond (a *stray*) is looked at for every
+query; when strays or scores a row become many, `due` asks for a new index.
 
 **What is kept.** A bit for each cell and query, and the edges. **Cost.** A look-up: a few operations an axis, then a
 score for each query named. A registration: the range of the score over every cell.
@@ -42,6 +42,8 @@ from skyband.structures.grid import shape_for
 
 TOTAL = 4096  # cells
 SAMPLE = 4096  # rows that the edges are learned from
+BEYOND = 0.1  # border cells reach further than the sample by this part of half its range
+FAR = 8e307  # and no further than this: the difference of two ends is a number
 BUCKETS = 1024  # of the table that leads a coordinate to its slab
 WASTE = 2.0  # so many times the scores a row that an index began with, and it is made anew
 
@@ -62,7 +64,9 @@ class QueryIndex:
         self.bar = np.empty(0, dtype=np.float64)  # what is registered; inf: nothing is
         self.bits = np.zeros((self.total, 1), dtype=np.uint64)
         self.used = np.zeros(1, dtype=np.uint64)
+        self.some = np.zeros(self.total, dtype=np.uint8)  # whether a cell names anybody
         self.ready = False
+        self.learned = 0  # rows that it learned from
         self.tally = np.zeros(3, dtype=np.int64)  # rows looked up, strays, scores, since it was made
         self.first_rate = np.inf
         self._hits = 0
@@ -77,9 +81,11 @@ class QueryIndex:
             sample = values[:: max(1, len(values) // SAMPLE)]
             wanted = np.arange(1, self.cells[axis]) / self.cells[axis]
             edges.append(np.quantile(sample, wanted) if len(sample) else np.zeros(len(wanted)))
-        low = [float(np.min(c, initial=np.inf, where=np.isfinite(c))) for c in columns]
-        high = [float(np.max(c, initial=-np.inf, where=np.isfinite(c))) for c in columns]
-        self.cut(edges, low, high)
+        low = np.array([np.min(c, initial=FAR, where=np.isfinite(c)) for c in columns], dtype=np.float64)
+        high = np.array([np.max(c, initial=-FAR, where=np.isfinite(c)) for c in columns], dtype=np.float64)
+        more = BEYOND * (high / 2 - low / 2)
+        self.cut(edges, np.clip(low - more, -FAR, FAR).tolist(), np.clip(high + more, -FAR, FAR).tolist())
+        self.learned = len(columns[0])
 
     def cut(self, edges: list[Floats], low: list[float], high: list[float]) -> None:
         """Cells between the given inner edges, from the lowest to the highest coordinate."""
@@ -102,15 +108,18 @@ class QueryIndex:
                 begins = low[axis] + (np.arange(BUCKETS) - 1) / self.scale[axis]
                 self.table[axis] = np.searchsorted(inner, begins, side="left")
         self.bits[:] = 0
+        self.some[:] = 0
         self.used[:] = 0
         self.bar[:] = np.inf
         self.tally[:] = 0
         self.first_rate = np.inf
         self.ready = True
 
-    def due(self) -> bool:
-        """Whether space should be cut anew."""
+    def due(self, there: int) -> bool:
+        """Whether space should be cut anew, if so many rows are there."""
         rows, strays, scored = self.tally.tolist()
+        if self.learned and there >= 4 * self.learned:
+            return True
         if rows < 4 * SAMPLE:  # too few to judge by, unless most were strays
             return bool(rows >= 256 and 4 * strays > rows)
         rate = scored / rows
@@ -139,6 +148,7 @@ class QueryIndex:
         self.kernels.reach(
             slots, self.bar, constants, self.sign, self.low, self.high, self.cells, self.bits
         )  # fmt: skip
+        self.some[:] = self.bits.any(axis=1)
         there = np.zeros(64 * len(self.used), dtype=bool)
         there[: len(self.bar)] = self.bar < np.inf
         self.used = np.packbits(there, bitorder="little").view(np.uint64)
@@ -177,7 +187,8 @@ class QueryIndex:
             out = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.float64)
             row, count = self.kernels.gather(
                 row, end, *columns, self.origin, self.scale, self.table, self.edges, self.cells, self.strides,
-                self.cover_low, self.cover_high, self.bits, self.used, constants, least, self.sign, self.tally, *out,
+                self.cover_low, self.cover_high, self.bits, self.some, self.used, constants, least, self.sign,
+                self.tally, *out,
             )  # fmt: skip
             parts.append([array[:count] for array in out])
             room *= 2
@@ -250,11 +261,13 @@ _TEXT = '''"""Generated by skyband.structures.query_index: look-ups for one shap
 from math import frexp, sqrt
 import numpy as np
 from skyband.jit import kernel
+from skyband.order import first_inside
 from skyband.structures.spans import {operations}
+from skyband.structures.visit import finish, hold
 
 @kernel
-def gather(begin, end, {columns}, origin, scale, table, edges, cells, strides, cover_low, cover_high, bits, used,
-           constants, least, sign, tally, out_slot, out_row, out_value):
+def gather(begin, end, {columns}, origin, scale, table, edges, cells, strides, cover_low, cover_high, bits, some,
+           used, constants, least, sign, tally, out_slot, out_row, out_value):
     one, zero = np.uint64(1), np.uint64(0)
     words = bits.shape[1]
     room = out_slot.shape[0] - 64 * words
@@ -265,6 +278,9 @@ def gather(begin, end, {columns}, origin, scale, table, edges, cells, strides, c
         c = 0
         stray = False
 {find}
+        if some[c] == 0 and not stray:
+            row += 1
+            continue
         for w in range(words):
             b = used[w] if stray else bits[c, w]
             while b != zero:
@@ -322,6 +338,39 @@ def matrix(slots, begin, end, {columns}, constants, sign, out):
         for row in range(end - begin):
 {loads}
             out[i, row] = sign * ({score})
+
+@kernel
+def search(todo, keep, begin, end, {columns}, constants, sign, times, seqs, horizon_time, horizon_seq,
+           held_good, held_place, good, time, seq, start, size, bar, complete, oldest_time, oldest_seq, counts):
+    block = np.empty(64, np.float64)
+    for i in range(todo.shape[0]):
+        slot = todo[i]
+        wanted = keep[slot]
+        first = first_inside(times, seqs, begin, end, horizon_time[slot], horizon_seq[slot])
+        found = 0
+        floor = -np.inf
+{constants8}
+        for b in range((end - first + 63) // 64):
+            base = first + b * 64
+            stop = min(end - base, 64)
+            hit = False
+            for j in range(stop):
+                row = base + j
+{loads_search}
+                value = sign * ({score})
+                block[j] = value
+                hit |= value >= floor
+            if not hit:
+                continue
+            for j in range(stop):
+                if block[j] >= floor:
+                    found = hold(block[j], base + j, found, wanted, held_good, held_place, times, seqs)
+                    if found == wanted:
+                        floor = held_good[0]
+        counts[slot, 0] += end - first
+        counts[slot, 1] += 1
+        finish(slot, found, wanted, floor, held_good, held_place, times, seqs, good, time, seq, start, size,
+               bar, complete, oldest_time, oldest_seq)
 '''
 
 _FIND = """        x{j} = X{j}[row]
@@ -342,6 +391,7 @@ class Kernels(NamedTuple):
     gather: Kernel  # rows to the slots that their cells name
     reach: Kernel  # slots into the cells that their regions meet
     matrix: Kernel  # scores of rows, a line for each slot
+    search: Kernel  # the best of stored rows into the slots' lists
 
 
 @lru_cache(maxsize=256)
@@ -371,14 +421,15 @@ def _kernels(shape: Any, columns: tuple[str, ...], score: str, constants: int) -
             bounds="\n".join("            " + scalars(line) for line in lines),
             low=scalars(low),
             high=scalars(high),
+            loads_search="\n".join(f"                x{j} = X{j}[row]" for j in axes),
             loads="\n".join(f"            x{j} = X{j}[begin + row]" for j in axes),
         )
     )  # fmt: skip
-    return Kernels(made.gather, made.reach, made.matrix)
+    return Kernels(made.gather, made.reach, made.matrix, made.search)
 
 
 def kernels(space: Space, constants: int) -> Kernels:
-    """`gather`, `reach` and `matrix` of a space; `indexable` says whether there are any."""
+    """The generated kernels of a space; `indexable` says whether there are any."""
     score = space.rendered
     assert score is not None
     return _kernels(space.shape, space.columns, score, constants)

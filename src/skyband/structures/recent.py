@@ -63,6 +63,14 @@ class Recent:
                 yield from self._stage(begin, max(self.edge, min(edge, self._recency(head))))
         yield from self._stage(end, edge, late)
 
+    def reopen(self) -> None:
+        """Rows from before the edge may come after all; who made whom wait is not known any more."""
+        newest = max((newest for newest, _ in self.steps), default=None)
+        self.edge = LOWEST
+        self.steps.clear()
+        if newest is not None:
+            self.steps.append((newest, LOWEST))
+
     def _stage(self, end: int, edge: Recency, late: bool = False) -> Iterator[None]:
         self.left, self.came, self.end, self.edge = self.head, self.end, end, edge
         if late:
