@@ -18,7 +18,7 @@ from tests.test_machine import Machine
 from tests.twin import TIMES, Question, Twin
 
 import skyband as sb
-from skyband.algorithms import REGISTRY, WINDOWED
+from skyband.algorithms import CARDS, REGISTRY, WINDOWED
 
 NAMES = ["plain", *(name for name, kind in WINDOWED.items() if not kind.card.fifo)]
 SCORES = ["x", "x + y", "2 * x - y"]
@@ -31,9 +31,9 @@ WORDS = ["insert", "insert", "UPDATE", "u", "c", "r", "delete", "Delete", "d", "
 
 @pytest.fixture(autouse=True, scope="module")
 def _plain() -> Iterator[None]:
-    REGISTRY["plain"] = Plain
+    REGISTRY["plain"], CARDS["plain"] = Plain, Plain.card
     yield
-    del REGISTRY["plain"]
+    del REGISTRY["plain"], CARDS["plain"]
 
 
 def changed(

@@ -19,7 +19,7 @@ from tests.test_machine import Machine
 from tests.twin import SCORES, TIMES, Question, Twin
 
 import skyband as sb
-from skyband.algorithms import REGISTRY, WINDOWED
+from skyband.algorithms import CARDS, REGISTRY, WINDOWED
 
 NAMES = ["plain", *WINDOWED]
 MONOTONE = ["x", "x + y", "2 * x - y"]
@@ -27,9 +27,9 @@ MONOTONE = ["x", "x + y", "2 * x - y"]
 
 @pytest.fixture(autouse=True, scope="module")
 def _plain() -> Iterator[None]:
-    REGISTRY["plain"] = Plain
+    REGISTRY["plain"], CARDS["plain"] = Plain, Plain.card
     yield
-    del REGISTRY["plain"]
+    del REGISTRY["plain"], CARDS["plain"]
 
 
 def questions(name: str, timed: bool, threshold: bool = True) -> st.SearchStrategy[Question]:
