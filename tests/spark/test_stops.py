@@ -15,7 +15,7 @@ from tests.spark.streams import QUERIES, make_files, pipeline_text, write_file
 
 import skyband.spark
 from skyband.errors import InputError
-from skyband.spark import BatchInfo, Summary, run_pipeline, session
+from skyband.spark import BatchInfo, Summary, run_pipeline, session, verify_pipeline
 from skyband.spark.config import SparkSpec, load_pipeline
 from skyband.spark.pipeline import _Signals, _signals_ignored, find_schemas
 from skyband.spark.session import start_session
@@ -98,6 +98,30 @@ def test_stopped_between_files_and_started_again(
     assert seen == [0, 1, 2] and not done[0].stopped
     assert done[0].waiting == (str(half),)
     assert f"left for later, because it cannot be read yet: {half}" in capfd.readouterr().err
+
+
+@pytest.mark.spark
+def test_output_that_cannot_be_written(pipeline: Path, spark: SparkSession) -> None:
+    """A sentence, and the next start does what is left, from the step that was written down."""
+    for number, rows in enumerate(make_files(2, seed=3)):
+        write_file(pipeline.parent / "data" / f"{number}.parquet", rows)
+    changes, aside = (pipeline.parent / "out" / name for name in ("changes", "aside"))
+    told: list[tuple[int, bool]] = []
+
+    def take_the_folder_away(info: BatchInfo) -> None:
+        told.append((info.batch, info.replayed))
+        changes.rename(aside)
+        changes.touch()
+
+    with pytest.raises(
+        InputError, match=r"^Batch 1 cannot be written \(.*\): .* the next start does the batch"
+    ):
+        run_pipeline(pipeline, True, take_the_folder_away, spark)
+    changes.unlink()
+    aside.rename(changes)
+    run_pipeline(pipeline, True, lambda info: told.append((info.batch, info.replayed)), spark)
+    assert told == [(0, False), (1, True)]
+    assert verify_pipeline(pipeline).ok
 
 
 @pytest.mark.spark
