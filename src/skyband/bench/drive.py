@@ -132,7 +132,9 @@ def rehearse(name: str, function: str, columns: int) -> None:
     n, r, cycles = 2_000, 200, 30
     points = independent(n + cycles * r, columns, 1)
     rows = Rows(Drift("", fall=0.2).apply(points, n))
-    engine = _made(name, {}, Queries.of(function, 40, columns, 5), n)
+    # small blocks, or a window this short would never fill one
+    options = {"block": 128.0} if "block" in REGISTRY[name].card.options else {}
+    engine = _made(name, options, Queries.of(function, 40, columns, 5), n)
     engine.fill(rows, r)
     for first in range(n, len(rows), r):
         engine.step(rows, first, first + r)
