@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from skyband import blob
+from skyband.couples import PairWatch
 from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING
 from skyband.joint import Joint, name_of
 from skyband.objects import ObjectWatch
 from skyband.order import MINIMUM, Ints, Recency
-from skyband.pairs import PairWatch
 from skyband.planner import Choice, choose
 from skyband.query.expression import columns_of
 from skyband.query.model import Grouped, Joined, Last, Pairs, Query, Window, from_dict, to_dict

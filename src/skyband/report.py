@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.couples import PairChanges
 from skyband.group import Group
 from skyband.objects import ObjectChanges
 from skyband.order import Ints
-from skyband.pairs import PairChanges
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array, texts_array
 from skyband.structures.board import Changes

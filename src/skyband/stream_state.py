@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from skyband.algorithms import REGISTRY
 from skyband.approximate import Approximate
+from skyband.couples import PairChanges, PairGroup, check_pairs, pair_family
 from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING, Fits, Group, family
 from skyband.objects import ObjectChanges, ObjectGroup, object_family
 from skyband.order import LOWEST, Ints, Recency
-from skyband.pairs import PairChanges, PairGroup, check_pairs, pair_family
 from skyband.planner import Facts, choose
 from skyband.query.expression import Column, check, columns_of, lift, unknown_column
 from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, Window
