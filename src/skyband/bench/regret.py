@@ -1,7 +1,7 @@
 """How far the planner's pick is from the fastest algorithm, and what algorithms cost.
 
 A dozen workloads, from one query and one row a batch to a thousand queries and ten thousand rows, are run with every
-algorithm that can answer them and once with none named, all through Monitor.push, in turns on the same rows. The
+algorithm that has a cost on its card and once with none named, all through Monitor.push, in turns on the same rows. The
 *regret* of a workload is what the planner's pick took, divided by what the fastest took, less one.
 
 The second part measures what a batch costs each algorithm over a grid of sizes: the step and the comparison of the
@@ -113,6 +113,11 @@ class Measured:
 AUTO = "auto"
 
 
+def candidates() -> list[str]:
+    """The algorithms among which the planner chooses: exact, and with a cost on their card."""
+    return [name for name, kind in REGISTRY.items() if kind.card.exact and kind.card.cost_of is not None]
+
+
 def measure(case: Case, scale: str) -> Measured:
     """Every algorithm that fits, and the planner's own pick, in turns on the same rows."""
     cycles = min(MOST_CYCLES[scale], max(10, 2 * case.n // case.r))
@@ -120,7 +125,7 @@ def measure(case: Case, scale: str) -> Measured:
     points = DISTRIBUTIONS[case.distribution](case.n + (WARM + cycles) * case.r, case.d, 31)
     rows = Rows(drift.apply(points, case.n))
     who = []
-    for name in (*(name for name, kind in REGISTRY.items() if kind.card.exact), None):
+    for name in (*candidates(), None):
         try:
             each = Pushed(name or AUTO, case.texts(name))
         except QueryError:
@@ -259,9 +264,10 @@ HEAD = """# planner: how far the pick is from the best
 
 Written by `skyband bench planner` from its own figures; the [command](../cli.md#skyband-bench) has a `--scale`.
 
-Every workload runs with each algorithm that can answer it and once with none named, in turns on the same rows, through
-`Monitor.push`. Regret is what the pick took above the fastest. An algorithm that keeps the window's rows is taken only
-where it promises to be clearly faster than one that doesn't: memory has a price too, so some regret is meant.
+Every workload runs with each algorithm that the planner knows the cost of and once with none named, in turns on the
+same rows, through `Monitor.push`. Regret is what the pick took above the fastest. An algorithm that keeps the window's
+rows is taken only where it promises to be clearly faster than one that doesn't: memory has a price too, so some regret
+is meant.
 
 """
 
