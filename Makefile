@@ -22,7 +22,7 @@ demo:
 
 test:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev

@@ -218,7 +218,7 @@ def test_every_stream_of_four(how: str, asked: str) -> None:
     walk(how, 4, asked, full=False)
 
 
-@pytest.mark.parametrize("asked", ["shared", "two of three rows"])
+@pytest.mark.parametrize("asked", [pytest.param("shared", marks=pytest.mark.soak), "two of three rows"])
 @pytest.mark.parametrize("how", ON_AN_INDEX)
 def test_every_stream_of_four_on_an_index(how: str, asked: str) -> None:
     walk(how, 4, asked, full=True)

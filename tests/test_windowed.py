@@ -23,6 +23,8 @@ from skyband.algorithms import CARDS, REGISTRY, WINDOWED
 
 NAMES = ["plain", *WINDOWED]
 MONOTONE = ["x", "x + y", "2 * x - y"]
+# each of these runs for every algorithm, and compiles
+HALF = settings(max_examples=settings.default.max_examples // 2)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,6 +41,7 @@ def questions(name: str, timed: bool, threshold: bool = True) -> st.SearchStrate
     return draws.on_an_index(made, name, scores)
 
 
+@HALF
 @given(data=st.data())
 @pytest.mark.parametrize(
     ("name", "kind"),
@@ -60,6 +63,7 @@ def test_questions_that_come_and_go(name: str, kind: str, data: st.DataObject) -
             twin.reload()
 
 
+@HALF
 @given(data=st.data())
 @pytest.mark.parametrize("name", NAMES)
 def test_snapshots_of_any_covered_k_and_window(name: str, data: st.DataObject) -> None:
@@ -82,7 +86,7 @@ def test_machine(name: str) -> None:
     class Named(Machine):
         algorithm = name
 
-    run_state_machine_as_test(Named, settings=settings())  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(Named, settings=HALF)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("name", NAMES)

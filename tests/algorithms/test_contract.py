@@ -154,7 +154,7 @@ def test_a_slot_may_change_its_k(name: str, before: int, after: int) -> None:
 
 
 @pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("batch", [1, 10, 400])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.soak), 10, 400])
 def test_memory_is_near_what_its_card_expects(name: str, batch: int) -> None:
     """Random order, n = 800, k = 10: the candidates and their bytes stay near the card's figure."""
     n, k = 800, 10

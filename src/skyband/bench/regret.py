@@ -114,8 +114,12 @@ AUTO = "auto"
 
 
 def candidates() -> list[str]:
-    """The algorithms among which the planner chooses: exact, and with a cost on their card."""
-    return [name for name, kind in REGISTRY.items() if kind.card.exact and kind.card.cost_of is not None]
+    """The algorithms among which the planner chooses, with a cost on their card, and `sa`."""
+    return [
+        name
+        for name, kind in REGISTRY.items()
+        if kind.card.exact and (kind.card.cost_of is not None or name == "sa")
+    ]
 
 
 def measure(case: Case, scale: str) -> Measured:
@@ -264,10 +268,10 @@ HEAD = """# planner: how far the pick is from the best
 
 Written by `skyband bench planner` from its own figures; the [command](../cli.md#skyband-bench) has a `--scale`.
 
-Every workload runs with each algorithm that the planner knows the cost of and once with none named, in turns on the
-same rows, through `Monitor.push`. Regret is what the pick took above the fastest. An algorithm that keeps the window's
-rows is taken only where it promises to be clearly faster than one that doesn't: memory has a price too, so some regret
-is meant.
+Every workload runs with `sa`, with each algorithm that the planner knows the cost of and once with none named, in turns
+on the same rows, through `Monitor.push`. Regret is what the pick took above the fastest. An algorithm that keeps the
+window's rows is taken only where it promises to be clearly faster than one that doesn't: memory has a price too, so
+some regret is meant.
 
 """
 
