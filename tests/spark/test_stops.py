@@ -160,7 +160,7 @@ def test_an_installed_package_needs_no_path(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "SPARK_HOME"):
         monkeypatch.setenv(name, "before")
     monkeypatch.setattr("skyband.java.find_java", lambda: Path("/java"))
-    for home, path in [("/venv/site-packages", ""), ("/work/src", "/work/src")]:
+    for home, path in [("/venv/site-packages", ""), ("/project/src", "/project/src")]:
         monkeypatch.setenv("PYTHONPATH", "")
         monkeypatch.setattr(session, "__file__", f"{home}/skyband/spark/session.py")
         session._environment()

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
+from skyband.structures.skyband import push_heap, replace_root
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -35,24 +36,10 @@ def sweep(good: Floats, order: Ints, k: int, best: Floats, keep: Bytes) -> int:
         stay += 1
         # best is a heap, the worst of the k first
         if count < k:
-            at = count
+            push_heap(best, count, value)
             count += 1
-            while at > 0 and best[(at - 1) // 2] > value:
-                best[at] = best[(at - 1) // 2]
-                at = (at - 1) // 2
         else:
-            at = 0
-            while True:
-                child = 2 * at + 1
-                if child >= k:
-                    break
-                if child + 1 < k and best[child + 1] < best[child]:
-                    child += 1
-                if best[child] >= value:
-                    break
-                best[at] = best[child]
-                at = child
-        best[at] = value
+            replace_root(best, k, value)
     return stay
 
 
@@ -67,23 +54,8 @@ def climb(good: Floats, place: Ints, order: Ints, k: int, best: Floats, stair: F
             value = good[order[i]]
             i += 1
             if count < k:
-                at = count
+                push_heap(best, count, value)
                 count += 1
-                while at > 0 and best[(at - 1) // 2] > value:
-                    best[at] = best[(at - 1) // 2]
-                    at = (at - 1) // 2
-                best[at] = value
             elif value > best[0]:
-                at = 0
-                while True:
-                    child = 2 * at + 1
-                    if child >= k:
-                        break
-                    if child + 1 < k and best[child + 1] < best[child]:
-                        child += 1
-                    if best[child] >= value:
-                        break
-                    best[at] = best[child]
-                    at = child
-                best[at] = value
+                replace_root(best, k, value)
         stair[row] = best[0] if count == k else -np.inf
