@@ -1,0 +1,23 @@
+"""The real parts that some tests need: a browser, a broker, a database.
+
+A laptop need not have them all, so there a test that lacks one is skipped, by the part's name and with the reason.
+In CI (`CI=true`) they are all there, and a part that is missing fails the test at once: a skip would hide it behind a
+green run.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def found(part: str, why: str | None) -> None:
+    """Go on if the part is there (`why` is None); else skip, or fail in CI, with the reason why it isn't."""
+    __tracebackhide__ = True
+    if why is None:
+        return
+    words = f"{part}: {why}"
+    if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
+        pytest.fail(f"{words} (CI: a missing part is a failure)", pytrace=False)
+    pytest.skip(words)
