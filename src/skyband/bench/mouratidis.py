@@ -34,7 +34,7 @@ from skyband.bench.drive import (
 )
 from skyband.bench.figures import Figure, Scale
 from skyband.bench.generators import DISTRIBUTIONS
-from skyband.bench.paper import page, verdicts
+from skyband.bench.paper import BOOK
 
 SCALES = {
     "tiny": Scale("tiny", 400, 40, 4, 3, 2, 4, (3,)),
@@ -260,9 +260,9 @@ def main(settings: Settings) -> None:
         for figure in PARTS[part](scale):
             if not figure.points:
                 continue
-            print(f"{figure.text()}\n{verdicts(figure)}\n", flush=True)
+            print(f"{figure.text()}\n{BOOK.verdicts(figure)}\n", flush=True)
             figure.write(folder)
             if settings.charts:
                 draw(figure, folder)
-    path = page(settings.output)
+    path = BOOK.page(settings.output)
     print(f"Tables and charts are in {folder}, the page is {path}.")

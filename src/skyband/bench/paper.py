@@ -7,11 +7,8 @@ of the figures measured, with the ratios that it was judged by. A shape that doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
-from skyband.bench.figures import STARRED, Figure, aligned, markdown, number, place
+from skyband.bench.claims import Beside, Book, Claim, dearer, grows, ratios, span
+from skyband.bench.figures import Figure, number, place
 
 # Table 2: rows of a view (tsl) and of a skyband (sma) for k; (IND, ANT) of each
 TABLE_2 = {
@@ -36,60 +33,6 @@ EXPECTED = {
 def band(k: int) -> float:
     """How far one stream's mean may be from the expectation: its queries share rows, so they err together."""
     return 1.0 if k <= 20 else 2.5
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper saw, and how it is judged here: None where it wasn't measured."""
-
-    saw: str
-    judge: Callable[[Figure], tuple[bool, str] | None]
-
-
-def ratios(figure: Figure, upper: str, lower: str, panel: str | None = None) -> list[float]:
-    """How many times as dear one is as the other, at each place."""
-    found = []
-    for each in figure.panels() if panel is None else [panel]:
-        for x in figure.places(each):
-            above, below = figure.value(each, upper, x), figure.value(each, lower, x)
-            if above is not None and below:
-                found.append(above / below)
-    return found
-
-
-def span(values: list[float]) -> str:
-    low, high = number(min(values)), number(max(values))
-    return f"{low} times" if low == high else f"{low} to {high} times"
-
-
-def dearer(
-    upper: str, lower: str, panel: str | None = None, least: float = 1.0
-) -> Callable[[Figure], tuple[bool, str] | None]:
-    """That one costs more than the other everywhere."""
-
-    def judge(figure: Figure) -> tuple[bool, str] | None:
-        found = ratios(figure, upper, lower, panel)
-        return (min(found) > least, f"{upper} / {lower}: {span(found)}") if found else None
-
-    return judge
-
-
-def grows(*series: str) -> Callable[[Figure], tuple[bool, str] | None]:
-    """That the last place costs more than the first."""
-
-    def judge(figure: Figure) -> tuple[bool, str] | None:
-        found: dict[str, list[float]] = {}
-        for name in series:
-            for panel in figure.panels():
-                _, values = figure.line(panel, name)
-                if len(values) > 1 and values[0] > 0:
-                    found.setdefault(name, []).append(values[-1] / values[0])
-        if not found:
-            return None
-        held = all(ratio > 1 for each in found.values() for ratio in each)
-        return held, "last / first: " + ", ".join(f"{name} {span(each)}" for name, each in found.items())
-
-    return judge
 
 
 def mostly_tenfold(figure: Figure) -> tuple[bool, str] | None:
@@ -225,16 +168,6 @@ SECTIONS = (
 )
 
 
-def judged(figure: Figure) -> list[list[str]]:
-    """The paper's claims about a figure: what it saw, whether that holds here, by which ratios."""
-    rows = []
-    for claim in CLAIMS.get(figure.name, ()):
-        found = claim.judge(figure)
-        if found is not None:
-            rows.append([claim.saw, "yes" if found[0] else "**no**", found[1]])
-    return rows
-
-
 def table_2(figure: Figure) -> list[list[str]]:
     """Sizes beside the paper's and beside the expectation, with the band that they should be in."""
     rows = [["", "k", "who", "here", "paper", "expected", "band", "inside"]]
@@ -262,21 +195,6 @@ def table_2(figure: Figure) -> list[list[str]]:
     return rows
 
 
-def verdicts(figure: Figure) -> str:
-    """The claims of a figure as text, for the terminal."""
-    if figure.name == "sizes-k":
-        rows = table_2(figure)
-        return aligned(rows).replace("**", "") if len(rows) > 1 else ""
-    rows = judged(figure)
-    if not rows:
-        return ""
-    return "\n".join(
-        f"  {'holds' if row[1] == 'yes' else 'DOES NOT HOLD'}: {row[0]} ({row[2]})" for row in rows
-    )
-
-
-# -- the page --------------------------------------------------------------------------------------------------------
-
 HEAD = """# mouratidis: the first paper's experiments, measured again
 
 Written by `skyband bench mouratidis` from its own figures; the [command](../cli.md#skyband-bench) has a `--scale`.
@@ -292,41 +210,17 @@ the queries came aren't counted: who puts off some of the work for new queries d
 of one run.
 """
 
-
-def page(output: Path) -> Path:
-    """Write the page from the figures that lie in the folder."""
-    folder = output / "mouratidis"
-    figures = {path.stem: Figure.read(path) for path in sorted(folder.glob("*.json"))}
-    parts = [HEAD]
-    machines = {" · ".join(f"{name} {value}" for name, value in f.machine.items()) for f in figures.values()}
-    parts.append("Measured on: " + "; ".join(sorted(machines)) + ".\n")
-    parts += [
-        part
-        for name, heading in SECTIONS
-        if name in figures
-        for part in section(figures[name], heading, folder)
-    ]
-    path = output / "mouratidis.md"
-    path.write_text("\n".join(parts), encoding="utf-8")
-    return path
-
-
-def section(figure: Figure, heading: str, folder: Path) -> Iterator[str]:
-    if heading:
-        yield f"## {heading}\n"
-    yield f"{figure.title} ({figure.unit}). Scale: {figure.scale}.\n"
-    if (folder / f"{figure.name}.svg").exists():
-        yield f"![{figure.title}]({folder.name}/{figure.name}.svg)\n"
-    yield figure.markdown() + "\n"
-    if figure.starred():
-        yield STARRED.replace("* ", "\\* ") + ".\n"
-    if figure.name == "sizes-k" and len(table_2(figure)) > 1:
-        yield markdown(table_2(figure)) + "\n"
-        yield (
+BOOK = Book(
+    "mouratidis",
+    HEAD,
+    SECTIONS,
+    CLAIMS,
+    {
+        "sizes-k": Beside(
+            table_2,
             "Expected is the mean of a simulation of ranks alone: how many rows a list holds depends on no "
             "distribution, so IND and ANT have one expectation. The queries of one stream share their best rows "
-            "and err together.\n"
+            "and err together.",
         )
-    rows = judged(figure)
-    if rows:
-        yield markdown([["the paper saw", "so here", "by"], *rows]) + "\n"
+    },
+)
