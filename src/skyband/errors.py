@@ -3,7 +3,8 @@
 Every error that a user can cause is a SkybandError, and its text is one sentence: what is wrong, where, and
 what to do about it. A QueryError is about what was asked (SQL, an expression, a builder, a plan), an
 InputError about what was given (rows, options, files). Both are ValueErrors too, so that a program which
-knows nothing of skyband can still catch them by the name it expects. Anything else that escapes is our bug.
+knows nothing of skyband can still catch them by the name it expects. A JournalError is about the disk below a
+journal: nothing is wrong with the question or the rows. Anything else that escapes is our bug.
 """
 
 from __future__ import annotations
@@ -39,3 +40,11 @@ class QueryError(SkybandError, ValueError):
 
 class InputError(SkybandError, ValueError):
     """What was given is wrong: a batch, an option, a file, a pipeline."""
+
+
+class JournalError(SkybandError):
+    """The journal's folder can't be opened or written; the state is what it was before."""
+
+
+class DiskFull(JournalError):
+    """There is no room for the step: make some, and ask again."""

@@ -11,21 +11,19 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from skyband import blob
-from skyband.couples import PairWatch
+from skyband import blob, saving
 from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING
 from skyband.joint import Joint, name_of
-from skyband.objects import ObjectWatch
-from skyband.order import MINIMUM, Ints, Recency
-from skyband.planner import Choice, choose
+from skyband.order import MINIMUM, Ints
+from skyband.planner import choose
 from skyband.query.expression import columns_of
-from skyband.query.model import Grouped, Joined, Last, Pairs, Query, Window, from_dict, to_dict
+from skyband.query.model import Grouped, Joined, Last, Pairs, Query, Window
 from skyband.report import Report
 from skyband.sift import Sifted, Sifter
 from skyband.stream import clock
@@ -36,6 +34,9 @@ from skyband.stream.schema import Raw, declared, extend, infer, old_type
 from skyband.stream.updates import COUNTED
 from skyband.stream_state import Stream
 from skyband.watch import Watch
+
+if TYPE_CHECKING:
+    from skyband.durable import Engine
 
 log = logging.getLogger("skyband")
 
@@ -49,7 +50,8 @@ class Monitor:
     time: the event-time column (or one for each stream, by name); schema: Arrow's, else from the first batch;
     retain: rows kept for watches yet to come (`sb.rows(n)` or `sb.last("1 hour")`); max_ahead: how far ahead
     of now a row may be stamped; key, op: an update stream's columns (or one for each stream, by name), whose rows
-    replace and delete earlier rows of the same key.
+    replace and delete earlier rows of the same key; journal: a folder that keeps every step (see `durable`), to begin
+    or to go on from.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Monitor:
         max_ahead: Any = None,
         key: str | Mapping[str, str] | None = None,
         op: str | Mapping[str, str] | None = None,
+        journal: str | os.PathLike[str] | None = None,
     ) -> None:
         from skyband.query.model import last, window
 
@@ -78,6 +81,7 @@ class Monitor:
         self._kind: clock.Kind | None = None
         self._pending: Any = None  # an advance before the kind of time was known
         self.lists_only = False  # rows are pruned before they come here: nothing may need the whole window
+        self.journal: Engine | None = None  # steps go through it, if there is one
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
         if (
@@ -87,11 +91,18 @@ class Monitor:
         ):
             for name in schema:
                 self._stream(name)
+        if journal is not None:
+            from skyband.durable import Engine
+
+            Engine(self, journal)
 
     # -- watching ------------------------------------------------------------------------------------------
 
     def watch(self, query: str | Query, name: str | None = None) -> Watch:
         """Ask once; from then on the answer is kept."""
+        return self._watch(query, name) if self.journal is None else self.journal.watch(query, name)
+
+    def _watch(self, query: str | Query, name: str | None) -> Watch:
         if isinstance(query, str):
             from skyband.query.sql import parse  # loads sqlglot: not needed for a query object
 
@@ -114,7 +125,7 @@ class Monitor:
         # stream can't have is refused now
         if stream.pushed or stream.updates is not None:
             choice = choose(query, stream.facts(query))
-        watch = _watch(self, stream, name, query, choice)
+        watch = saving.make_watch(self, stream, name, query, choice)
         stream.attach(watch)
         self.watches[name] = watch
         self._report.forget()
@@ -134,6 +145,15 @@ class Monitor:
 
     def drop(self, name: str) -> None:
         """Watch no longer."""
+        return self._drop(name) if self.journal is None else self.journal.drop(name)
+
+    def _change(self, name: str, k: int | None, window: str | Window | None) -> None:
+        """A change of a watch as the journal knows it: by name."""
+        if name not in self.watches:
+            raise QueryError(f'"{name}" was dropped and has no answer any more: watch it anew.')
+        self.watches[name]._change(k, window)
+
+    def _drop(self, name: str) -> None:
         if name not in self.watches:
             raise InputError(f'There is no watch "{name}"; there are {", ".join(self.watches) or "none"}.')
         watch = self.watches.pop(name)
@@ -249,12 +269,23 @@ class Monitor:
 
     # -- steps ---------------------------------------------------------------------------------------------
 
-    def push(self, batch: Any, stream: str | None = None) -> pa.Table:
-        """Rows come; returns the changes of this step."""
-        raw, rows = read(batch)
+    def push(self, batch: Any, stream: str | None = None, key: str | None = None) -> pa.Table:
+        """Rows come; returns the changes of this step.
+
+        With a journal `key` is the caller's own name for this batch: given again it is not taken twice.
+        """
+        if self.journal is not None:
+            return self.journal.push(batch, stream, key).changes
+        if key is not None:
+            raise InputError("key= needs a journal, which remembers it: make the monitor with journal=.")
+        return self._push(*read(batch), stream)
+
+    def _push(
+        self, raw: Raw, rows: int, stream: str | None, unread: Mapping[int, tuple[str, str]] | None = None
+    ) -> pa.Table:
         target = self._stream_for(stream)
         if rows == 0 and target.schema is None:
-            return self._report.table([], self._time_type())
+            return self.no_changes()
         if target.schema is None:
             target.schema = target.readable(infer(raw), raw)
             try:
@@ -267,7 +298,7 @@ class Monitor:
         if not target.pushed:
             target.plan(rows)
         target.pushed = True
-        return self._step([(target, [accept(target.door(), raw, rows, most_texts=KEPT)])])
+        return self._step([(target, [accept(target.door(), raw, rows, unread, KEPT)])])
 
     def _extend(self, stream: Stream, raw: Raw) -> None:
         """New columns, or types that were not known yet. A score that turns out to be no number can't stop the
@@ -289,6 +320,9 @@ class Monitor:
 
     def advance(self, time: Any) -> pa.Table:
         """Time passes without rows; to an earlier time: nothing."""
+        return self._advance(time) if self.journal is None else self.journal.advance(time).changes
+
+    def _advance(self, time: Any) -> pa.Table:
         if not self.time:
             raise InputError("advance needs event time: make the monitor with time=.")
         if self._kind is None:  # seconds may yet turn out to be a timestamp's
@@ -296,11 +330,15 @@ class Monitor:
             seconds = clock.seconds(time)  # an error if it is no time
             if self._pending is None or seconds > clock.seconds(self._pending):
                 self._pending = time
-            return self._report.table([], self._time_type())
+            return self.no_changes()
         key = clock.key(time, self._kind)
         if self._now is None or key > self._now:
             self._now = key
             return self._step([])
+        return self.no_changes()
+
+    def no_changes(self) -> pa.Table:
+        """The table of a step that changed nothing."""
         return self._report.table([], self._time_type())
 
     def sifter(self, stream: str | None = None) -> Sifter:
@@ -312,6 +350,8 @@ class Monitor:
 
     def push_sifted(self, parts: list[tuple[str | None, list[Sifted]]]) -> pa.Table:
         """One step of rows that were sifted elsewhere, in order of arrival."""
+        if self.journal is not None:
+            raise InputError("Sifted rows can't go to a journal: push the rows themselves.")
         step: list[tuple[Stream, list[Accepted]]] = []
         for name, sifted in parts:
             target = self._stream_for(name)
@@ -448,92 +488,22 @@ class Monitor:
 
     def dump(self) -> dict[str, Any]:
         """All state as plain data, arrays and tables."""
-        return {
-            "time": self.time,
-            "key": self.key,
-            "op": self.op,
-            "schema": self._dump_schema(),
-            "retain": None if self.retain is None else str(self.retain),
-            "max_ahead": None if self.max_ahead is None else self.max_ahead.nanoseconds,
-            "next_seq": self._next_seq,
-            "now": self._now,
-            "kind": self._kind,
-            "pending": self._pending if isinstance(self._pending, int | float | None) else str(self._pending),
-            "rejects": self._rejects.dump(),
-            "streams": [stream.dump() for stream in self.streams.values()],
-            "joints": [{**joint.dump(), "members": list(joint.members)} for joint in self.joints.values()],
-            "watches": [self._dump_watch(watch) for watch in self.watches.values()],
-        }
-
-    def _dump_schema(self) -> Any:
-        """The schema that was given, as an empty table, or one for each stream."""
-        if isinstance(self.schema, Mapping) and all(
-            isinstance(s, pa.Schema | Mapping) for s in self.schema.values()
-        ):
-            schemas = {name: declared(schema) for name, schema in self.schema.items()}
-            return {name: schema.empty_table() for name, schema in schemas.items() if schema is not None}
-        schema = declared(self.schema)
-        return None if schema is None else schema.empty_table()
-
-    def _dump_watch(self, watch: Watch) -> dict[str, Any]:
-        return {
-            "name": watch.name,
-            "query": to_dict(watch.query),
-            "why": watch.choice.why,
-            "alternatives": watch.choice.alternatives,
-            "stream": watch._stream.name,
-            "k": watch.k,
-            "window": str(watch.window),
-            "beginning": list(watch.beginning),
-            "growing": [[list(complete), k] for complete, k in watch.growing],
-            "group": watch._stream.groups.index(watch.group),
-            "place": watch.group.watches.index(watch),
-            "slot": watch.slot,
-        }
+        return saving.dump(self)
 
     @classmethod
     def _restore(cls, content: dict[str, Any]) -> Monitor:
-        from skyband.query.model import window
+        return saving.restore(cls, content)
 
-        columns = {name: content[name] for name in ("time", "key", "op")}
-        monitor = cls(**columns, retain=content["retain"])
-        given = content["schema"]
-        if isinstance(given, dict):
-            monitor.schema = {name: table.schema for name, table in given.items()}
-        elif given is not None:
-            monitor.schema = given.schema
-        if content["max_ahead"] is not None:
-            monitor.max_ahead = Last(int(content["max_ahead"]))
-        monitor._next_seq, monitor._now, monitor._kind = content["next_seq"], content["now"], content["kind"]
-        monitor._pending = content["pending"]
-        monitor._rejects.load(content["rejects"])
-        for part in content["streams"]:
-            stream = Stream(monitor, part["name"], part["time"], None, part["key"], part["op"])
-            monitor.streams[stream.name] = stream
-            stream.load(part)
-        for part in content["joints"]:
-            joint = Joint(monitor, tuple(part["members"]), part["time"])
-            monitor.joints[joint.name] = joint
-            joint.load(part)
-        every: dict[str, Stream] = {**monitor.streams, **monitor.joints}
-        places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
-        for part in content["watches"]:
-            query = from_dict(part["query"])
-            stream = every[part["stream"]]
-            group = stream._parts[part["group"]]
-            choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
-            watch = _watch(monitor, stream, part["name"], query, choice)
-            watch.k, watch.window = part["k"], window(part["window"])
-            watch.beginning = Recency(*part["beginning"])
-            watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]
-            monitor.watches[watch.name] = watch
-            places.setdefault((part["stream"], part["group"]), []).append(
-                (part["place"], watch, part["slot"])
-            )
-        for (stream_name, number), found in sorted(places.items(), key=lambda item: item[0]):
-            found.sort(key=lambda item: item[0])
-            every[stream_name].load_group(number, [w for _, w, _ in found], [s for _, _, s in found])
-        return monitor
+    def close(self) -> None:
+        """Let go of the journal's folder; without a journal there is nothing to do."""
+        if self.journal is not None:
+            self.journal.close()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _check(self) -> None:
         """Every invariant; tests call it after each step."""
@@ -542,15 +512,6 @@ class Monitor:
         # names, watches and streams agree
         for name, watch in self.watches.items():
             assert watch.name == name and watch in watch._stream.watches
-
-
-def _watch(monitor: Monitor, stream: Stream, name: str, query: Any, choice: Choice) -> Watch:
-    kind = Watch
-    if isinstance(query, Pairs):
-        kind = PairWatch
-    elif isinstance(query, Grouped | Joined):
-        kind = ObjectWatch
-    return kind(monitor, stream, name, query, choice)
 
 
 def _joined(arrays: list[Any]) -> Any:

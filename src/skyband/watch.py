@@ -196,6 +196,11 @@ class Watch:
     def change(self, k: int | None = None, window: str | Window | None = None) -> None:
         """Another k or window. A smaller one holds at once; a larger one is exact as far as rows are known."""
         self._must_be_watched()
+        if self._monitor.journal is not None:
+            return self._monitor.journal.change(self.name, k, window)
+        return self._change(k, window)
+
+    def _change(self, k: int | None, window: str | Window | None) -> None:
         if k is not None and self.k is None:
             raise QueryError(f'"{self.name}" reports every row beyond its bound and has no k to change.')
         chosen = self.window if window is None else _window(window)

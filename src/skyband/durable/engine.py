@@ -1,0 +1,398 @@
+"""The engine: one step after the other, written before it is taken, answered when it is on disk.
+
+Callers come from any thread. Each puts its step into a queue; whoever gets the commit lock writes all that waits there
+and flushes once (*group commit*), the others find their step done. While one group is taken by the monitor the next
+may already be on its way to the disk: the turn lock is taken before the commit lock is given back, so groups are taken
+in the order in which they were written. The state is locked for one step at a time, and fairly (`turnstile`): a reader
+waits for one step and not for a group.
+
+Blocking calls do this work in their own thread. `submit` leaves it to two threads of the engine, started at first use.
+
+A step that the monitor refuses (a column of the wrong type, a name that is taken) keeps its offset and changes
+nothing; repeated from the journal it is refused again, in the same way. A step that fails for no such reason (memory,
+a bug) may have changed half of the state: the engine then refuses everything until the folder is opened again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from skyband.durable import codec
+from skyband.durable.files import Files
+from skyband.durable.history import History, Step
+from skyband.durable.keys import Answer, Keys, checked
+from skyband.durable.settings import Settings
+from skyband.durable.task import Receipt, Task
+from skyband.durable.turnstile import Turnstile
+from skyband.errors import InputError, JournalError, SkybandError
+from skyband.query.model import Query, Window, to_dict, window
+
+if TYPE_CHECKING:
+    from skyband.monitor import Monitor
+    from skyband.watch import Watch
+
+log = logging.getLogger("skyband")
+
+Unread = Mapping[int, tuple[str, str]]
+WORKERS = 2  # one writes while the other's steps are taken
+
+
+class Engine:
+    """A monitor whose steps are numbered, written down and answered one by one.
+
+    `monitor` is a fresh one; if `folder` holds a journal it continues from there, and its options must be those that
+    the journal began with (or none). Without a folder all is the same but for the disk.
+    """
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        folder: str | os.PathLike[str] | None = None,
+        settings: Settings | None = None,
+        files: Files | None = None,
+    ) -> None:
+        self.monitor = monitor
+        self.settings = settings or Settings()
+        self.folder = None if folder is None else Path(folder)
+        self.history = History(self.settings.history_steps, self.settings.history_changes)
+        self.keys = Keys(self.settings.keys)
+        self.report: list[
+            str
+        ] = []  # what was found when the folder was opened: a torn tail, a damaged snapshot
+        self._files = files or Files()
+        self._offset = 0
+        self._queue: deque[Task] = deque()
+        self._under_way: dict[str, Task] = {}  # by key
+        self._guard = threading.Lock()  # over the two above
+        self._commit = threading.Lock()
+        self._turn = threading.Lock()
+        self._state = Turnstile()
+        self._work = threading.Semaphore(0)
+        self._workers: list[threading.Thread] = []
+        self._subscribers: list[Callable[[Step], None]] = []
+        self._closed = False
+        self._broken: str | None = None
+        if folder is not None:
+            raise JournalError("A journal on disk can't be opened yet: leave the folder out.")
+        monitor.journal = self
+
+    # -- asking for a step ---------------------------------------------------------------------------------
+
+    def push(
+        self, batch: Any, stream: str | None = None, key: str | None = None, unread: Unread | None = None
+    ) -> Receipt:
+        """Rows come; returns when they are on disk and taken.
+
+        `batch` is what Monitor.push takes, or the bytes of an Arrow IPC stream, which go to the journal as they are.
+        `key`: the client's own name for this batch; sent again under the same one it is not taken twice.
+        `unread`: rows that couldn't be read at all, by position: what is wrong with each, and its text.
+        """
+        task = self._enter(self._push_task(batch, stream, key, unread))
+        return self._now(task)  # type: ignore[no-any-return]
+
+    def submit(
+        self, batch: Any, stream: str | None = None, key: str | None = None, unread: Unread | None = None
+    ) -> Future[Receipt]:
+        """As `push`, without waiting. A future must not be cancelled: its step goes on."""
+        task = self._enter(self._push_task(batch, stream, key, unread))
+        self._later()
+        return task.future
+
+    def advance(self, time: Any) -> Receipt:
+        """Time passes without rows."""
+        said = codec.say_time(time)
+        return self._now(self._enter(Task("advance", (codec.hear(said),), {"time": said})))  # type: ignore[no-any-return]
+
+    def watch(self, query: str | Query, name: str | None = None) -> Watch:
+        """Ask once; from then on the answer is kept, through restarts too."""
+        if isinstance(query, str):
+            from skyband.query.sql import parse
+
+            query = parse(query)
+        if name is not None and not isinstance(name, str):
+            raise InputError(f"A watch's name must be a text of at least one character, not {name!r}.")
+        task = Task("watch", (query, name), {"query": to_dict(query), "name": name}, name=name)
+        return self._now(self._enter(task))  # type: ignore[no-any-return]
+
+    def drop(self, name: str) -> None:
+        """Watch no longer."""
+        self._named(name)
+        self._now(self._enter(Task("drop", (name,), {"name": name}, name=name)))
+
+    def change(self, name: str, k: int | None = None, window: str | Window | None = None) -> None:
+        """Another k or window of a watch."""
+        self._named(name)
+        wide = None if window is None else str(_window(window))
+        k = codec.hear(codec.say(k))
+        meta = {"name": name, "k": codec.say(k), "window": wide}
+        self._now(self._enter(Task("change", (name, k, wide), meta, name=name)))
+
+    def _named(self, name: Any) -> None:
+        if name not in self.monitor.watches:
+            raise InputError(
+                f'There is no watch "{name}"; there are {", ".join(self.monitor.watches) or "none"}.'
+            )
+
+    def _push_task(self, batch: Any, stream: str | None, key: str | None, unread: Unread | None) -> Task:
+        key = checked(key)
+        raw, rows, meta, body = codec.pack(batch)
+        if stream is not None:
+            meta["stream"] = stream
+        if key is not None:
+            meta["key"] = key
+        texts = None if not unread else {int(row): (str(d), str(t)) for row, (d, t) in unread.items()}
+        if texts:
+            meta["unread"] = [[row, *told] for row, told in texts.items()]
+        return Task("push", (raw, rows, stream, texts), meta, body, rows, key)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    @property
+    def offset(self) -> int:
+        """The number of the last step taken; 0 before the first."""
+        return self._offset
+
+    @contextmanager
+    def reading(self) -> Iterator[Monitor]:
+        """The monitor between two steps; none is taken meanwhile, so be quick."""
+        with self._state:
+            if self._broken:
+                raise JournalError(self._broken)
+            yield self.monitor
+
+    def changes_since(self, offset: int) -> list[Step]:
+        """The steps after this offset that changed an answer or a query; an error (Forgotten) if some are gone."""
+        with self.reading():
+            return self.history.since(offset)
+
+    @property
+    def oldest(self) -> int:
+        """The earliest offset that `changes_since` can be asked for."""
+        return self.history.first
+
+    @property
+    def waiting(self) -> int:
+        """How many steps wait to be written."""
+        return len(self._queue)
+
+    def subscribe(self, callback: Callable[[Step], None]) -> Callable[[], None]:
+        """Call back after every step, in the thread that takes it, before the next: be quick and don't push.
+
+        Returns how to end it. Within `reading` what is read there and the first step called back leave no gap.
+        """
+        with self.reading():
+            self._subscribers = [*self._subscribers, callback]
+
+        def end() -> None:
+            with self._state:
+                self._subscribers = [other for other in self._subscribers if other is not callback]
+
+        return end
+
+    # -- taking steps --------------------------------------------------------------------------------------
+
+    def _enter(self, task: Task) -> Task:
+        """Put a step into the queue; a batch that came before gets its first answer instead."""
+        with self._guard:
+            if self._closed:
+                raise JournalError(f"{self._called()} is closed: open it again.")
+            if self._broken:
+                raise JournalError(self._broken)
+            if task.key is not None:
+                answer = self.keys.get(task.key)
+                first = self._under_way.get(task.key)
+                task.taken = answer is not None or first is not None
+                if answer is not None:
+                    task.future.set_result(self._again(task, answer))
+                    return task
+                if first is not None:
+                    first.future.add_done_callback(lambda done: self._follow(task, done))
+                    return task
+                self._under_way[task.key] = task
+            self._queue.append(task)
+        return task
+
+    def _again(self, task: Task, answer: Answer) -> Receipt:
+        """The first answer of a batch that was sent twice."""
+        if task.rows != answer.rows:
+            raise InputError(
+                f'The key "{task.key}" was used for another batch, of {answer.rows} rows (offset {answer.offset}) and '
+                f"not {task.rows}: give every batch a key of its own."
+            )
+        step = self.history.at(answer.offset)
+        changes = self.monitor.no_changes() if step is None else step.changes
+        return Receipt(*answer, changes=changes, repeated=True)
+
+    def _follow(self, task: Task, first: Future[Receipt]) -> None:
+        error = first.exception()
+        try:
+            if error is not None:
+                raise error
+            receipt = first.result()
+            answer = Answer(
+                receipt.rows, receipt.rejected, receipt.first_seq, receipt.offset, receipt.changed
+            )
+            task.future.set_result(self._again(task, answer))
+        except BaseException as problem:
+            task.future.set_exception(problem)
+
+    def _now(self, task: Task) -> Any:
+        """Do what waits, in this thread, until this step is done."""
+        while not task.taken:
+            self._drive(task)
+        return task.future.result()
+
+    def _later(self) -> None:
+        """Let a thread of the engine do what waits."""
+        if not self._workers:
+            with self._guard:
+                if not self._workers:
+                    names = [f"skyband-engine-{number}" for number in range(WORKERS)]
+                    self._workers = [threading.Thread(target=self._serve, name=n, daemon=True) for n in names]
+                    for worker in self._workers:
+                        worker.start()
+        self._work.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._work.acquire()
+            if self._closed:
+                return
+            try:
+                self._drive()
+            except BaseException:
+                log.exception("a step failed")
+
+    def _drive(self, wanted: Task | None = None) -> None:
+        """Write all that waits, flush once, and take it."""
+        with self._commit:
+            if wanted is not None and wanted.taken:
+                return  # by another thread, while this one waited for the lock
+            group = self._group()
+            if not group:
+                return
+            try:
+                self._write(group)
+            except BaseException as error:
+                self._fail(group, error)
+                if isinstance(error, SkybandError):
+                    return
+                raise
+            self._turn.acquire()
+        try:
+            for task in group:
+                self._take(task)
+        finally:
+            self._turn.release()
+
+    def _group(self) -> list[Task]:
+        """What waits, up to so many bytes."""
+        group: list[Task] = []
+        size = 0
+        with self._guard:
+            while self._queue and (not group or size + len(self._queue[0].body) <= self.settings.group_bytes):
+                group.append(self._queue.popleft())
+                group[-1].taken = True
+                size += len(group[-1].body)
+        return group
+
+    def _write(self, group: list[Task]) -> None:
+        """Give the steps their numbers and bring them to the disk."""
+        first = self._written + 1
+        for number, task in enumerate(group):
+            task.offset = first + number
+        self._written = group[-1].offset
+
+    _written = 0
+
+    def _fail(self, group: list[Task], error: BaseException) -> None:
+        with self._guard:
+            for task in group:
+                if task.key is not None:
+                    self._under_way.pop(task.key, None)
+        for task in group:
+            task.future.set_exception(error)
+
+    def _take(self, task: Task) -> None:
+        """One step, between two readers."""
+        with self._state:
+            try:
+                result = self._apply(task)
+            except SkybandError as error:
+                self._fail([task], error)
+                return
+            except BaseException as error:
+                self._break(task, error)
+                raise
+        with self._guard:
+            if task.key is not None:
+                self._under_way.pop(task.key, None)
+        task.future.set_result(result)
+
+    def _apply(self, task: Task) -> Any:
+        """Let the monitor take a step, and remember what came of it."""
+        if self._broken:
+            raise JournalError(self._broken)
+        monitor = self.monitor
+        first_seq, rejected = monitor.rows_seen, sum(monitor.reject_counts.values())
+        self._offset = task.offset
+        result: Any = getattr(monitor, f"_{task.kind}")(*task.given)
+        changes = result if isinstance(result, pa.Table) else monitor.no_changes()
+        if task.kind == "watch":
+            task.name = result.name
+        step = Step(task.offset, task.kind, changes, task.name, task.rows)
+        if task.kind in ("push", "advance"):
+            rejected = sum(monitor.reject_counts.values()) - rejected
+            answer = Answer(task.rows, rejected, first_seq, task.offset, changes.num_rows)
+            if task.key is not None:
+                self.keys.add(task.key, answer)
+            result = Receipt(*answer, changes=changes)
+        self.history.add(step)
+        for callback in self._subscribers:
+            try:
+                callback(step)
+            except Exception:
+                log.exception("a subscriber failed")
+        return result
+
+    def _break(self, task: Task, error: BaseException) -> None:
+        """A step ended in the middle: nothing can be said of the state any more."""
+        said = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+        self._broken = (
+            f"{self._called()} stopped in the middle of step {task.offset} ({said}): open it again."
+        )
+        self._fail([task], JournalError(self._broken))
+
+    def _called(self) -> str:
+        return "The engine" if self.folder is None else f"The journal {self.folder}"
+
+    # -- ending --------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Finish what waits and let go of the folder."""
+        with self._guard:
+            if self._closed:
+                return
+        while self._queue:
+            self._drive()
+        with self._guard:
+            self._closed = True
+        for _ in self._workers:
+            self._work.release()
+        for worker in self._workers:
+            if worker is not threading.current_thread():
+                worker.join()
+
+
+def _window(wanted: str | Window) -> Window:
+    return window(wanted)

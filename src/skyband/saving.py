@@ -1,0 +1,141 @@
+"""A monitor as plain data, and back: what `save` writes, what the journal's snapshots hold, what Spark keeps.
+
+All state is a nested dict of numbers, text, arrays and tables (see `blob`). A monitor filled from it continues as if
+nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from skyband.couples import PairWatch
+from skyband.joint import Joint
+from skyband.objects import ObjectWatch
+from skyband.order import Recency
+from skyband.planner import Choice
+from skyband.query.model import Grouped, Joined, Last, Pairs, from_dict, to_dict, window
+from skyband.stream.rejects import Rejects
+from skyband.stream.schema import declared
+from skyband.stream_state import Stream
+from skyband.watch import Watch
+
+if TYPE_CHECKING:
+    from skyband.monitor import Monitor
+
+
+def make_watch(monitor: Monitor, stream: Stream, name: str, query: Any, choice: Choice) -> Watch:
+    kind = Watch
+    if isinstance(query, Pairs):
+        kind = PairWatch
+    elif isinstance(query, Grouped | Joined):
+        kind = ObjectWatch
+    return kind(monitor, stream, name, query, choice)
+
+
+def dump(monitor: Monitor) -> dict[str, Any]:
+    """All state."""
+    pending = monitor._pending
+    return {
+        **options(monitor),
+        "next_seq": monitor._next_seq,
+        "now": monitor._now,
+        "kind": monitor._kind,
+        "pending": pending if isinstance(pending, int | float | None) else str(pending),
+        "rejects": monitor._rejects.dump(),
+        "streams": [stream.dump() for stream in monitor.streams.values()],
+        "joints": [{**joint.dump(), "members": list(joint.members)} for joint in monitor.joints.values()],
+        "watches": [_dump_watch(watch) for watch in monitor.watches.values()],
+    }
+
+
+def options(monitor: Monitor) -> dict[str, Any]:
+    """What the monitor was made with."""
+    return {
+        "time": monitor.time,
+        "key": monitor.key,
+        "op": monitor.op,
+        "schema": _dump_schema(monitor.schema),
+        "retain": None if monitor.retain is None else str(monitor.retain),
+        "max_ahead": None if monitor.max_ahead is None else monitor.max_ahead.nanoseconds,
+    }
+
+
+def _dump_schema(given: Any) -> Any:
+    """The schema that was given, as an empty table, or one for each stream."""
+    if isinstance(given, Mapping) and all(isinstance(s, pa.Schema | Mapping) for s in given.values()):
+        schemas = {name: declared(schema) for name, schema in given.items()}
+        return {name: schema.empty_table() for name, schema in schemas.items() if schema is not None}
+    schema = declared(given)
+    return None if schema is None else schema.empty_table()
+
+
+def _dump_watch(watch: Watch) -> dict[str, Any]:
+    return {
+        "name": watch.name,
+        "query": to_dict(watch.query),
+        "why": watch.choice.why,
+        "alternatives": watch.choice.alternatives,
+        "stream": watch._stream.name,
+        "k": watch.k,
+        "window": str(watch.window),
+        "beginning": list(watch.beginning),
+        "growing": [[list(complete), k] for complete, k in watch.growing],
+        "group": watch._stream.groups.index(watch.group),
+        "place": watch.group.watches.index(watch),
+        "slot": watch.slot,
+    }
+
+
+def restore(kind: type[Monitor], content: dict[str, Any]) -> Monitor:
+    """A monitor that continues from what `dump` gave."""
+    monitor = kind()
+    fill(monitor, content)
+    return monitor
+
+
+def fill(monitor: Monitor, content: dict[str, Any]) -> None:
+    """Let a monitor that nothing was asked of yet continue from what `dump` gave."""
+    monitor.time, monitor.key, monitor.op = (content[name] for name in ("time", "key", "op"))
+    monitor.retain = None if content["retain"] is None else window(content["retain"])
+    given = content["schema"]
+    if isinstance(given, dict):
+        monitor.schema = {name: table.schema for name, table in given.items()}
+    else:
+        monitor.schema = None if given is None else given.schema
+    monitor.max_ahead = None if content["max_ahead"] is None else Last(int(content["max_ahead"]))
+    monitor._next_seq, monitor._now, monitor._kind = content["next_seq"], content["now"], content["kind"]
+    monitor._pending = content["pending"]
+    monitor._rejects = Rejects(updates=bool(monitor.key))
+    monitor._rejects.load(content["rejects"])
+    monitor.streams, monitor.joints = {}, {}
+    for part in content["streams"]:
+        stream = Stream(monitor, part["name"], part["time"], None, part["key"], part["op"])
+        monitor.streams[stream.name] = stream
+        stream.load(part)
+    for part in content["joints"]:
+        joint = Joint(monitor, tuple(part["members"]), part["time"])
+        monitor.joints[joint.name] = joint
+        joint.load(part)
+    _fill_watches(monitor, content["watches"])
+
+
+def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]]) -> None:
+    every: dict[str, Stream] = {**monitor.streams, **monitor.joints}
+    places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
+    for part in parts:
+        query = from_dict(part["query"])
+        stream = every[part["stream"]]
+        group = stream._parts[part["group"]]
+        choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
+        watch = make_watch(monitor, stream, part["name"], query, choice)
+        watch.k, watch.window = part["k"], window(part["window"])
+        watch.beginning = Recency(*part["beginning"])
+        watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]
+        monitor.watches[watch.name] = watch
+        places.setdefault((part["stream"], part["group"]), []).append((part["place"], watch, part["slot"]))
+    for (stream_name, number), found in sorted(places.items(), key=lambda item: item[0]):
+        found.sort(key=lambda item: item[0])
+        every[stream_name].load_group(number, [w for _, w, _ in found], [s for _, _, s in found])
