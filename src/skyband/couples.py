@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.algorithms import PAIRS
 from skyband.errors import QueryError
@@ -21,7 +22,7 @@ from skyband.query import nodes
 from skyband.query.expression import Column, check, evaluate, unknown_column
 from skyband.query.model import Output, Pairs, Rows
 from skyband.query.nodes import Expression
-from skyband.stream.arrow import numbers_array
+from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import Batch, View, flat, numbers
 from skyband.watch import Watch
 
@@ -74,6 +75,14 @@ class Couples:
         place = self.places[side]
         index = np.full(self.n, place, dtype=np.int64) if isinstance(place, int) else place
         return flat(self.table.column(column)).take(numbers_array(index))
+
+    def computed(self, value: Expression) -> pa.Array:
+        """A selected expression: null where a column that it uses is null."""
+        missing = np.zeros(self.n, dtype=bool)
+        for node in nodes.walk(value):
+            if isinstance(node, Column):
+                missing |= values_of(pc.is_null(self.array(node.key), nan_is_null=True))
+        return numbers_array(np.asarray(evaluate(value, self)), missing)
 
 
 class PairGroup:
@@ -282,7 +291,7 @@ class PairWatch(Watch):
             if isinstance(output.value, Column):
                 found.append((output, couples.array(output.value.key)))
             else:
-                found.append((output, numbers_array(np.asarray(evaluate(output.value, couples)))))
+                found.append((output, couples.computed(output.value)))
         return found
 
     def outputs(self) -> tuple[Output, ...]:

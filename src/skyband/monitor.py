@@ -23,7 +23,7 @@ from skyband.joint import Joint, name_of
 from skyband.order import MINIMUM, Ints
 from skyband.planner import choose
 from skyband.query.expression import columns_of
-from skyband.query.model import Grouped, Joined, Last, Pairs, Query, Window
+from skyband.query.model import Joined, Last, Query, Window
 from skyband.report import Report
 from skyband.sift import Sifted, Sifter
 from skyband.stream import clock
@@ -80,7 +80,9 @@ class Monitor:
         self._now: int | None = None  # time key
         self._kind: clock.Kind | None = None
         self._pending: Any = None  # an advance before the kind of time was known
-        self.lists_only = False  # rows are pruned before they come here: nothing may need the whole window
+        self.lists_only = (
+            False  # rows may be pruned before they come here: the planner picks nothing that needs them all
+        )
         self.journal: Engine | None = None  # steps go through it, if there is one
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
@@ -112,11 +114,6 @@ class Monitor:
                 f"A watch needs SQL or a query object (sb.topk and its like), not a {type(query).__name__}."
             )
         choice = choose(query)  # refuses what can't be answered at all
-        if isinstance(query, Pairs | Grouped | Joined) and self.lists_only:
-            raise QueryError(
-                "Pairs, grouped and joined queries are answered by a monitor (sb.Monitor, skyband top), and not on "
-                "Spark yet: leave this one out of the pipeline."
-            )
         name = self._name(name)
         stream = self._stream_of(query)
         stream.check(query)

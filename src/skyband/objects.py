@@ -58,9 +58,7 @@ class ObjectGroup:
         self.reading = reading_of(query)
         self.sign, self.used = self.reading.sign, self.reading.used
         self.algorithm_name, self.options = algorithm, options
-        self.algorithm: Any = OBJECTS[algorithm](
-            options, self.reading.aggregates, self.reading.width, self.reading.several
-        )
+        self.algorithm: Any = OBJECTS[algorithm](options, self.reading.asked())
         self.slots: dict[tuple[Window, Recency], int] = {}
         self.watches: list[Watch] = []
         self.told: list[Told] = []
@@ -69,9 +67,11 @@ class ObjectGroup:
     # -- watches -------------------------------------------------------------------------------------------
 
     def attach(self, watch: Watch) -> None:
+        self.algorithm.retained = watch._monitor.retain is not None
         watch.group, watch.slot = self, self._open(watch)  # type: ignore[assignment]
         self.watches.append(watch)
         self.told.append(NOBODY)
+        self._resize(watch.slot)
 
     def detach(self, watch: Watch) -> None:
         index = self.watches.index(watch)
@@ -84,6 +84,12 @@ class ObjectGroup:
         watch.slot = self._open(watch, self.algorithm.slots[old])
         if watch.slot != old:
             self._leave(old)
+        self._resize(watch.slot)
+
+    def _resize(self, slot: int) -> None:
+        """As many ranks as the watches of a slot ask for."""
+        self.algorithm.resize(slot, max(watch.capacity for watch in self.watches if watch.slot == slot))
+        self.algorithm.slots[slot].settle(self.reading.good)
 
     def _open(self, watch: Watch, source: Objects | None = None) -> int:
         key = (watch.window, watch.beginning)
@@ -106,7 +112,9 @@ class ObjectGroup:
         return True
 
     def notes(self) -> list[str]:
-        return ["totals rise and fall, so no row makes another superfluous: all rows of the window are kept"]
+        outside = self.reading.outside
+        left = [f"{outside:,} rows with a value outside its range stayed out of this query"] if outside else []
+        return [*self.algorithm.notes(), *left]
 
     def also_kept(self) -> dict[str, int]:
         return {}
@@ -194,6 +202,7 @@ class ObjectGroup:
     def dump(self) -> dict[str, Any]:
         return {
             "slots": {str(slot): self.algorithm.slots[slot].dump() for slot in self.slots.values()},
+            "outside": self.reading.outside,
             "told": [[told.good, told.time, told.seq, list(told.id)] for told in self.told],
             "types": {
                 name: pa.schema([(name, type_)]).empty_table() for name, type_ in self.reading.types.items()
@@ -203,6 +212,8 @@ class ObjectGroup:
     def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
         self.reading.types = {name: table.schema.field(0).type for name, table in blob["types"].items()}
         self.watches = watches
+        self.algorithm.retained = watches[0]._monitor.retain is not None
+        self.reading.outside = blob.get("outside", 0)
         self.told = [Told(*parts) for parts in blob["told"]]
         for watch, slot in zip(watches, slots, strict=True):
             watch.group, watch.slot = self, slot  # type: ignore[assignment]
@@ -240,12 +251,10 @@ class ObjectWatch(Watch):
         return set()
 
     def selected(self, top: pa.Table) -> pa.Table:
-        names = [output.name for output in self.query.select or ()]
-        own = [
-            i
-            for i, o in enumerate(self.query.select or ())
-            if o.name == "score" and o.value == self.query.score
-        ]
+        group: Any = self.group
+        outputs = [output for output, _ in group.reading.outputs]  # of SELECT * too
+        names = [output.name for output in outputs]
+        own = [i for i, o in enumerate(outputs) if o.name == "score" and o.value == self.query.score]
         columns = top.columns[3:]
         for i in own:
             columns.insert(i, top.column("score"))

@@ -129,8 +129,10 @@ class Sifter:
             queries=tuple((text, k, algorithm) for text, (k, algorithm) in wanted.items()),
             columns=tuple(sorted(used)),
             counts_rows=stream.time is not None and any(isinstance(w.window, Rows) for w in stream.watches),
-            # an index keeps every row of the window, and in an update stream none makes another superfluous
+            # an index keeps every row of the window, as pairs and objects do; in an update stream and in a joined
+            # one no row makes another superfluous
             can_prune=monitor.retain is None
+            and not stream.joints()
             and stream.updates is None
             and monitor.max_ahead is None
             and all(isinstance(group, Group) and not group.windowed for group in stream.groups),

@@ -186,13 +186,13 @@ class Stream:
             op=None if self.updates is None else self.updates.op,
         )
 
-    def _joints(self) -> list[Joint]:
+    def joints(self) -> list[Joint]:
         """The joined streams with this one among them that somebody watches."""
         return [j for j in self.monitor.joints.values() if self.name in j.members and j.watches]
 
     def _late_before(self) -> int | None:
         """Rows stamped before this are older than every window and than what is retained."""
-        joints = self._joints()
+        joints = self.joints()
         if not (self.watches or joints) or self.time is None:
             return None
         if self._latest is None:
@@ -313,7 +313,7 @@ class Stream:
         newest = self.newest()
         nothing = LOWEST if newest == LOWEST else newest.after()
         needed = [self.horizon(window) for window in windows]
-        return min([*needed, *(joint.oldest_needed() for joint in self._joints())], default=nothing)
+        return min([*needed, *(joint.oldest_needed() for joint in self.joints())], default=nothing)
 
     def _retain(self, table: pa.Table, seq: Ints, time: Ints) -> None:
         """Put a step's rows aside for watches yet to come; a copy, for the caller may use its memory again."""

@@ -84,7 +84,7 @@ class Checkpoint:
             raise self._changed("The streams are not those")
         for old, new in zip(stored, streams, strict=True):
             for key, value in _identity(new).items():
-                if old[key] != value:
+                if old.get(key) != value:  # what an older version did not know yet was not there
                     raise self._changed(f"'{key}' of stream '{new.name}' is not that")
         return {s["name"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(s["arrow"]))) for s in stored}
 
@@ -124,9 +124,13 @@ class Checkpoint:
 
     # -- batches and steps
 
+    def write_batch(self, batch: int, offset: dict[str, Any], rows: int) -> None:
+        """Note what a batch reads, before anything of it is put out."""
+        append_line(self._batches, {"batch": batch, "end": offset, "rows": rows})
+
     def write_step(self, step: Step, offset: dict[str, Any]) -> None:
         """Write a step down, before anything is done with it."""
-        append_line(self._batches, {"batch": step.batch, "end": offset, "rows": step.read})
+        self.write_batch(step.batch, offset, step.read)
         header = {
             "format": FORMAT,
             "batch": step.batch,
@@ -234,7 +238,14 @@ def _read(path: Path) -> tuple[dict[str, Any], list[bytes]] | None:
 def _identity(spec: StreamSpec) -> dict[str, Any]:
     """What of a stream may not change under a checkpoint."""
     schema = None if spec.schema is None else [list(pair) for pair in spec.schema]
-    return {"format": spec.format, "path": spec.text, "time": spec.time, "schema": schema}
+    return {
+        "format": spec.format,
+        "path": spec.text,
+        "time": spec.time,
+        "schema": schema,
+        "key": spec.key,
+        "op": spec.op,
+    }
 
 
 def open_checkpoint(pipeline: Pipeline) -> Checkpoint:

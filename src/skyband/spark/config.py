@@ -38,6 +38,8 @@ class StreamSpec:
     time: str | None = None
     max_files: int | None = None
     schema: tuple[tuple[str, str], ...] | None = None
+    key: str | None = None  # of an update stream
+    op: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,11 @@ class _Reader:
         table = self.table(where, value)
         form = self.text(where, table, "format", "parquet")
         self.choice(where, "format", form, FORMATS, _LATER_FORMATS)
-        self.known(where, table, ("format", "path", "time", "max_files", "schema"))
+        self.known(where, table, ("format", "path", "time", "max_files", "schema", "key", "op"))
+        if "op" in table and "key" not in table:
+            raise self.fail(
+                f"{where} has 'op' and needs 'key' too: the column that tells which row is meant."
+            )
         text = self.text(where, table, "path")
         return StreamSpec(
             name=name,
@@ -179,6 +185,8 @@ class _Reader:
             time=self.text(where, table, "time") if "time" in table else None,
             max_files=self.count(where, table, "max_files", 1),
             schema=self.schema(where, table.get("schema")),
+            key=self.text(where, table, "key") if "key" in table else None,
+            op=self.text(where, table, "op") if "op" in table else None,
         )
 
     def schema(self, where: str, value: Any) -> tuple[tuple[str, str], ...] | None:
@@ -212,14 +220,19 @@ class _Reader:
         return QuerySpec(self.text(where, table, "name"), self.text(where, table, "sql"))
 
     def check_sql(self, query: QuerySpec, streams: list[str]) -> None:
+        from ..query.model import Joined
         from ..query.sql import parse
 
         try:
             model = parse(query.sql)
         except QueryError as problem:
             raise QueryError(f"{self.file.name}: query '{query.name}': {problem}") from None
-        stream = getattr(model, "stream", None)
-        if len(streams) > 1 and stream is not None and stream not in streams:
+        named: Iterable[str | None] = model.streams if isinstance(model, Joined) else [model.stream]
+        if len(streams) == 1 and not isinstance(model, Joined):
+            named = []  # the one stream's name is free
+        for stream in named:
+            if stream is None or stream in streams:
+                continue
             near = difflib.get_close_matches(stream, streams, 1)
             hint = f"did you mean '{near[0]}'?" if near else f"there is {_list(streams)}."
             raise QueryError(

@@ -141,8 +141,7 @@ class Engine:
         from ..monitor import Monitor
 
         if state is None:
-            times = {s.name: s.time for s in self._pipeline.streams if s.time is not None}
-            self._monitor = Monitor(time=times or None, schema=self._schemas)
+            self._monitor = new_monitor(self._pipeline, self._schemas)
         else:
             self._monitor = Monitor.from_bytes(state)
         self._monitor.lists_only = True  # executors prune
@@ -176,40 +175,65 @@ class Engine:
 
 def drop(monitor: Monitor, name: str) -> pa.Table:
     """Drop a watch; its answer as leaves, so that folding the changes still gives the tops."""
-    from ..group import ALL
     from ..stream import clock
 
-    watch = monitor.watches[name]
-    shown = watch.top()
-    horizon = watch.horizon()
-    ranks = watch.ranks(horizon)
-    _, times, seqs = watch.group.algorithm.top(watch.slot, ALL if ranks is None else ranks, horizon)
+    watch: Any = monitor.watches[name]
+    score, times, who = _told(watch)
+    timed = watch.group.timed
     kind, time_type = monitor._time_type()
     monitor.drop(name)
-    n = len(seqs)
+    n = len(score)
     return pa.table(
         {
             "query": pa.array([name] * n, pa.string()),
             "change": pa.array(["leave"] * n, pa.string()),
             "rank": pa.nulls(n, pa.int32()),
-            "score": shown.column("score"),
-            "seq": pa.array(seqs, pa.int64()),
-            "seq_b": pa.nulls(n, pa.int64()),
-            "id": pa.nulls(n, pa.string()),
-            "time": pa.nulls(n, time_type) if kind is None else clock.column(times, kind, time_type),
+            "score": pa.array(score, pa.float64()),
+            "seq": pa.array(who.get("seq", [None] * n), pa.int64()),
+            "seq_b": pa.array(who.get("seq_b", [None] * n), pa.int64()),
+            "id": pa.array(who.get("id", [None] * n), pa.string()),
+            "time": clock.column(times, kind, time_type) if kind and timed else pa.nulls(n, time_type),
         }
     )
 
 
+def _told(watch: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """What a watch was told last: scores, times, and who they are by the columns of the change table."""
+    from ..couples import PairGroup
+    from ..group import ALL
+    from ..objects import ObjectGroup
+
+    group = watch.group
+    if isinstance(group, ObjectGroup | PairGroup):
+        told: Any = group.told[group.watches.index(watch)]
+        who = {"id": told.id} if isinstance(group, ObjectGroup) else {"seq": told.seq, "seq_b": told.seq_b}
+        return group.sign * told.good + 0.0, told.time, who
+    horizon = watch.horizon()
+    ranks = watch.ranks(horizon)
+    good, times, seqs = group.algorithm.top(watch.slot, ALL if ranks is None else ranks, horizon)
+    return group.sign * good + 0.0, times, {"seq": seqs}
+
+
 def bound(query: QuerySpec, pipeline: Pipeline) -> Query:
     """A query about the stream that it means: its name is free where there is one stream."""
-    from ..query.model import Threshold, TopK
+    from ..query.model import Joined
     from ..query.sql import parse
 
     model = parse(query.sql)
-    if len(pipeline.streams) == 1 and isinstance(model, TopK | Threshold):
+    if len(pipeline.streams) == 1 and not isinstance(model, Joined):
         return replace(model, stream=pipeline.streams[0].name)
     return model
+
+
+def new_monitor(pipeline: Pipeline, schemas: Mapping[str, pa.Schema]) -> Monitor:
+    """A monitor of the pipeline's streams, without queries."""
+    from ..monitor import Monitor
+
+    time, key, op = (
+        {s.name: getattr(s, name) for s in pipeline.streams if getattr(s, name) is not None} or None
+        for name in ("time", "key", "op")
+    )
+    return Monitor(time=time, schema=dict(schemas), key=key, op=op)
 
 
 def compare_queries(old: Queries, new: Queries) -> tuple[list[str], list[str], list[str]]:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from ..errors import InputError, SkybandError
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
-from .engine import Engine, bound, compare_queries
+from .engine import Engine, bound, compare_queries, new_monitor
 from .filelog import FileLog, StreamFiles, file_path, list_files
 from .progress import BatchInfo, OnBatch, Summary, print_batch
 from .reading import declared_schema, infer_schema
@@ -68,7 +68,7 @@ def run_pipeline(
             checkpoint.fix_schemas(pipeline.streams, schemas)
         say_queries(pipeline, checkpoint, first)
         checkpoint.set_queries(first, pipeline.queries)
-        return _Run(pipeline, checkpoint, schemas, sink, on_batch or print_batch, stop).run(
+        return Run(pipeline, checkpoint, schemas, sink, on_batch or print_batch, stop).run(
             spark, available_now
         )
 
@@ -90,27 +90,46 @@ def find_schemas(pipeline: Pipeline, wait: bool, stop: _Signals) -> dict[str, pa
                 told = True
             if stop.event.wait(0.5):
                 return None
-        if spec.time is not None and spec.time not in schema.names:
-            raise InputError(
-                f"Stream '{spec.name}' has no column '{spec.time}' for its time; it has {', '.join(schema.names)}."
-            )
+        for what in ("time", "key", "op"):
+            column = getattr(spec, what)
+            if column is not None and column not in schema.names:
+                raise InputError(
+                    f"Stream '{spec.name}' has no column '{column}' for its {what}; it has "
+                    f"{', '.join(schema.names)}."
+                )
         schemas[spec.name] = schema
     return schemas
 
 
 def _kinds(pipeline: Pipeline, spec: StreamSpec) -> dict[str, str]:
     """What the queries take a stream's columns for; one broken value must not make them text."""
-    from ..query.expression import columns_of
+    from ..query.model import Joined
     from ..query.sql import parse
 
     kinds: dict[str, str] = {}
     for query in pipeline.queries:
         model = parse(query.sql)
-        if len(pipeline.streams) == 1 or getattr(model, "stream", spec.name) == spec.name:
-            kinds.update(dict.fromkeys(columns_of(model.score), "number"))
+        if isinstance(model, Joined):
+            mine, sides = spec.name in model.streams, {None, spec.name}
+        else:
+            mine, sides = len(pipeline.streams) == 1 or model.stream == spec.name, {None, "a", "b"}
+        if mine:
+            columns = [column for column in _counted(model.score) if column.side in sides]
+            kinds.update({c.name: "number" for c in columns if c.name != getattr(model, "key", None)})
     if spec.time is not None:
         kinds[spec.time] = "time"
     return kinds
+
+
+def _counted(score: Any) -> Iterator[Any]:
+    """The columns of a score that must be numbers; COUNT takes whatever there is."""
+    from ..query.nodes import Call, Column, children
+
+    if isinstance(score, Column):
+        yield score
+    elif not (isinstance(score, Call) and score.name == "count"):
+        for part in children(score):
+            yield from _counted(part)
 
 
 def _first_schema(spec: StreamSpec, kinds: dict[str, str]) -> pa.Schema | None:
@@ -132,10 +151,8 @@ def _first_schema(spec: StreamSpec, kinds: dict[str, str]) -> pa.Schema | None:
 def check_queries(pipeline: Pipeline, schemas: dict[str, pa.Schema]) -> None:
     """Find a wrong column or an unfit algorithm before Spark is started."""
     from ..errors import QueryError
-    from ..monitor import Monitor
 
-    times = {s.name: s.time for s in pipeline.streams if s.time is not None}
-    monitor = Monitor(time=times or None, schema=schemas)
+    monitor = new_monitor(pipeline, schemas)
     for query in pipeline.queries:
         try:
             monitor.watch(bound(query, pipeline), name=query.name)
@@ -164,7 +181,7 @@ def stream_files(pipeline: Pipeline) -> list[StreamFiles]:
     return [StreamFiles(s.name, s.format, str(s.path.resolve()), s.max_files) for s in pipeline.streams]
 
 
-class _Run:
+class Run:
     """One run of a pipeline, from the session's start to its stop."""
 
     def __init__(
@@ -220,14 +237,21 @@ class _Run:
         self._stop.install()  # Spark has put a handler of its own there
         return session
 
-    def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
+    def _source(self, session: SparkSession) -> DataFrame:
+        """What Spark reads: lines that say which pieces of which files belong to a micro-batch."""
         from .source import SplitSource, source_options
 
         session.dataSource.register(SplitSource)
         tasks = int(session.sparkContext.defaultParallelism)
         options = source_options(stream_files(self._pipeline), self._checkpoint.files, tasks)
-        splits = session.readStream.format(SplitSource.name()).options(**options).load()
-        writer = splits.writeStream.foreachBatch(self._batch).option(
+        return session.readStream.format(SplitSource.name()).options(**options).load()
+
+    def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
+        return self._write(self._source(session), available_now)
+
+    def _write(self, lines: DataFrame, available_now: bool) -> StreamingQuery:
+        """Start the query: every micro-batch of lines comes to `_batch`."""
+        writer = lines.writeStream.foreachBatch(self._batch).option(
             "checkpointLocation", str(self._checkpoint.folder)
         )
         trigger = self._pipeline.spark.trigger
@@ -324,7 +348,7 @@ class _Run:
     def _read(self, splits: DataFrame, batch: int, offset: dict[str, Any]) -> Step:
         """Let the tasks read and sift a batch."""
         sifters = self._engine.sifters()
-        prune = self._prune(batch, offset) and all(s.can_prune for s in sifters.values())
+        prune = self._prune(batch, offset)  # a stream whose queries need every row travels whole all the same
         lines = collect_sifted(splits, SiftJob(sifters, self._schemas, prune))
         return Step(
             batch=batch,

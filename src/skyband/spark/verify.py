@@ -20,7 +20,7 @@ from ..files.rows import Chunk
 from .brute import Brute, Ranked
 from .checkpoint import Checkpoint, Queries
 from .config import Pipeline, load_pipeline
-from .engine import compare_queries
+from .engine import bound, compare_queries
 from .filelog import FileLog, StreamFiles
 from .reading import join_chunks
 from .sifting import read_runs
@@ -49,6 +49,15 @@ class Report:
             f"and {self.rejects:,} rejects compared"
         )
         return f"{done}, all equal." if self.ok else f"{done}; then a difference: {self.difference}"
+
+
+Who = tuple[int | None, int | None, str | None]  # seq, seq_b and id, as a change has them
+_JUDGED = (
+    "type",
+    "time",
+    "key",
+    "op",
+)  # reasons that a row itself gives; lateness depends on the cut into steps
 
 
 class _Different(Exception):
@@ -82,9 +91,12 @@ class _Verification:
         self._schemas = schemas
         self._form = pipeline.sink.format
         self._out = pipeline.sink.path
-        self._brute = Brute(schemas, {s.name: s.time for s in pipeline.streams})
+        streams = pipeline.streams
+        self._brute = Brute(
+            schemas, {s.name: s.time for s in streams}, {s.name: (s.key, s.op) for s in streams}
+        )
         self._queries: Queries = ()
-        self._folded: dict[str, dict[int, float]] = {}
+        self._folded: dict[str, dict[Who, float]] = {}
         self._counts = dict.fromkeys(("batches", "rows", "answers", "places", "rejects"), 0)
 
     def run(self, batches: dict[int, dict[str, int]]) -> Report:
@@ -117,15 +129,12 @@ class _Verification:
         self._compare_rejects(batch)
 
     def _ask(self, queries: Queries) -> None:
-        from ..query.sql import parse
-
         _, added, dropped = compare_queries(self._queries, queries)
         for name in dropped:
             self._brute.drop(name)
         for query in queries:
             if query.name in added:
-                model: Any = parse(query.sql)
-                self._brute.watch(query.name, model)
+                self._brute.watch(query.name, bound(query, self._pipeline))
         self._queries = queries
 
     def _read(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[str, Chunk]]:
@@ -151,40 +160,37 @@ class _Verification:
 
     def _apply(self, batch: int, row: dict[str, Any]) -> None:
         answer = self._folded.setdefault(row["query"], {})
-        there = row["seq"] in answer
-        if row["change"] == "leave" and not there:
+        who = (row["seq"], row["seq_b"], row["id"])
+        if row["change"] == "leave" and who not in answer:
             raise _Different(
-                f"batch {batch}: row {row['seq']} leaves query '{row['query']}' and never was in it."
+                f"batch {batch}: {_name(who)} leaves query '{row['query']}' and never was in it."
             )
-        if row["change"] == "enter" and there:
+        if row["change"] == "enter" and who in answer:
             raise _Different(
-                f"batch {batch}: row {row['seq']} enters query '{row['query']}' and is in it already."
+                f"batch {batch}: {_name(who)} enters query '{row['query']}' and is in it already."
             )
         if row["change"] == "leave":
-            del answer[row["seq"]]
+            del answer[who]
         else:
-            answer[row["seq"]] = _number(row["score"])
+            answer[who] = _number(row["score"])
 
     def _compare(self, batch: int, name: str, truth: list[Ranked]) -> None:
         self._counts["answers"] += 1
         self._counts["places"] += len(truth)
         told = self._folded.get(name, {})
-        right = {ranked.seq: ranked.score for ranked in truth}
-        for seq, score in right.items():
-            if seq not in told:
-                raise _Different(f"batch {batch}, query '{name}': row {seq} with score {score!r} is missing.")
-            if told[seq] != score:
-                raise _Different(
-                    f"batch {batch}, query '{name}': row {seq} has score {told[seq]!r} and should have {score!r}."
-                )
-        for seq in told:
-            if seq not in right:
-                raise _Different(f"batch {batch}, query '{name}': row {seq} should not be there.")
+        right = {ranked.who: ranked.score for ranked in truth}
+        where = f"batch {batch}, query '{name}'"
+        for who, score in right.items():
+            if who not in told:
+                raise _Different(f"{where}: {_name(who)} with score {score!r} is missing.")
+            if told[who] != score:
+                raise _Different(f"{where}: {_name(who)} has score {told[who]!r} and should have {score!r}.")
+        for who in told:
+            if who not in right:
+                raise _Different(f"{where}: {_name(who)} should not be there.")
 
     def _compare_rejects(self, batch: int) -> None:
-        told = {
-            r["seq"]: r["reason"] for r in self._load("rejects", batch) if r["reason"] in ("type", "time")
-        }
+        told = {r["seq"]: r["reason"] for r in self._load("rejects", batch) if r["reason"] in _JUDGED}
         right = self._brute.unfit
         self._counts["rejects"] += len(right)
         for seq in sorted(told.keys() | right.keys()):
@@ -220,6 +226,14 @@ def _rows(path: Path, form: str) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     return list(pq.read_table(path).to_pylist())
+
+
+def _name(who: Who) -> str:
+    """What a change is about, in words."""
+    seq, seq_b, key = who
+    if seq is None:
+        return f"object {key!r}"
+    return f"row {seq}" if seq_b is None else f"the pair of rows {seq} and {seq_b}"
 
 
 def _number(score: Any) -> float:

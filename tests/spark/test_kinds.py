@@ -1,0 +1,153 @@
+"""Every kind of query in the driver, equal to the oracle on every batch, through restarts and with Spark."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.kinds import (
+    OTHERS,
+    QUERIES,
+    STREAMS,
+    Folded,
+    Truth,
+    arrow,
+    make_steps,
+    pipeline_text,
+    write_step,
+)
+from tests.spark.streams import SCHEMA, Row
+
+from skyband.errors import InputError, QueryError
+from skyband.files.rows import Chunk
+from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
+from skyband.spark.brute import Brute
+from skyband.spark.checkpoint import Checkpoint, Step
+from skyband.spark.config import load_pipeline
+from skyband.spark.engine import Engine, bound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMAS = dict.fromkeys(STREAMS, SCHEMA)
+
+
+def sift(engine: Engine, batch: int, step: dict[str, list[Row]], chance: random.Random) -> Step:
+    """A step as the tasks make it: streams in order, each cut into parts that are sifted alone."""
+    parts: list[tuple[str, bytes]] = []
+    kept = 0
+    sifters = pickle.loads(pickle.dumps(engine.sifters()))
+    for name, rows in step.items():
+        cuts = sorted(chance.randrange(len(rows) + 1) for _ in range(chance.randrange(3)))
+        for a, b in pairwise([0, *cuts, len(rows)]):
+            sifted = sifters[name].sift(arrow(rows[a:b]), prune=True)
+            kept += sifted.kept
+            parts.append((name, sifted.to_bytes()))
+    return Step(batch, tuple(parts), sum(map(len, step.values())), kept)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_restarts_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 3)
+    chance = random.Random(seed)
+    file = tmp_path / "pipeline.toml"
+    file.write_text(pipeline_text(QUERIES))
+    pipeline = load_pipeline(file)
+    checkpoint = Checkpoint(tmp_path / "checkpoint")
+    checkpoint.set_queries(0, pipeline.queries)
+    truth, folded = Truth(QUERIES), Folded()
+    brute = Brute(SCHEMAS, dict.fromkeys(STREAMS, "ts"), {"up": ("n", "g")})
+    for query in pipeline.queries:
+        brute.watch(query.name, bound(query, pipeline))
+    engine = Engine(pipeline, SCHEMAS, checkpoint)
+    for batch, step in enumerate(make_steps(10, seed + 40)):
+        if batch == 6:
+            file.write_text(pipeline_text(OTHERS))
+            pipeline = load_pipeline(file)
+            checkpoint.set_queries(batch, pipeline.queries)
+            engine = Engine(pipeline, SCHEMAS, checkpoint)
+            truth.change(OTHERS)
+            for query in load_pipeline(file).queries:
+                if QUERIES.get(query.name) != query.sql:
+                    brute.drop(query.name)
+                    brute.watch(query.name, bound(query, pipeline))
+            brute.drop("groups")
+            brute.drop("live")
+        engine.reach(batch)
+        leaves = engine.prepare(batch)
+        made = sift(engine, batch, step, chance)
+        checkpoint.write_step(made, {"one": batch + 1})
+        if chance.random() < 0.4:  # killed before the output
+            engine = Engine(pipeline, SCHEMAS, checkpoint)
+            engine.reach(batch)
+            leaves = engine.prepare(batch)
+        output = engine.take(made, leaves)
+        engine.save_if_due()
+        if chance.random() < 0.3:  # killed after it: the batch is done again, and looks the same
+            engine = Engine(pipeline, SCHEMAS, checkpoint)
+            engine.reach(batch)
+            again = engine.take(made, engine.prepare(batch))
+            assert again.changes.equals(output.changes) and again.tops.equals(output.tops)
+        truth.push(step)
+        folded.take(output.changes.to_pylist())
+        tops = truth.tops()
+        assert folded.equals(tops)
+        shown: dict[str, list[tuple[int, float]]] = {name: [] for name in tops}
+        for row in output.tops.to_pylist():
+            shown[row["query"]].append((row["rank"], row["score"]))
+        assert shown == {name: [(at, s) for at, (s, _) in enumerate(top, 1)] for name, top in tops.items()}
+        # The brute force of `skyband verify` is a third opinion, and knows the selected columns.
+        brute.push([(name, Chunk(arrow(rows))) for name, rows in step.items()])
+        for name, top in tops.items():
+            ranked = brute.top(name, with_rows=True)
+            assert [(one.score, one.who) for one in ranked] == top
+            rows = [json.loads(r["row"]) for r in output.tops.to_pylist() if r["query"] == name]
+            assert [{**(one.row or {}), "ts": None} for one in ranked] == [
+                {**row, "ts": None} for row in rows
+            ]
+
+
+@pytest.mark.spark
+def test_every_kind_on_spark(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 2)
+    steps = make_steps(4, 7)
+    file = tmp_path / "pipeline.toml"
+    truth, folded = Truth(QUERIES), Folded()
+    for start, queries in ((0, QUERIES), (2, OTHERS)):
+        file.write_text(pipeline_text(queries, "prune_rows = 0\n"))
+        infos: list[BatchInfo] = []
+        for number in (start, start + 1):
+            write_step(tmp_path, number, steps[number])
+        run_pipeline(file, available_now=True, on_batch=infos.append, spark=spark)
+        truth.change(queries)
+        for batch, info in enumerate(infos, start):
+            truth.push(steps[batch])
+            changes = pq.read_table(tmp_path / "out" / "changes" / f"batch-{batch}.parquet").to_pylist()
+            folded.take(changes)
+            assert folded.equals(truth.tops())
+            assert info.rows == sum(map(len, steps[batch].values()))
+    report = verify_pipeline(file)
+    assert report.ok, str(report)
+    assert report.answers == 2 * (len(QUERIES) + len(OTHERS))
+
+
+def test_what_a_pipeline_file_may_not_ask(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(
+        pipeline_text({"j": "SELECT n FROM one FULL JOIN tow USING (n) ORDER BY one.x LIMIT 1 WINDOW 9 ROWS"})
+    )
+    with pytest.raises(QueryError, match=r"reads the stream 'tow', which does not exist; did you mean 'two'"):
+        load_pipeline(file)
+    file.write_text(pipeline_text(QUERIES).replace('key = "n"\n', ""))
+    with pytest.raises(InputError, match=r"\[stream\.up\] has 'op' and needs 'key' too"):
+        load_pipeline(file)
+    write_step(tmp_path, 0, make_steps(1, 1)[0])
+    file.write_text(pipeline_text(QUERIES).replace('key = "n"', 'key = "m"'))
+    with pytest.raises(InputError, match="Stream 'up' has no column 'm' for its key; it has ts, x, y, n, g"):
+        run_pipeline(file, available_now=True)
