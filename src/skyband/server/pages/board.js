@@ -1,0 +1,138 @@
+// A leaderboard that the eye can follow: lines move to their new places, and what happened to them can be seen
+// for a few seconds. The lines stand in the table in their order, whatever they look like on their way.
+
+import { calm, el, say } from "./dom.js";
+import { column, hue, keyOf, shownColumns, value } from "./format.js";
+
+const TRACE = 3000; // milliseconds that a move can be seen
+const GLIDE = 420; // milliseconds that it takes
+
+const columnTexts = (values) => (values.some((v) => typeof v === "number") ? column(values.map((v) => (typeof v === "number" ? v : null))).map((text, i) => (typeof values[i] === "number" ? text : value(values[i]))) : values.map(value));
+
+export class Board {
+  constructor(limit, most) {
+    this.limit = limit; // lines
+    this.most = most; // columns
+    this.lines = new Map();
+    this.names = "";
+    this.started = null;
+    this.top = null;
+    this.alive = false; // whether some trace can still be seen
+    this.head = el("thead");
+    this.body = el("tbody");
+    this.foot = el("p", { class: "more" });
+    this.node = el("div", { class: "board" }, el("table", {}, this.head, this.body), this.foot);
+  }
+
+  /** The answer at this moment. Called a few times a second; does nothing if there is nothing to do. */
+  update(top, now) {
+    if (top === this.top && !this.alive) return;
+    const fresh = top !== this.top;
+    this.top = top;
+    if (fresh) this.place(top, now);
+    this.alive = false;
+    for (const line of this.lines.values()) this.mark(line, now);
+  }
+
+  place(top, now) {
+    const names = this.columns(top);
+    const numeric = names.map((name) => top.rows.some((row) => typeof row[name] === "number"));
+    if (JSON.stringify([names, numeric]) !== this.names) this.begin(names, numeric);
+    const rows = top.rows.slice(0, this.limit);
+    const texts = names.map((name) => columnTexts(rows.map((row) => row[name])));
+    const scores = column(rows.map((row) => row.score));
+    const best = Math.max(...rows.map((row) => Math.abs(row.score) || 0), 0);
+    const first = this.started === null;
+    if (first && rows.length) this.started = now;
+    const before = this.lines;
+    this.lines = new Map();
+    const height = this.body.firstElementChild ? this.body.firstElementChild.offsetHeight : 0;
+    let at = this.body.firstElementChild;
+    rows.forEach((row, index) => {
+      const key = keyOf(row, top.columns);
+      const rank = index + 1;
+      let line = before.get(key);
+      if (line) {
+        before.delete(key);
+        this.moved(line, rank, now, height);
+      } else {
+        // The first board is simply there: calling all of it new would say nothing.
+        line = this.line(key, names, rank, first ? -Infinity : now);
+      }
+      this.lines.set(key, line);
+      this.fill(line, row, scores[index], best);
+      texts.forEach((column, i) => say(line.cells[i], column[index]));
+      if (line.node === at) at = at.nextElementSibling;
+      else this.body.insertBefore(line.node, at);
+    });
+    for (const line of before.values()) line.node.remove();
+    const more = top.rows.length - rows.length;
+    say(this.foot, more > 0 ? `and ${more} more` : rows.length ? "" : "No rows in the window yet.");
+  }
+
+  /** The columns to show: not the score once more, under the name that the query gave it. */
+  columns(top) {
+    const same = (name) => top.rows.length > 0 && top.rows.every((row) => row[name] === row.score);
+    return shownColumns(top.columns).filter((name) => !same(name)).slice(0, this.most);
+  }
+
+  begin(names, numeric) {
+    this.names = JSON.stringify([names, numeric]);
+    this.numeric = numeric;
+    const cells = names.map((name, i) => el("th", { scope: "col", class: `c${i}${numeric[i] ? " number" : ""}` }, name));
+    this.head.replaceChildren(
+      el("tr", {}, el("th", { scope: "col", class: "rank" }, "#"), el("th", { class: "move" }, el("span", { class: "unseen" }, "move")), ...cells, el("th", { scope: "col", class: "score" }, "score")),
+    );
+    this.body.replaceChildren();
+    this.lines = new Map();
+    this.started = null;
+  }
+
+  line(key, names, rank, entered) {
+    const cells = names.map((_, i) => el("td", { class: `c${i}${this.numeric[i] ? " number" : ""}` }));
+    const move = el("td", { class: "move" });
+    const score = el("span");
+    const bar = el("i");
+    const number = el("td", { class: "rank" });
+    const node = el("tr", { class: Number.isFinite(entered) ? "came" : null, "data-key": key, "data-hue": hue(key) }, number, move, ...cells, el("td", { class: "score" }, score, bar));
+    return { node, number, move, cells, score, bar, rank, entered, moved: -Infinity, before: rank };
+  }
+
+  moved(line, rank, now, height) {
+    if (line.rank === rank) return;
+    if (now - line.moved >= TRACE) line.before = line.rank; // a new move, not the rest of the last one
+    const way = (line.rank - rank) * height;
+    line.rank = rank;
+    line.moved = now;
+    if (calm() || !height || document.hidden) return;
+    // Added to what is still under way, so that a line that turns round doesn't jump.
+    line.node.animate({ transform: [`translateY(${way}px)`, "none"] }, { duration: GLIDE, easing: "cubic-bezier(.2,.7,.2,1)", composite: "add" });
+  }
+
+  fill(line, row, score, best) {
+    say(line.number, String(row.rank ?? line.rank));
+    say(line.score, score);
+    const width = best > 0 && Number.isFinite(row.score) ? Math.round((100 * Math.abs(row.score)) / best) : 0;
+    if (line.width !== width) { line.width = width; line.bar.style.width = `${width}%`; }
+  }
+
+  mark(line, now) {
+    let kind = "", text = "", words = "";
+    const places = line.before - line.rank;
+    if (now - line.entered < TRACE) { kind = "new"; text = "new"; words = "new"; }
+    else if (now - line.moved < TRACE && places) {
+      kind = places > 0 ? "up" : "down";
+      text = `${places > 0 ? "▲" : "▼"}${Math.abs(places)}`;
+      words = `${kind} ${Math.abs(places)}`;
+    }
+    if (kind) this.alive = true;
+    say(line.move, text);
+    if (line.move.dataset.kind !== kind) {
+      line.move.dataset.kind = kind;
+      if (words) line.move.setAttribute("aria-label", words);
+      else line.move.removeAttribute("aria-label");
+    }
+    const since = Math.min(now - line.entered, now - line.moved);
+    line.move.style.opacity = kind ? String(Math.max(0.35, 1.15 - since / TRACE)) : "";
+  }
+}
