@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 
-FORMAT = 1  # one more whenever something that is kept gets other content
+FORMAT = 2  # one more whenever something that is kept gets other content
 
 
 class OtherFormat(InputError):
@@ -48,8 +48,27 @@ def check_format(found: Any, name: str, instead: str = "") -> None:
 
 
 def to_bytes(content: dict[str, Any]) -> bytes:
+    return assemble(parts_of(content))
+
+
+Parts = tuple[Any, dict[str, bytes]]
+"""Content taken apart: what JSON can say, and the bytes of its arrays and tables by name. Copies, all of it."""
+
+
+def parts_of(content: dict[str, Any]) -> Parts:
+    """Content taken apart, so that whoever holds it may go on changing it while `assemble` makes a file of it."""
     parts: dict[str, bytes] = {}
-    meta = _strip(content, "", parts)
+    return _strip(content, "", parts), parts
+
+
+def joined(parts: Parts, name: str, content: dict[str, Any]) -> Parts:
+    """The same with one more entry."""
+    meta, arrays = parts[0], dict(parts[1])
+    return {**meta, name: _strip(content, name, arrays)}, arrays
+
+
+def assemble(content: Parts) -> bytes:
+    meta, parts = content
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         head = json.dumps({"skyband": FORMAT, "content": meta}, ensure_ascii=False).encode()

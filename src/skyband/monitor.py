@@ -487,6 +487,14 @@ class Monitor:
         """All state as plain data, arrays and tables."""
         return saving.dump(self)
 
+    def options(self) -> dict[str, Any]:
+        """What it was made with, as `dump` has it."""
+        return saving.options(self)
+
+    def _fill(self, content: dict[str, Any]) -> None:
+        """Continue from what `dump` gave."""
+        saving.fill(self, content)
+
     @classmethod
     def _restore(cls, content: dict[str, Any]) -> Monitor:
         return saving.restore(cls, content)

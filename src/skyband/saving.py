@@ -97,7 +97,7 @@ def restore(kind: type[Monitor], content: dict[str, Any]) -> Monitor:
 
 
 def fill(monitor: Monitor, content: dict[str, Any]) -> None:
-    """Let a monitor that nothing was asked of yet continue from what `dump` gave."""
+    """Let a monitor continue from what `dump` gave. Watches of the same name stay the objects that they were."""
     monitor.time, monitor.key, monitor.op = (content[name] for name in ("time", "key", "op"))
     monitor.retain = None if content["retain"] is None else window(content["retain"])
     given = content["schema"]
@@ -119,10 +119,12 @@ def fill(monitor: Monitor, content: dict[str, Any]) -> None:
         joint = Joint(monitor, tuple(part["members"]), part["time"])
         monitor.joints[joint.name] = joint
         joint.load(part)
-    _fill_watches(monitor, content["watches"])
+    known, monitor.watches = monitor.watches, {}
+    _fill_watches(monitor, content["watches"], known)
+    monitor._report.forget()
 
 
-def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]]) -> None:
+def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]], known: dict[str, Watch]) -> None:
     every: dict[str, Stream] = {**monitor.streams, **monitor.joints}
     places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
     for part in parts:
@@ -131,6 +133,9 @@ def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]]) -> None:
         group = stream._parts[part["group"]]
         choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
         watch = make_watch(monitor, stream, part["name"], query, choice)
+        if type(known.get(watch.name)) is type(watch):
+            known[watch.name].__dict__ = watch.__dict__
+            watch = known[watch.name]
         watch.k, watch.window = part["k"], window(part["window"])
         watch.beginning = Recency(*part["beginning"])
         watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]

@@ -14,14 +14,15 @@ and the same answers, seqs, offsets and changes come out of it again.
     engine.changes_since(receipt.offset)                    # what came after, while it is remembered
     engine.close()
 
-`engine` takes steps, `journal` and `segment` keep them, `record` and `codec` say how they look on disk, `folder` keeps
-snapshots and opens it all again, `files` is the only place that touches the disk.
+`engine` takes steps, `keeper` keeps them for it; `folder` has the snapshots, `journal` the segments, `segment` and
+`codec` say how a step looks on disk, `replay` makes steps of it again; only `files` touches the disk.
 """
 
 from skyband.durable.engine import Engine
 from skyband.durable.files import Files
 from skyband.durable.history import Forgotten, Step
+from skyband.durable.keys import KeyReused
 from skyband.durable.settings import Settings
 from skyband.durable.task import Receipt
 
-__all__ = ["Engine", "Files", "Forgotten", "Receipt", "Settings", "Step"]
+__all__ = ["Engine", "Files", "Forgotten", "KeyReused", "Receipt", "Settings", "Step"]

@@ -30,7 +30,9 @@ import pyarrow as pa
 from skyband.durable import codec
 from skyband.durable.files import Files
 from skyband.durable.history import History, Step
-from skyband.durable.keys import Answer, Keys, checked
+from skyband.durable.keeper import Keeper
+from skyband.durable.keys import Answer, KeyReused, Keys, checked
+from skyband.durable.replay import agree, task_of
 from skyband.durable.settings import Settings
 from skyband.durable.task import Receipt, Task
 from skyband.durable.turnstile import Turnstile
@@ -69,8 +71,8 @@ class Engine:
         self.report: list[
             str
         ] = []  # what was found when the folder was opened: a torn tail, a damaged snapshot
-        self._files = files or Files()
-        self._offset = 0
+        self._keeper: Keeper | None = None
+        self._offset = self._numbered = 0
         self._queue: deque[Task] = deque()
         self._under_way: dict[str, Task] = {}  # by key
         self._guard = threading.Lock()  # over the two above
@@ -82,8 +84,14 @@ class Engine:
         self._subscribers: list[Callable[[Step], None]] = []
         self._closed = False
         self._broken: str | None = None
-        if folder is not None:
-            raise JournalError("A journal on disk can't be opened yet: leave the folder out.")
+        self._never: list[int] = []  # steps that were written, and must not be taken
+        if self.folder is not None:
+            self._keeper = Keeper(self.folder, self.settings, files or Files())
+            try:
+                self._load(self._keeper)
+            except BaseException:
+                self._keeper.close()
+                raise
         monitor.journal = self
 
     # -- asking for a step ---------------------------------------------------------------------------------
@@ -103,7 +111,7 @@ class Engine:
     def submit(
         self, batch: Any, stream: str | None = None, key: str | None = None, unread: Unread | None = None
     ) -> Future[Receipt]:
-        """As `push`, without waiting. A future must not be cancelled: its step goes on."""
+        """As `push`, without waiting. The future can't be cancelled: its step may be on its way."""
         task = self._enter(self._push_task(batch, stream, key, unread))
         self._later()
         return task.future
@@ -167,7 +175,7 @@ class Engine:
         """The monitor between two steps; none is taken meanwhile, so be quick."""
         with self._state:
             if self._broken:
-                raise JournalError(self._broken)
+                raise self._stopped()
             yield self.monitor
 
     def changes_since(self, offset: int) -> list[Step]:
@@ -205,9 +213,9 @@ class Engine:
         """Put a step into the queue; a batch that came before gets its first answer instead."""
         with self._guard:
             if self._closed:
-                raise JournalError(f"{self._called()} is closed: open it again.")
+                raise self._stopped()
             if self._broken:
-                raise JournalError(self._broken)
+                raise self._stopped()
             if task.key is not None:
                 answer = self.keys.get(task.key)
                 first = self._under_way.get(task.key)
@@ -225,7 +233,7 @@ class Engine:
     def _again(self, task: Task, answer: Answer) -> Receipt:
         """The first answer of a batch that was sent twice."""
         if task.rows != answer.rows:
-            raise InputError(
+            raise KeyReused(
                 f'The key "{task.key}" was used for another batch, of {answer.rows} rows (offset {answer.offset}) and '
                 f"not {task.rows}: give every batch a key of its own."
             )
@@ -271,29 +279,34 @@ class Engine:
             try:
                 self._drive()
             except BaseException:
-                log.exception("a step failed")
+                log.exception("a step failed inside")
 
     def _drive(self, wanted: Task | None = None) -> None:
         """Write all that waits, flush once, and take it."""
-        with self._commit:
-            if wanted is not None and wanted.taken:
-                return  # by another thread, while this one waited for the lock
-            group = self._group()
-            if not group:
-                return
-            try:
-                self._write(group)
-            except BaseException as error:
-                self._fail(group, error)
-                if isinstance(error, SkybandError):
-                    return
-                raise
-            self._turn.acquire()
+        group: list[Task] = []
+        mine = False  # the turn
         try:
+            with self._commit:
+                if wanted is not None and wanted.taken:
+                    return  # by another thread, while this one waited for the lock
+                group = self._group()
+                if not group:
+                    return
+                self._write(group)
+                mine = self._turn.acquire()
             for task in group:
                 self._take(task)
+            self._keep()
+        except JournalError as error:
+            self._fail(group, error)
+        except BaseException as error:
+            self._break(group, error)
+            raise
         finally:
-            self._turn.release()
+            if mine:
+                self._turn.release()
+            if self._broken:
+                self._heal()
 
     def _group(self) -> list[Task]:
         """What waits, up to so many bytes."""
@@ -308,41 +321,45 @@ class Engine:
 
     def _write(self, group: list[Task]) -> None:
         """Give the steps their numbers and bring them to the disk."""
-        first = self._written + 1
-        for number, task in enumerate(group):
-            task.offset = first + number
-        self._written = group[-1].offset
-
-    _written = 0
+        if self._keeper is not None:
+            self._keeper.append(group)
+            return
+        for task in group:
+            self._numbered += 1
+            task.offset = self._numbered
 
     def _fail(self, group: list[Task], error: BaseException) -> None:
+        waiting = [task for task in group if not task.future.done()]
         with self._guard:
-            for task in group:
+            for task in waiting:
                 if task.key is not None:
                     self._under_way.pop(task.key, None)
-        for task in group:
+        for task in waiting:
             task.future.set_exception(error)
 
     def _take(self, task: Task) -> None:
         """One step, between two readers."""
         with self._state:
             try:
-                result = self._apply(task)
+                if self._broken:
+                    self._never.append(task.offset)
+                    raise self._stopped()
+                result, step = self._apply(task)
             except SkybandError as error:
                 self._fail([task], error)
                 return
-            except BaseException as error:
-                self._break(task, error)
-                raise
+            for callback in self._subscribers:
+                try:
+                    callback(step)
+                except Exception:
+                    log.exception("a subscriber failed")
         with self._guard:
             if task.key is not None:
                 self._under_way.pop(task.key, None)
         task.future.set_result(result)
 
-    def _apply(self, task: Task) -> Any:
+    def _apply(self, task: Task) -> tuple[Any, Step]:
         """Let the monitor take a step, and remember what came of it."""
-        if self._broken:
-            raise JournalError(self._broken)
         monitor = self.monitor
         first_seq, rejected = monitor.rows_seen, sum(monitor.reject_counts.values())
         self._offset = task.offset
@@ -358,20 +375,104 @@ class Engine:
                 self.keys.add(task.key, answer)
             result = Receipt(*answer, changes=changes)
         self.history.add(step)
-        for callback in self._subscribers:
-            try:
-                callback(step)
-            except Exception:
-                log.exception("a subscriber failed")
-        return result
+        return result, step
 
-    def _break(self, task: Task, error: BaseException) -> None:
-        """A step ended in the middle: nothing can be said of the state any more."""
+    def _break(self, group: list[Task], error: BaseException) -> None:
+        """It ended in the middle: what was written and not answered is left out, for half of a step may be done."""
+        waiting = [task for task in group if not task.future.done()]
+        last = self._numbered if self._keeper is None else self._keeper.last
+        written = [task.offset for task in waiting if 0 < task.offset <= last]
         said = f"{type(error).__name__}: {error}".split("\n")[0][:200]
-        self._broken = (
-            f"{self._called()} stopped in the middle of step {task.offset} ({said}): open it again."
-        )
-        self._fail([task], JournalError(self._broken))
+        if written:
+            self._never += written
+            self._broken = (
+                f"{self._called()} stopped in the middle of step {written[0]} ({said}): open it again."
+            )
+        self._fail(waiting, JournalError(self._broken or f"{self._called()} was interrupted ({said})."))
+
+    def _stopped(self) -> JournalError:
+        return JournalError(self._broken or f"{self._called()} is closed: open it again.")
+
+    def _heal(self) -> None:
+        """After a step that ended in the middle: leave it out for good, and make the state anew from the disk."""
+        keeper = self._keeper
+        if keeper is None:
+            return
+        with self._commit, self._turn, self._state:
+            if not self._broken or self._closed:
+                return
+            try:
+                keeper.wait()
+                keeper.leave_out(self._never)
+                self._load(keeper)
+            except Exception as error:
+                log.error("%s It could not be made anew: %s", self._broken, error)
+                return
+            log.error("%s It was made anew from the disk, without that step.", self._broken)
+            self._broken, self._never = None, []
+
+    # -- opening and snapshots -----------------------------------------------------------------------------
+
+    def _load(self, keeper: Keeper) -> None:
+        """Make the state from the newest snapshot and the steps since."""
+        content, report = keeper.load()
+        if content is None:
+            keeper.begin(self._content())
+        else:
+            own = content["journal"]
+            agree(self.monitor.options(), content, keeper.folder.path)
+            self.monitor._fill(content)
+            self._offset = own["offset"]
+            self.keys.load(own["keys"])
+            self.history.load(own["history"], self.monitor.no_changes())
+        for found, body in keeper.steps(self._offset, report):
+            try:
+                self._apply(task_of(found, body))
+            except SkybandError:
+                pass  # it was refused when it came, too
+            except Exception as error:
+                raise JournalError(
+                    f"Step {found.offset} of the journal {keeper.folder.path} can't be taken again "
+                    f"({type(error).__name__}: {error}): use the version of skyband that wrote it."
+                ) from error
+        self._offset = keeper.last
+        keeper.folder.drop_damaged()
+        self.report += report
+        for line in report:
+            log.warning("%s", line)
+
+    def _keep(self) -> None:
+        """A snapshot, if it is time for one. That it fails is no reason to fail a step."""
+        if self._keeper is None or not self._keeper.due():
+            return
+        try:
+            with self._state:
+                if not self._broken:
+                    self._keeper.snapshot(self._offset, self._copy)
+        except Exception:
+            log.exception("the journal %s: no snapshot", self.folder)
+
+    def _copy(self) -> dict[str, Any]:
+        """What a snapshot holds; parts that never change may be put together later."""
+        own = {"offset": self._offset, "keys": self.keys.dump(), "history": self.history.dump()}
+        return {**self.monitor.dump(), "journal": own}
+
+    def _content(self) -> dict[str, Any]:
+        content = self._copy()
+        content["journal"] = {n: v() if callable(v) else v for n, v in content["journal"].items()}
+        return content
+
+    def snapshot(self) -> None:
+        """Write a snapshot now, and return when it is on disk."""
+        keeper = self._keeper
+        if keeper is None:
+            raise InputError("An engine in memory has no folder for a snapshot: use Monitor.save.")
+        with self._turn, self._state:
+            if self._broken:
+                raise self._stopped()
+            keeper.snapshot(self._offset, self._copy, wait=True)
+        if keeper.failed:
+            raise JournalError(keeper.failed)
 
     def _called(self) -> str:
         return "The engine" if self.folder is None else f"The journal {self.folder}"
@@ -379,7 +480,7 @@ class Engine:
     # -- ending --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish what waits and let go of the folder."""
+        """Finish what waits, write a snapshot, and let go of the folder."""
         with self._guard:
             if self._closed:
                 return
@@ -392,6 +493,17 @@ class Engine:
         for worker in self._workers:
             if worker is not threading.current_thread():
                 worker.join()
+        keeper = self._keeper
+        if keeper is None:
+            return
+        with self._commit, self._turn:
+            try:
+                keeper.wait()
+                if not self._broken and not keeper.fresh:
+                    with self._state:
+                        keeper.snapshot(self._offset, self._copy, wait=True)
+            finally:
+                keeper.close()
 
 
 def _window(wanted: str | Window) -> Window:

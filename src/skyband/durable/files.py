@@ -10,7 +10,9 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +32,18 @@ class Files:
         """A new file, to be appended to; an error if it is there."""
         return io.FileIO(path, "x")
 
-    def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+    def read(self, path: Path, most: int = -1) -> bytes:
+        """A file's bytes, or its first so many."""
+        with open(path, "rb") as file:
+            return file.read(most)
 
     def write(self, file: io.FileIO, parts: Sequence[Any]) -> None:
         """All of these bytes, one after the other."""
-        waiting = [view for view in (memoryview(part).cast("B") for part in parts) if len(view)]
+        waiting = deque(view for view in (memoryview(part).cast("B") for part in parts) if len(view))
         while waiting:
-            written = os.writev(file.fileno(), waiting[:_MOST])
+            written = os.writev(file.fileno(), list(islice(waiting, _MOST)))
             while waiting and written >= len(waiting[0]):
-                written -= len(waiting.pop(0))
+                written -= len(waiting.popleft())
             if written:
                 waiting[0] = waiting[0][written:]
 

@@ -7,10 +7,10 @@ by changes, oldest out first; who asks for more gets an error that says from whe
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -49,16 +49,16 @@ class History:
     def __init__(self, steps: int, changes: int) -> None:
         self.most_steps, self.most_changes = steps, changes
         self.first = 0  # the earliest offset that can be asked for: every change after it is here
-        self._steps: deque[Step] = deque()
+        self._steps: dict[int, Step] = {}  # by offset, ascending
         self._changes = 0
 
     def add(self, step: Step) -> None:
         if not step.changes.num_rows and step.name is None:
             return
-        self._steps.append(step)
+        self._steps[step.offset] = step
         self._changes += step.changes.num_rows
         while len(self._steps) > self.most_steps or self._changes > self.most_changes:
-            gone = self._steps.popleft()
+            gone = self._steps.pop(next(iter(self._steps)))
             self._changes -= gone.changes.num_rows
             self.first = gone.offset
 
@@ -66,31 +66,45 @@ class History:
         """The steps after this offset that changed something."""
         if offset < self.first:
             raise Forgotten(offset, self.first)
-        start = bisect_right(self._steps, offset, key=lambda step: step.offset)
-        return list(islice(self._steps, start, None))
+        later = list(takewhile(lambda step: step.offset > offset, reversed(self._steps.values())))
+        return later[::-1]
 
     def at(self, offset: int) -> Step | None:
         """The step of this offset, if it is here."""
-        found = bisect_right(self._steps, offset - 1, key=lambda step: step.offset)
-        if found < len(self._steps) and self._steps[found].offset == offset:
-            return self._steps[found]
-        return None
+        return self._steps.get(offset)
 
-    def dump(self) -> dict[str, Any]:
-        """As plain data, for the snapshot."""
-        tables = [step.changes for step in self._steps if step.changes.num_rows]
-        return {
-            "first": self.first,
-            "steps": [[s.offset, s.kind, s.name, s.rows, s.changes.num_rows] for s in self._steps],
-            "changes": pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
-            if tables
-            else None,
-        }
+    def dump(self) -> Callable[[], dict[str, Any]]:
+        """As plain data, which may be made later: tables never change, and what comes meanwhile isn't in it."""
+        first, steps = self.first, list(self._steps.values())
+
+        def content() -> dict[str, Any]:
+            return {
+                "first": first,
+                "steps": [[s.offset, s.kind, s.name, s.rows, s.changes.num_rows] for s in steps],
+                "changes": _together(step.changes for step in steps if step.changes.num_rows),
+            }
+
+        return content
 
     def load(self, blob: dict[str, Any], empty: pa.Table) -> None:
-        self.first = blob["first"]
-        table, at = blob["changes"], 0
+        self._steps.clear()
+        self._changes, self.first = 0, blob["first"]
+        tables = deque(blob["changes"])
+        at = 0
         for offset, kind, name, rows, count in blob["steps"]:
-            changes = empty if table is None or not count else table.slice(at, count)
+            if count and at == tables[0].num_rows:
+                tables.popleft()
+                at = 0
+            changes = tables[0].slice(at, count) if count else empty
             at += count
             self.add(Step(offset, kind, changes, name, rows))
+
+
+def _together(tables: Iterable[pa.Table]) -> list[pa.Table]:
+    """Change tables one after the other as few; the type of their times may change when a new stream begins."""
+    runs: list[list[pa.Table]] = []
+    for table in tables:
+        if not runs or not runs[-1][0].schema.equals(table.schema):
+            runs.append([])
+        runs[-1].append(table)
+    return [pa.concat_tables(run).unify_dictionaries().combine_chunks() for run in runs]

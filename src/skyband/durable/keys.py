@@ -6,6 +6,7 @@ against a repeat within minutes, not within years.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,10 @@ import pyarrow as pa
 from skyband.errors import InputError
 
 LONGEST = 200
+
+
+class KeyReused(InputError):
+    """A key was given to two batches that are not the same."""
 
 
 class Answer(NamedTuple):
@@ -44,15 +49,19 @@ class Keys:
     def get(self, key: str) -> Answer | None:
         return self._answers.get(key)
 
-    def dump(self) -> pa.Table:
-        numbers = np.array(list(self._answers.values()), dtype=np.int64).reshape(-1, len(Answer._fields))
-        columns = [
-            pa.array(list(self._answers), pa.string()),
-            *(pa.array(column) for column in numbers.T.copy()),
-        ]
-        return pa.Table.from_arrays(columns, names=["key", *Answer._fields])
+    def dump(self) -> Callable[[], pa.Table]:
+        """All as a table, which may be made later: what comes meanwhile isn't in it."""
+        answers = self._answers.copy()
+
+        def table() -> pa.Table:
+            numbers = np.array(list(answers.values()), dtype=np.int64).reshape(-1, len(Answer._fields))
+            columns = [pa.array(list(answers), pa.string()), *map(pa.array, numbers.T.copy())]
+            return pa.Table.from_arrays(columns, names=["key", *Answer._fields])
+
+        return table
 
     def load(self, table: pa.Table) -> None:
+        self._answers.clear()
         columns: list[list[Any]] = [column.to_pylist() for column in table.columns]
         for key, *numbers in zip(*columns, strict=True):
             self.add(key, Answer(*numbers))

@@ -40,3 +40,6 @@ class Task:
     offset: int = 0  # known once it is written
     taken: bool = False  # somebody is writing it, or it needs no writing
     future: Future[Any] = field(default_factory=Future)
+
+    def __post_init__(self) -> None:
+        self.future.set_running_or_notify_cancel()  # from here on it can't be cancelled: it may be on its way
