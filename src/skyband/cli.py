@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from skyband.errors import QueryError, SkybandError
+from skyband.server.settings import describe_serve
 
 app = typer.Typer(
     name="skyband",
@@ -240,14 +241,21 @@ def verify(pipeline: PipelineFile) -> None:
     verify_and_say(pipeline)
 
 
-@command
-def serve(
-    pipeline: Annotated[Path | None, typer.Argument(metavar="[PIPELINE.TOML]", show_default=False)] = None,
-) -> None:
-    """HTTP, WebSocket and the dashboard (not in this version)."""
-    raise SkybandError(
-        "This version has no server yet: run the pipeline with skyband run, and read its output folder."
-    )
+def _serve(pipeline: Path | None = None, **options: Any) -> None:
+    from skyband.terminal.serving import serve
+
+    serve(pipeline, options)
+
+
+_serve.__name__ = "serve"
+_serve.__doc__ = """HTTP, WebSocket and the dashboard.
+
+    Without a pipeline, an engine of its own: push rows and ask queries over HTTP; what was acknowledged is on disk.
+    With one, the pipeline is run on Spark and its answers are shown the same way. On any address but this machine's
+    own, nobody gets in without a token.
+    """
+describe_serve(_serve)
+serve = command(_serve)
 
 
 @command
@@ -272,11 +280,17 @@ def bench(
     charts: Annotated[
         bool, typer.Option("--charts/--no-charts", help="Draw charts (needs matplotlib).")
     ] = True,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Measure on this file where it can (pripuzic).", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """A published experiment, with its chart."""
     from skyband.terminal.experiments import run_experiment
 
-    run_experiment(name, "full" if full else scale.value, only or [], output, charts)
+    run_experiment(name, "full" if full else scale.value, only or [], output, charts, data)
 
 
 def main() -> None:

@@ -109,3 +109,20 @@ def test_wrong_calls_are_told_what_to_do(tmp_path: Path) -> None:
     )
     code, _, err = bench(tmp_path, "mouratidis", "--scale", "huge")
     assert code == 2 and "huge" in err
+
+
+def test_pripuzic(tmp_path: Path) -> None:
+    (tmp_path / "readings.csv").write_text("a,b,name\n" + "".join(f"{i % 7},{i % 11},x\n" for i in range(300)))
+    code, out, err = bench(
+        tmp_path, "pripuzic", "--scale", "tiny", "--only", "held", "--only", "errors", "--data", "readings.csv"
+    )
+    assert (code, err) == (0, "")
+    names = {"errors", "held-objects", "held-references", "admissions"}
+    assert charts(tmp_path / "skyband-bench" / "pripuzic") == names
+    assert "law" in out and "readings, shuffled" in out
+    page = (tmp_path / "skyband-bench" / "pripuzic.md").read_text(encoding="utf-8")
+    assert "## Figure 8" in page and "## Figure 12" in page and "## Figure 9" not in page
+    code, _, err = bench(
+        tmp_path, "pripuzic", "--scale", "tiny", "--only", "data", "--data", "nowhere.csv", "--no-charts"
+    )
+    assert code == 1 and "nowhere.csv" in err

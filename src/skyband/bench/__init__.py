@@ -29,6 +29,7 @@ class Settings:
     only: tuple[str, ...] = ()  # parts of it; none: all
     output: Path = Path("skyband-bench")  # the folder for tables, charts and the page
     charts: bool = True
+    data: Path | None = None  # a file of the user's to measure on, where the experiment reads one
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ _EXPERIMENTS = {
     ),
     "mouratidis": Experiment(
         "mouratidis", "tsl, tma and sma: the figures of Mouratidis, Bakiras and Papadias", scaled=True
+    ),
+    "pripuzic": Experiment(
+        "pripuzic", "nearest neighbours: the figures of Pripužić, Podnar Žarko and Aberer", scaled=True
     ),
     "heightmap": Experiment("heightmap", "heightmap against one memcpy, sma and drift", scaled=True),
     "planner": Experiment("regret", "how far the planner's pick is from the fastest algorithm", scaled=True),

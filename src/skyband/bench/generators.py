@@ -45,6 +45,49 @@ def anticorrelated(rows: int, columns: int, seed: int) -> Floats:
     return points
 
 
+def clustered(rows: int, columns: int, seed: int) -> Floats:
+    """Two clusters around random centres, of variance 0.1 on each axis, inside [0, 1]: what falls outside is drawn
+    anew."""
+    random = np.random.default_rng(seed)
+    centres = random.random((2, columns))
+    points = centres[random.integers(0, 2, rows)] + random.normal(0, np.sqrt(0.1), (rows, columns))
+    outside = (points < 0) | (points > 1)
+    while outside.any():
+        at = np.flatnonzero(outside.any(axis=1))
+        fresh = centres[random.integers(0, 2, len(at))] + random.normal(0, np.sqrt(0.1), (len(at), columns))
+        points[at] = fresh
+        outside[at] = (fresh < 0) | (fresh > 1)
+    return points
+
+
+STATIONS = 23  # as many as the deployment that the paper reads
+
+
+def sensors(rows: int, columns: int, seed: int) -> Floats:
+    """Readings of some stations in order of time: each follows the day and its own slow wander, so that a reading is
+    much like the station's last one. In this order it is the hard case, highly correlated in time; shuffled it is not.
+    """
+    random = np.random.default_rng(seed)
+    rounds = rows // STATIONS + 1
+    day = np.sin(np.arange(rounds) * (2 * np.pi / 720))[:, None, None]  # a reading every two minutes
+    level = random.random((1, STATIONS, columns))
+    swing = 0.3 * random.random((1, STATIONS, columns))
+    steps = random.normal(0, 0.02, (rounds, STATIONS, columns))
+    wander = np.empty_like(steps)
+    wander[0] = steps[0]
+    for i in range(1, rounds):  # pulled back to its level, or it would leave the range
+        wander[i] = 0.998 * wander[i - 1] + steps[i]
+    readings = (level + swing * day + wander).reshape(-1, columns)[:rows]
+    return scaled(readings)
+
+
+def scaled(points: Floats) -> Floats:
+    """Columns from 0 to 1; the outermost thousandth is clipped, as sensors have spikes."""
+    low, high = np.quantile(points, [0.001, 0.999], axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    return np.asarray(np.clip((points - low) / width, 0.0, 1.0), dtype=np.float64)
+
+
 DISTRIBUTIONS: Mapping[str, Callable[[int, int, int], Floats]] = {
     "IND": independent,
     "ANT": anticorrelated,

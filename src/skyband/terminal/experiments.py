@@ -7,7 +7,14 @@ from pathlib import Path
 import typer
 
 
-def run_experiment(name: str | None, scale: str, only: list[str], output: Path | None, charts: bool) -> None:
+def run_experiment(
+    name: str | None,
+    scale: str,
+    only: list[str],
+    output: Path | None,
+    charts: bool,
+    data: Path | None = None,
+) -> None:
     """Run one, or list them all."""
     from skyband import bench
 
@@ -19,4 +26,4 @@ def run_experiment(name: str | None, scale: str, only: list[str], output: Path |
     if name not in names:
         raise typer.BadParameter(f"there is no experiment {name!r}; there are {', '.join(names)}")
     plain = bench.Settings()
-    bench.run(name, bench.Settings(scale, tuple(only), output or plain.output, charts))
+    bench.run(name, bench.Settings(scale, tuple(only), output or plain.output, charts, data))

@@ -1,0 +1,388 @@
+"""The experiments of Pripužić, Podnar Žarko and Aberer (TODS 2015, section 8), measured again.
+
+Nearest neighbours over a window of rows: u points, drawn from the data, ask for the k rows nearest to them. One
+parameter varies, the others stay at Table IX's defaults. The data is uniform, clustered, sensor readings in random
+order, or the same readings in order of time, where each is much like the one before: the hard case. The readings are
+generated unless a file is named (`--data`): then they are its numeric columns, in the file's order, as with the
+SensorScope file that the paper reads.
+
+Everybody gets the same batches through Monitor.push, in turns, and what is told is the CPU time of the algorithms
+alone, as in the paper. The paper's engine takes one row at a time, this one a batch; part `batch` shows what that does.
+`rapf2` is `rapf` with the longest buffer that is safe, half of the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from skyband.approximate import Approximate
+from skyband.bench import Settings, parts_of
+from skyband.bench.charts import draw
+from skyband.bench.drive import LEAST, Contestant, Pushed, Rows, Spent, race
+from skyband.bench.figures import Figure
+from skyband.bench.generators import clustered, independent, scaled, sensors
+from skyband.bench.pripuzic_page import BOOK
+from skyband.errors import InputError, SkybandError
+from skyband.order import Floats
+
+UNIFORM, CLUSTERED, SHUFFLED, CORRELATED = "uniform", "clustered", "readings, shuffled", "readings, in time"
+SIX = ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
+RAPF2 = Contestant("rapf2", "rapf", (("buffer", 0.5),))
+UNINDEXED = (("cells", 1.0),)
+WARM = 3
+
+
+@dataclass(frozen=True)
+class Table9:
+    """The sizes of a run, by the letters of the paper's Table IX; its values are the defaults."""
+
+    name: str = "full"
+    n: int = 40_000  # rows in the window
+    u: int = 400  # queries
+    k: int = 9
+    d: int = 2
+    b: int = 2_000  # rows in the buffer
+    r: int = 1_000  # rows a batch
+    batches: int = 100  # after the window is full
+    data: Path | None = None
+    ks: tuple[int, ...] = (1, 3, 9, 27, 81)
+    budget: float = 8.0  # CPU seconds for one algorithm in one setting
+
+    def words(self, *varied: str) -> str:
+        sizes = {
+            "n": f"n = {self.n:,}",
+            "u": f"{self.u:,} queries",
+            "k": f"k = {self.k}",
+            "d": f"d = {self.d}",
+            "b": f"b = {self.b:,}",
+            "r": f"batches of {self.r:,} rows",
+        }
+        said = ", ".join(text for name, text in sizes.items() if name not in varied)
+        return f"{self.name}: {said}, {self.batches:,} batches after the window is full"
+
+
+SCALES = {
+    "tiny": Table9("tiny", 160, 17, 2, 2, 20, 40, 4, ks=(1, 3), budget=1.0),
+    "quick": Table9("quick", u=100, batches=10, ks=(1, 9, 81), budget=1.0),
+    "full": Table9(batches=960),
+}
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def readings(rows: int, columns: int, data: Path | None, seed: int) -> Floats:
+    """Sensor readings in order of time: generated, or from the user's file (over and over, if it is short)."""
+    if data is None:
+        return sensors(rows, columns, seed)
+    import pyarrow as pa
+
+    from skyband.files import open_rows
+
+    table = pa.concat_tables([chunk.table for chunk in open_rows(data).chunks()])
+    numeric = [name for name in table.column_names if str(table.schema.field(name).type) in NUMBERS]
+    if len(numeric) < columns:
+        raise InputError(
+            f"{data} has {len(numeric)} columns of numbers, and this part needs {columns}: name a file with more, "
+            "or leave --data out."
+        )
+    points = np.column_stack([table[name].to_numpy().astype(float) for name in numeric[:columns]])
+    points = scaled(points[~np.isnan(points).any(axis=1)])
+    return np.ascontiguousarray(np.resize(points, (rows, columns)) if len(points) < rows else points[:rows])
+
+
+NUMBERS = ("double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+
+
+def points_of(dataset: str, size: Table9, rows: int, seed: int) -> Floats:
+    if dataset == UNIFORM:
+        return independent(rows, size.d, seed)
+    if dataset == CLUSTERED:
+        return clustered(rows, size.d, seed)
+    found = readings(rows, size.d, size.data, seed)
+    return found if dataset == CORRELATED else np.random.default_rng(seed).permutation(found)
+
+
+def queries(points: Floats, who: Contestant, size: Table9, seed: int) -> list[str]:
+    """Each asks for the rows nearest to a point of the data."""
+    places = points[np.random.default_rng(seed + 1).integers(0, len(points), size.u)]
+    columns = ", ".join(f"x{j}" for j in range(size.d))
+    options = {"algorithm": f"'{who.algorithm}'", **{name: repr(value) for name, value in who.options}}
+    tail = ", ".join(f"{name} = {value}" for name, value in options.items())
+    return [
+        f"SELECT x0 FROM s ORDER BY dist({columns}, {', '.join(map(repr, place))}) LIMIT {size.k} "
+        f"WINDOW {size.n} ROWS WITH ({tail})"
+        for place in places.tolist()
+    ]
+
+
+# -- a race ------------------------------------------------------------------------------------------------------------
+
+
+def engine(who: Contestant, size: Table9, points: Floats, rows: Rows, seed: int) -> Pushed:
+    """An algorithm with its queries, its window full."""
+    made = Pushed(who.name, queries(points, who, size, seed))
+    made.fill(rows, max(size.r, 200), size.n)
+    made.stopwatch()
+    return made
+
+
+def measure(
+    size: Table9, dataset: str, who: Sequence[Contestant], seed: int = 11
+) -> dict[str, dict[str, float]]:
+    """One setting: the CPU time of everybody's algorithm for a row, and what it keeps."""
+    rows_needed = size.n + (WARM + size.batches) * size.r
+    points = points_of(dataset, size, rows_needed, seed)
+    rows = Rows(points)
+    engines = [engine(each, size, points, rows, seed) for each in who]
+    spent = race(engines, rows, size.n, size.r, WARM + size.batches, size.budget, warm=WARM, seed=seed)
+    alike([e for e in engines if not spent[e.name].stopped and e.name != "pa"])
+    return {each.name: told(each, spent[each.name], size) for each in engines}
+
+
+def told(engine: Pushed, spent: Spent, size: Table9) -> dict[str, float]:
+    (algorithm,) = engine.algorithms()
+    slots = np.flatnonzero(algorithm.ks).tolist()
+    met = WARM + len(spent.seconds)
+    values = {
+        "mean": float(np.mean(engine.kernel[WARM:])) / size.r,
+        "push": float(np.mean(spent.seconds)) / size.r,
+        "references": float(np.mean([algorithm.size(slot)[0] for slot in slots])),
+        "objects": len(np.unique(algorithm.seqs())) / size.u,
+        "cycles": float(len(spent.seconds)),
+    }
+    counters = [algorithm.counters(slot) for slot in slots]
+    if "admitted" in counters[0]:
+        # counted from the very first row on
+        rows = size.n + met * size.r
+        values["admitted"] = sum(each["admitted"] for each in counters) / rows / len(slots)
+    if spent.stopped:
+        values["stopped"] = 1.0
+    return values
+
+
+def alike(engines: Sequence[Pushed]) -> None:
+    """See that the exact ones have the same answers: no figures of wrong answers."""
+    for name in ("q0", "q1", "q2"):
+        answers = {each.name: each.monitor.watches[name].top()["seq"].to_pylist() for each in engines}
+        if len(set(map(tuple, answers.values()))) > 1:
+            raise SkybandError(
+                f"The algorithms have different answers to query {name} ({', '.join(answers)}): one of them is wrong, "
+                "report it with this command."
+            )
+
+
+def named(*names: str) -> list[Contestant]:
+    return [RAPF2 if name == "rapf2" else Contestant(name, name) for name in names]
+
+
+def with_options(who: Sequence[Contestant], size: Table9, *more: tuple[str, float]) -> list[Contestant]:
+    """Everybody with the buffer of the setting, and with further options where he has them."""
+    from skyband.algorithms import REGISTRY
+
+    found = []
+    for each in who:
+        known = REGISTRY[each.algorithm].card.options
+        options = dict(each.options)
+        if "buffer" in known:
+            options.setdefault("buffer", float(size.b))
+        options.update({name: value for name, value in more if name in known})
+        found.append(replace(each, options=tuple(options.items())))
+    return found
+
+
+def sweep(
+    figures: Sequence[Figure],
+    dataset: str,
+    places: Sequence[float],
+    at: Callable[[float], tuple[Table9, Sequence[Contestant]]],
+    panel: str = "",
+) -> None:
+    for x in places:
+        size, who = at(x)
+        for name, values in measure(size, dataset, who).items():
+            for figure in figures:
+                if figure.y in values:
+                    figure.add(panel or dataset, name, x, **values)
+
+
+def timed(name: str, title: str, x: str, scale: str) -> Figure:
+    return Figure(name, title, x, "mean", "µs a row", scale, times=1e6)
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+
+def errors(size: Table9) -> list[Figure]:
+    """Figure 8, at an error large enough to see: rows that pa missed and rows it told in error, against `ra`."""
+    error, windows = 0.1, {"tiny": 5, "quick": 40, "full": 200}[size.name]
+    size = replace(size, n=min(size.n, 1_000), u=min(size.u, 100), r=50)
+    figure = Figure(
+        "errors", f"Misses of pa at error = {error}, in n rows", "k", "count", "a query and n rows",
+        f"{size.name}: n = {size.n:,}, {size.u} queries, batches of {size.r} rows, {windows} windows",
+        logarithmic=False,
+    )  # fmt: skip
+    for dataset in (UNIFORM, CLUSTERED, SHUFFLED):
+        for k in [k for k in size.ks if k in (1, 3, 9, 81)]:
+            missed, false, certified = misses(replace(size, k=k), dataset, error, windows)
+            figure.add(dataset, "missed", k, count=missed, certified=certified)
+            figure.add(dataset, "told in error", k, count=false, certified=certified)
+            figure.add(dataset, "stated error", k, count=error)
+    return [figure]
+
+
+def misses(
+    size: Table9, dataset: str, error: float, windows: int, seed: int = 11
+) -> tuple[float, float, float]:
+    """Rows that reached the exact tops and never pa's, and the other way round, and the share of certified answers."""
+    points = points_of(dataset, size, (1 + windows) * size.n, seed)
+    rows = Rows(points)
+    exact = Pushed("ra", queries(points, Contestant("ra", "ra"), size, seed))
+    loose = Pushed("pa", queries(points, Contestant("pa", "pa", (("error", error),)), size, seed))
+    entered: list[set[tuple[str, int]]] = [set(), set()]
+    for first in range(0, len(rows), size.r):
+        table = rows.table(first, min(first + size.r, len(rows)))
+        for seen, each in zip(entered, (exact, loose), strict=True):
+            changes = each.monitor.push(table).to_pydict()
+            if first >= size.n:
+                told = zip(changes["query"], changes["seq"], changes["change"], strict=True)
+                seen.update((query, seq) for query, seq, change in told if change == "enter")
+    shares = [group.shares.sum(axis=0) for group in families(loose)]
+    share = float(shares[0][0] / shares[0][1])
+    return (
+        len(entered[0] - entered[1]) / size.u / windows,
+        len(entered[1] - entered[0]) / size.u / windows,
+        share,
+    )
+
+
+def families(engine: Pushed) -> list[Approximate]:
+    groups = [group for stream in engine.monitor.streams.values() for group in stream.groups]
+    return [group for group in groups if isinstance(group, Approximate)]
+
+
+def over_data(size: Table9) -> list[Figure]:
+    """Figure 9: the cost against k for the four kinds of data."""
+    figure = timed("data-k", "CPU time of a row against k, by data", "k", size.words("k"))
+    for dataset in (UNIFORM, CLUSTERED, SHUFFLED, CORRELATED):
+        exact = named("rapf", "rapf2", "sasf", "cpm", "snn", "ra")
+        who = exact if dataset == CORRELATED else [*named("pa"), *exact]
+        sweep([figure], dataset, size.ks, lambda k, who=who: at_k(size, int(k), who))  # type: ignore[misc]
+    return [figure]
+
+
+def at_k(
+    size: Table9, k: int, who: Sequence[Contestant], *more: tuple[str, float]
+) -> tuple[Table9, list[Contestant]]:
+    size = replace(size, k=k)
+    return size, with_options(who, size, *more)
+
+
+def over_index(size: Table9) -> list[Figure]:
+    """Figure 10: all of them, with and without the index over the queries."""
+    size = replace(size, d=4 if size.name != "tiny" else 2)
+    figures = []
+    who = named("pa", "sa", "ra", *SIX)
+    for dataset in (UNIFORM, CLUSTERED, SHUFFLED):
+        name = dataset.split(",")[0]
+        figure = timed(f"index-{name}", f"CPU time of a row against k: {dataset}", "k", size.words("k"))
+        plain = lambda k: at_k(size, int(k), who, *UNINDEXED)  # noqa: E731
+        sweep([figure], dataset, size.ks, plain, "no index")
+        filters = named(*SIX)
+        sweep([figure], dataset, size.ks, lambda k: at_k(size, int(k), filters), "index")  # noqa: B023
+        figures.append(figure)
+    return figures
+
+
+def over_parameters(size: Table9) -> list[Figure]:
+    """Figure 11: one parameter after the other, uniform data, d = 4."""
+    tiny = size.name == "tiny"
+    size = size if tiny else replace(size, d=4)
+    who = named("pa", "ra", "sasf", "rarf", "sapf", "rapf", "snn")
+
+    def along(
+        name: str,
+        letter: str,
+        title: str,
+        places: Sequence[float],
+        at: Callable[[float], tuple[Table9, Sequence[Contestant]]],
+    ) -> Figure:
+        figure = timed(name, f"CPU time of a row against {title}", letter, size.words(letter))
+        sweep([figure], UNIFORM, places[:2] if tiny else places, at)
+        return figure
+
+    def sized(**changed: int) -> tuple[Table9, Sequence[Contestant]]:
+        other = replace(size, **changed)  # type: ignore[arg-type]
+        return other, with_options(who, other)
+
+    indexed = named(*SIX[::5], "rarf", "sapf", "snn", "cpm")
+    return [
+        along("over-d", "d", "the dimensions", (2, 4, 6, 8, 10), lambda d: sized(d=int(d))),
+        along(
+            "over-cells", "intervals", "the index's intervals on each axis", (2, 4, 6, 8, 10, 12),
+            lambda c: (size, with_options(indexed, size, ("cells", c))),
+        ),
+        along(
+            "over-u", "u", "the number of queries", [size.u * m // 4 for m in (1, 2, 4, 8, 16)],
+            lambda u: sized(u=int(u)),
+        ),
+        along(
+            "over-b", "b", "the buffer", [size.n // m for m in (80, 40, 20, 8, 4, 2)],
+            lambda b: (size, [replace(c, options=(("buffer", b),)) for c in named(*SIX)]),
+        ),
+        along(
+            "over-gamma", "gamma", "the pruning coefficient", (0.0, 0.1, 0.2, 0.5, 1.0),
+            lambda g: (size, with_options(named("ra", "rasf", "rarf", "rapf"), size, ("gamma", g))),
+        ),
+        along("over-n", "n", "the window", [size.n * m // 4 for m in (1, 2, 4, 8)], lambda n: sized(n=int(n))),
+        along("over-r", "r", "the batch", (10, 100, 1_000, 5_000), lambda r: in_batches(size, int(r), who)),
+    ]  # fmt: skip
+
+
+def in_batches(size: Table9, r: int, who: Sequence[Contestant]) -> tuple[Table9, Sequence[Contestant]]:
+    """About as many rows in all, cut otherwise."""
+    batches = max(LEAST + 1, size.batches * size.r // r)
+    other = replace(size, r=r, batches=min(batches, 20 * size.batches))
+    return other, with_options(who, other)
+
+
+def held(size: Table9) -> list[Figure]:
+    """Figure 12: rows kept, and references to them; and, of the six, how many rows their skybands took in."""
+    who = named("pa", "sa", "ra", *SIX, "cpm", "snn")
+    objects = Figure("held-objects", "Rows kept for a query", "k", "objects", "rows", size.words("k"))
+    references = Figure(
+        "held-references", "References for a query", "k", "references", "rows", size.words("k")
+    )
+    admitted = Figure(
+        "admissions", "Rows that a query's skyband takes in, of a thousand", "k", "admitted", "rows", size.words("k"),
+        times=1e3,
+    )  # fmt: skip
+    sweep([objects, references, admitted], UNIFORM, size.ks, lambda k: at_k(size, int(k), who, *UNINDEXED))
+    return [objects, references, admitted]
+
+
+PARTS: Mapping[str, Callable[[Table9], list[Figure]]] = {
+    "errors": errors,
+    "data": over_data,
+    "index": over_index,
+    "parameters": over_parameters,
+    "held": held,
+}
+
+
+def main(settings: Settings) -> None:
+    size = replace(SCALES[settings.scale], data=settings.data)
+    folder = settings.output / BOOK.name
+    for part in parts_of(settings, tuple(PARTS)):
+        for figure in PARTS[part](size):
+            print(f"{figure.text()}\n{BOOK.verdicts(figure)}\n", flush=True)
+            figure.write(folder)
+            if settings.charts:
+                draw(figure, folder)
+    print(f"Tables and charts are in {folder}, the page is {BOOK.page(settings.output)}.")

@@ -1,0 +1,259 @@
+"""What Pripužić, Podnar Žarko and Aberer saw, and whether it is seen here: the page of `skyband bench pripuzic`.
+
+Their charts have no numbers in the text; the text gives ratios (up to one order of magnitude, 4 to 8 times) and who
+groups with whom. The sizes have laws: the k-skyband's k(1 + H_n - H_k), and what a relaxed one keeps on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skyband.bench.claims import Beside, Book, Claim, grows, ratios, span
+from skyband.bench.figures import Figure, number, place
+from skyband.structures.skyband import expected_size
+
+Verdict = tuple[bool, str] | None
+GAMMA = 0.2
+BAND = 0.03  # how far a mean size may be from its law
+
+
+def faster(
+    quick: str, slow: str, panel: str | None = None, least: float = 1.0, at: str = "everywhere"
+) -> Callable[[Figure], Verdict]:
+    """That one is faster than the other: everywhere, at the greatest place of the axis, or somewhere."""
+
+    def judge(figure: Figure) -> Verdict:
+        panels = figure.panels() if panel is None else [panel]
+        found = []
+        for each in panels:
+            values = ratios(figure, slow, quick, each)
+            found += values[-1:] if at == "at the greatest" else values
+        if not found:
+            return None
+        held = (max(found) if at == "somewhere" else min(found)) >= least
+        return held, f"{slow} / {quick} {at}: {span(found)}"
+
+    return judge
+
+
+def bounded(figure: Figure) -> Verdict:
+    found = [
+        (figure.value(p, "missed", x), figure.value(p, "stated error", x))
+        for p in figure.panels()
+        for x in figure.places(p)
+    ]
+    values = [(missed or 0.0) / error for missed, error in found if error]
+    if not values:
+        return None
+    return max(values) <= 1, f"missed / stated: {number(min(values))} to {number(max(values))}"
+
+
+def fewer_false(figure: Figure) -> Verdict:
+    missed = sum(figure.value(p, "missed", x) or 0.0 for p in figure.panels() for x in figure.places(p))
+    false = sum(figure.value(p, "told in error", x) or 0.0 for p in figure.panels() for x in figure.places(p))
+    if not missed and not false:
+        return None
+    return false < missed, f"in all {number(missed)} missed, {number(false)} told in error"
+
+
+def correlated_dearer(figure: Figure) -> Verdict:
+    found: dict[str, list[float]] = {}
+    for name in figure.series():
+        for x in figure.places():
+            random, ordered = (
+                figure.value("readings, shuffled", name, x),
+                figure.value("readings, in time", name, x),
+            )
+            if random and ordered:
+                found.setdefault(name, []).append(ordered / random)
+    if not found:
+        return None
+    held = all(ratio > 1 for each in found.values() for ratio in each)
+    return held, "in time / shuffled: " + ", ".join(f"{name} {span(each)}" for name, each in found.items())
+
+
+def grouped(first: tuple[str, ...], second: tuple[str, ...]) -> Callable[[Figure], Verdict]:
+    """That, at the greatest k and without the index, everybody of the first group is slower than all of the second."""
+
+    def judge(figure: Figure) -> Verdict:
+        places = figure.places("no index")
+        if not places:
+            return None
+        slow = [v for name in first if (v := figure.value("no index", name, places[-1])) is not None]
+        quick = [v for name in second if (v := figure.value("no index", name, places[-1])) is not None]
+        if not slow or not quick:
+            return None
+        return min(slow) > max(
+            quick
+        ), f"k = {place(places[-1])}: {', '.join(first)} take {span_of(slow, quick)}"
+
+    return judge
+
+
+def span_of(slow: list[float], quick: list[float]) -> str:
+    return f"{number(min(slow) / max(quick))} to {number(max(slow) / min(quick))} times the others' time"
+
+
+def index_gain(figure: Figure) -> Verdict:
+    found: dict[str, list[float]] = {}
+    for name in figure.series():
+        for x in figure.places("index"):
+            plain, indexed = figure.value("no index", name, x), figure.value("index", name, x)
+            if plain and indexed:
+                found.setdefault(name, []).append(plain / indexed)
+    if not found:
+        return None
+    held = all(ratio > 1 for each in found.values() for ratio in each)
+    return held, "no index / index: " + ", ".join(f"{name} {span(each)}" for name, each in found.items())
+
+
+def falls(*series: str) -> Callable[[Figure], Verdict]:
+    """That the last place costs less than the first."""
+    turned = grows(*series)
+
+    def judge(figure: Figure) -> Verdict:
+        found = turned(figure)
+        if found is None:
+            return None
+        values = [figure.line(p, name)[1] for p in figure.panels() for name in series]
+        return all(each[-1] < each[0] for each in values if len(each) > 1), found[1]
+
+    return judge
+
+
+def six_differ(figure: Figure) -> Verdict:
+    """That a strict skyband takes in what a relaxed one does, and the filters differ."""
+    words, apart = [], False
+    for x in figure.places():
+        values = {
+            n: v
+            for n in ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
+            if (v := figure.value("uniform", n, x))
+        }
+        if len(set(values.values())) > 1:
+            apart = True
+        if values:
+            low, high = min(values, key=lambda n: values[n]), max(values, key=lambda n: values[n])
+            words.append(
+                f"k = {place(x)}: {low} {number(1e3 * values[low])}, {high} {number(1e3 * values[high])}"
+            )
+    return (apart, "; ".join(words)) if words else None
+
+
+def laws(figure: Figure) -> list[list[str]]:
+    """Sizes beside their laws: k(1 + H_n - H_k) for sa, and (1 + gamma/2) n' - (gamma/2) k for ra."""
+    rows = [["k", "who", "here", "law", "within 3 %"]]
+    n = int(figure.scale.split("n = ")[1].split(", ")[0].replace(",", ""))
+    for x in figure.places("uniform"):
+        k = int(x)
+        strict = expected_size(k, n)
+        for name, law in (("sa", strict), ("ra", (1 + GAMMA / 2) * strict - GAMMA / 2 * k)):
+            here = figure.value("uniform", name, x)
+            if here is not None:
+                inside = "yes" if abs(here / law - 1) <= BAND else "**no**"
+                rows.append([str(k), name, f"{here:.1f}", f"{law:.1f}", inside])
+    return rows
+
+
+_INDEX = (
+    Claim(
+        "without index: sa, sasf and rasf are the slowest group at large k",
+        grouped(("sa", "sasf", "rasf"), ("ra", "sarf", "rarf")),
+    ),
+    Claim(
+        "… ra, sarf and rarf are slower than pa, sapf and rapf",
+        grouped(("ra", "sarf", "rarf"), ("pa", "sapf", "rapf")),
+    ),
+    Claim("the index pays (on clustered data only at small k, with the paper's regular grid)", index_gain),
+)
+CLAIMS: dict[str, tuple[Claim, ...]] = {
+    "errors": (
+        Claim("pa misses far fewer rows than its bound says", bounded),
+        Claim("rows told in error are fewer than rows missed", fewer_false),
+    ),
+    "data-k": (
+        Claim("pa is faster than rapf", faster("pa", "rapf")),
+        Claim("… up to ten times as fast as snn and cpm", faster("pa", "snn", None, 5.0, "somewhere")),
+        Claim(
+            "rapf2 is 4 to 8 times as fast as snn on random order, at large k",
+            faster("rapf2", "snn", "uniform", 4.0, "at the greatest"),
+        ),
+        Claim("sasf is the slowest: rapf is faster", faster("rapf", "sasf")),
+        Claim("in order of time everybody is slower than on the same rows shuffled", correlated_dearer),
+        Claim("… and rapf2 is faster than snn there", faster("rapf2", "snn", "readings, in time")),
+    ),
+    "index-uniform": _INDEX,
+    "index-clustered": _INDEX,
+    "index-readings": _INDEX,
+    "over-d": (Claim("cost grows with d", grows("pa", "ra", "sasf", "rapf")),),
+    "over-u": (Claim("cost grows with the number of queries", grows("pa", "ra", "sasf", "rapf")),),
+    "over-b": (Claim("a larger buffer costs less", falls("rapf", "sapf", "sasf")),),
+    "over-gamma": (Claim("a larger gamma costs less", falls("ra", "rapf")),),
+    "over-n": (
+        Claim("pa gets faster with the window", falls("pa")),
+        Claim("the others get a little slower", grows("ra", "sasf", "rapf")),
+    ),
+    "held-references": (
+        Claim("ra refers to about a tenth more rows than sa", lambda f: _about(f, "ra", "sa", 1.0, 1.15)),
+        Claim("pa refers to a quarter of sa's rows at the greatest k", lambda f: _last(f, "sa", "pa", 2.5)),
+    ),
+    "admissions": (Claim("the six take in different numbers of rows", six_differ),),
+}  # fmt: skip
+
+
+def _about(figure: Figure, upper: str, lower: str, least: float, most: float) -> Verdict:
+    found = ratios(figure, upper, lower)
+    return (
+        (least <= min(found) and max(found) <= most, f"{upper} / {lower}: {span(found)}") if found else None
+    )
+
+
+def _last(figure: Figure, upper: str, lower: str, least: float) -> Verdict:
+    found = ratios(figure, upper, lower)
+    return (
+        (found[-1] >= least, f"{upper} / {lower} at the greatest k: {number(found[-1])} times")
+        if found
+        else None
+    )
+
+
+SECTIONS = (
+    ("errors", "Figure 8: errors of pa"),
+    ("data-k", "Figure 9: four kinds of data"),
+    ("index-uniform", "Figure 10: with and without the index over the queries"),
+    ("index-clustered", ""),
+    ("index-readings", ""),
+    ("over-d", "Figure 11: one parameter after the other"),
+    ("over-cells", ""),
+    ("over-u", ""),
+    ("over-b", ""),
+    ("over-gamma", ""),
+    ("over-n", ""),
+    ("over-r", "The batch, which the paper doesn't have"),
+    ("held-objects", "Figure 12: what is kept"),
+    ("held-references", ""),
+    ("admissions", "How the six filters differ"),
+)
+
+HEAD = """# pripuzic: the third paper's experiments, measured again
+
+Written by `skyband bench pripuzic` from its own figures; the [command](../cli.md#skyband-bench) has a `--scale`.
+
+Krešimir Pripužić, Ivana Podnar Žarko and Karl Aberer, *Time- and Space-Efficient Sliding Window Top-k Query
+Processing* (TODS 2015), section 8, in Java on a 3.3 GHz i3. Nearest neighbours by Euclidean distance; sizes as in its
+Table IX unless a table says otherwise. Their charts have no numbers in the text, so what is set beside them is their
+shape. The readings are generated (23 stations, a daily cycle and a slow wander) unless a file is named with `--data`.
+
+A time is the CPU time of the algorithm alone for one row that comes, all answers brought up to date with each batch;
+everybody gets the same batches, in turns. `rapf2` is `rapf` with a buffer of half the window. The index partitions the
+space by the data's quantiles, where the paper has a regular grid.
+"""
+
+BOOK = Book(
+    "pripuzic", HEAD, SECTIONS, CLAIMS,
+    {
+        "held-references": Beside(
+            laws, "The laws are for rows in random order; these are sizes at one moment, the mean over all queries."
+        )
+    },
+)  # fmt: skip
