@@ -93,7 +93,12 @@ def test_the_smallest_file(tmp_path: Path) -> None:
         ),
         (
             STREAM + 'format = "kafka"\n' + QUERY,
-            "'kafka' of [stream.s] is not there yet; there is parquet, csv",
+            "[stream.s] has an unknown key 'path'; it may have format, bootstrap, topic",
+        ),
+        ('[stream.s]\nformat = "kafka"\n' + QUERY, "[stream.s] needs a key 'schema', such as"),
+        (
+            '[stream.s]\nformat = "kafka"\ntopic = "t"\nschema = {x = "double"}\n' + QUERY,
+            "[stream.s] needs a key 'bootstrap'",
         ),
         (
             STREAM + "max_files = 0\n" + QUERY,
@@ -110,11 +115,16 @@ def test_the_smallest_file(tmp_path: Path) -> None:
             STREAM + '[stream.r]\npath = "r"\n' + QUERY.replace("FROM s", "FROM sr"),
             "query 'q' reads the stream 'sr', which does not exist; did you mean",
         ),
-        (STREAM + QUERY + '[sink]\nformat = "postgres"\n', "'postgres' of [sink] is not there yet"),
+        (STREAM + QUERY + '[sink]\nformat = "postgres"\n', "[sink] needs a key 'url'"),
+        (
+            STREAM + QUERY + '[sink]\nformat = "sqlite"\npath = "x.db"\nchanges = "a b"\n',
+            "'changes' of [sink] must be the name of a table",
+        ),
+        (STREAM + QUERY + '[sink]\nformat = "kafka"\nbootstrap = "b:1"\n', "[sink] needs a key 'topic'"),
         (STREAM + QUERY + '[sink]\nformat = "parquet"\n', "[sink] needs a key 'path'"),
         (STREAM + QUERY + '[sink]\nformat = "console"\npath = "x"\n', "[sink] has an unknown key 'path'"),
         (STREAM + QUERY + '[spark]\nmastr = "local"\n', "unknown key 'mastr'; did you mean 'master'?"),
-        (STREAM + QUERY + '[spark]\nplacement = "executors"\n', "'executors' of [spark] is not there yet"),
+        (STREAM + QUERY + '[spark]\nplacement = "executor"\n', "of [spark] is unknown; did you mean 'executors'?"),
         (
             STREAM + QUERY + '[spark]\ntrigger = "soon"\n',
             "must be a time such as '2 seconds' or 'available-now'",

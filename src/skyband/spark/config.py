@@ -17,11 +17,11 @@ from typing import Any
 
 from ..errors import InputError, QueryError
 
-FORMATS = ("parquet", "csv", "json")
-SINKS = ("parquet", "json", "console")
-# Words of the public contract that have no engine yet: told apart from a misspelling.
-_LATER_FORMATS = ("kafka", "rate")
-_LATER_SINKS = ("kafka", "postgres", "sqlite")
+FILES = ("parquet", "csv", "json")
+FORMATS = (*FILES, "kafka", "rate")
+SINKS = ("parquet", "json", "kafka", "postgres", "sqlite", "console")
+VALUES = ("json", "arrow")  # what the value of a Kafka record may be
+TABLES = {name: f"skyband_{name}" for name in ("changes", "top", "rejects", "batches")}
 _TYPES = (
     "double, float, int, long, short, byte, bool, string, date, timestamp, timestamp_utc or decimal(p, s)"
 )
@@ -40,6 +40,13 @@ class StreamSpec:
     schema: tuple[tuple[str, str], ...] | None = None
     key: str | None = None  # of an update stream
     op: str | None = None
+    options: tuple[tuple[str, str], ...] = ()  # of a stream that is no files: what Spark's own source takes
+    values: str = "json"  # what a Kafka record's value is
+
+    @property
+    def files(self) -> bool:
+        """Whether the stream is files, which we read ourselves; else Spark's own source gives its records."""
+        return self.format in FILES
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,10 @@ class SinkSpec:
 
     format: str = "console"
     path: Path | None = None
+    options: tuple[tuple[str, str], ...] = ()  # tables, topics, where the database or the broker is
+
+    def option(self, name: str) -> str:
+        return dict(self.options)[name]
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,7 @@ class SparkSpec:
     trigger: str | None = None
     placement: str = "auto"
     prune_rows: int | None = None
+    shards: int | None = None  # in the executors placement
     conf: tuple[tuple[str, str], ...] = field(default=())
 
 
@@ -170,24 +182,61 @@ class _Reader:
         where = f"[stream.{name}]"
         table = self.table(where, value)
         form = self.text(where, table, "format", "parquet")
-        self.choice(where, "format", form, FORMATS, _LATER_FORMATS)
-        self.known(where, table, ("format", "path", "time", "max_files", "schema", "key", "op"))
+        self.choice(where, "format", form, FORMATS)
+        own = {
+            "kafka": ("bootstrap", "topic", "values", "starting", "max_records", "options"),
+            "rate": ("rows_per_second",),
+        }.get(form, ("path", "max_files"))
+        self.known(where, table, ("format", *own, "time", "schema", "key", "op"))
         if "op" in table and "key" not in table:
             raise self.fail(
                 f"{where} has 'op' and needs 'key' too: the column that tells which row is meant."
             )
-        text = self.text(where, table, "path")
+        if form == "kafka":
+            text, options = self.kafka(where, table)
+        elif form == "rate":
+            text, options = (
+                "rate",
+                (("rowsPerSecond", str(self.count(where, table, "rows_per_second", 1) or 1)),),
+            )
+        else:
+            text, options = self.text(where, table, "path"), ()
         return StreamSpec(
             name=name,
             format=form,
             path=self.base / text,
             text=text,
+            options=options,
+            values=self.choice(where, "values", self.text(where, table, "values", "json"), VALUES),
             time=self.text(where, table, "time") if "time" in table else None,
             max_files=self.count(where, table, "max_files", 1),
             schema=self.schema(where, table.get("schema")),
             key=self.text(where, table, "key") if "key" in table else None,
             op=self.text(where, table, "op") if "op" in table else None,
         )
+
+    def kafka(self, where: str, table: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """The topic, and the options of Spark's own source."""
+        if "schema" not in table:
+            raise self.fail(
+                f'{where} needs a key \'schema\', such as schema = {{ts = "timestamp", x = "double"}}.'
+            )
+        topic = self.text(where, table, "topic")
+        starting = self.text(where, table, "starting", "earliest")
+        options = {
+            "kafka.bootstrap.servers": self.text(where, table, "bootstrap"),
+            "subscribe": topic,
+            "startingOffsets": self.choice(where, "starting", starting, ("earliest", "latest")),
+        }
+        most = self.count(where, table, "max_records", 1)
+        if most is not None:
+            options["maxOffsetsPerTrigger"] = str(most)
+        return topic, tuple({**options, **self.further(where, table)}.items())
+
+    def further(self, where: str, table: Mapping[str, Any]) -> dict[str, str]:
+        """Options for Spark's own source or sink as they are."""
+        more = self.table(f"'options' of {where}", table.get("options", {}))
+        return {key: str(value) for key, value in _flat(more)}
 
     def schema(self, where: str, value: Any) -> tuple[tuple[str, str], ...] | None:
         if value is None:
@@ -243,17 +292,43 @@ class _Reader:
         where = "[sink]"
         table = self.table(where, value)
         form = self.text(where, table, "format", "parquet" if "path" in table else "console")
-        self.choice(where, "format", form, SINKS, _LATER_SINKS)
-        if form == "console":
-            self.known(where, table, ("format",))
-            return SinkSpec("console")
-        self.known(where, table, ("format", "path"))
-        return SinkSpec(form, self.base / self.text(where, table, "path"))
+        self.choice(where, "format", form, SINKS)
+        own = {
+            "console": (),
+            "kafka": ("bootstrap", "topic", "rejects_topic", "options"),
+            "postgres": ("url", "dsn", *TABLES),
+            "sqlite": ("path", *TABLES),
+        }.get(form, ("path",))
+        self.known(where, table, ("format", *own))
+        path = self.base / self.text(where, table, "path") if "path" in own else None
+        options: dict[str, str] = {}
+        if form in ("postgres", "sqlite"):
+            options = {name: self.name(where, table, name) for name in TABLES}
+        if form == "postgres":
+            options["url"] = self.text(where, table, "dsn" if "dsn" in table else "url")
+        if form == "kafka":
+            topic = self.text(where, table, "topic")
+            options = {
+                "kafka.bootstrap.servers": self.text(where, table, "bootstrap"),
+                "topic": topic,
+                "rejects_topic": self.text(where, table, "rejects_topic", f"{topic}-rejects"),
+                **self.further(where, table),
+            }
+        return SinkSpec(form, path, tuple(options.items()))
+
+    def name(self, where: str, table: Mapping[str, Any], key: str) -> str:
+        """The name of a table in a database."""
+        name = self.text(where, table, key, TABLES[key])
+        if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", name) is None:
+            raise self.fail(
+                f"'{key}' of {where} must be the name of a table, of letters, digits and _, not '{name}'."
+            )
+        return name
 
     def spark(self, value: Any) -> SparkSpec:
         where = "[spark]"
         table = self.table(where, value)
-        own = ("master", "checkpoint", "trigger", "placement", "prune_rows")
+        own = ("master", "checkpoint", "trigger", "placement", "prune_rows", "shards")
         conf: dict[str, str] = {}
         for key, setting in _flat({k: v for k, v in table.items() if k not in own}):
             if "." not in key:
@@ -261,13 +336,14 @@ class _Reader:
             name = key if key.startswith("spark.") else f"spark.{key}"
             conf[name] = str(setting).lower() if isinstance(setting, bool) else str(setting)
         placement = self.text(where, table, "placement", "auto")
-        self.choice(where, "placement", placement, ("auto", "driver"), ("executors",))
+        self.choice(where, "placement", placement, ("auto", "driver", "executors"))
         return SparkSpec(
             checkpoint=self.base / self.text(where, table, "checkpoint", "checkpoint"),
             master=self.text(where, table, "master", "local[*]"),
             trigger=self.trigger(where, table),
             placement=placement,
             prune_rows=self.count(where, table, "prune_rows", 0),
+            shards=self.count(where, table, "shards", 1),
             conf=tuple(conf.items()),
         )
 

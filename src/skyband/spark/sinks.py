@@ -3,6 +3,7 @@
 A file sink overwrites by batch id: `changes/batch-7.parquet` is written whole under a temporary name and
 renamed, and a replay of batch 7 writes the same bytes again. `top/` holds the current answers. Unfinished files
 live in a hidden folder beside the three, never below them, so a reader may take everything it finds there.
+Databases (`tables`) and Kafka (`records`) have modules of their own.
 """
 
 from __future__ import annotations
@@ -36,12 +37,23 @@ class Sink(Protocol):
     def prepare(self, first: bool) -> None:
         """Called once at the start; `first` says that no batch was ever attempted."""
 
+    def start(self, session: Any) -> None:
+        """Called once when Spark's session is there."""
+
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         """Put out one batch."""
 
 
 def make_sink(spec: SinkSpec) -> Sink:
     """The sink that [sink] asks for."""
+    if spec.format in ("postgres", "sqlite"):
+        from .tables import table_sink
+
+        return table_sink(spec)
+    if spec.format == "kafka":
+        from .records import KafkaSink
+
+        return KafkaSink(spec)
     if spec.format == "console" or spec.path is None:
         return ConsoleSink()
     return FileSink(spec.path, spec.format)
@@ -69,6 +81,9 @@ class FileSink:
                 f"remove the folder or choose another path in [sink]."
             )
 
+    def start(self, session: Any) -> None:
+        pass
+
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         if rejects.num_rows:
             self._write(self.folder / "rejects" / f"batch-{batch}.{self._form}", rejects)
@@ -87,6 +102,9 @@ class ConsoleSink:
         self._out = out
 
     def prepare(self, first: bool) -> None:
+        pass
+
+    def start(self, session: Any) -> None:
         pass
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
@@ -118,10 +136,11 @@ def json_bytes(table: pa.Table) -> bytes:
 
 def json_text(row: Mapping[str, Any]) -> str:
     """A row as one JSON object; what JSON cannot say is said in text."""
-    return json.dumps({key: _plain(value) for key, value in row.items()}, ensure_ascii=False)
+    return json.dumps({key: plain_value(value) for key, value in row.items()}, ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """A value as JSON has it."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, datetime | date | time):

@@ -7,7 +7,6 @@ rows that have no fitting type or no time, with `rejects`. No Spark is needed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from .checkpoint import Checkpoint, Queries
 from .config import Pipeline, load_pipeline
 from .engine import bound, compare_queries
 from .filelog import FileLog, StreamFiles
+from .outputs import Output, output_of
 from .reading import join_chunks
 from .sifting import read_runs
 from .sinks import json_text
@@ -67,10 +67,7 @@ class _Different(Exception):
 def verify_pipeline(path: str | Path) -> Report:
     """Compare a pipeline's output with the brute force."""
     pipeline = load_pipeline(path)
-    if pipeline.sink.path is None:
-        raise InputError(
-            f"{pipeline.file.name}: a console sink leaves nothing to verify; use parquet or json."
-        )
+    output = output_of(pipeline)
     checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
     schemas = checkpoint.schemas(pipeline.streams)
     batches = checkpoint.batches()
@@ -78,19 +75,19 @@ def verify_pipeline(path: str | Path) -> Report:
         raise InputError(
             f"The pipeline has not run yet (checkpoint {checkpoint.folder}): start it with skyband run."
         )
-    return _Verification(pipeline, checkpoint, schemas).run(batches)
+    return _Verification(pipeline, checkpoint, schemas, output).run(batches)
 
 
 class _Verification:
     """One pass over all batches."""
 
-    def __init__(self, pipeline: Pipeline, checkpoint: Checkpoint, schemas: dict[str, pa.Schema]) -> None:
-        assert pipeline.sink.path is not None
+    def __init__(
+        self, pipeline: Pipeline, checkpoint: Checkpoint, schemas: dict[str, pa.Schema], output: Output
+    ) -> None:
         self._pipeline = pipeline
         self._checkpoint = checkpoint
         self._schemas = schemas
-        self._form = pipeline.sink.format
-        self._out = pipeline.sink.path
+        self._output = output
         streams = pipeline.streams
         self._brute = Brute(
             schemas, {s.name: s.time for s in streams}, {s.name: (s.key, s.op) for s in streams}
@@ -106,7 +103,7 @@ class _Verification:
             for batch in range(len(batches)):
                 if batch not in batches:
                     raise _Different(f"batch {batch} is missing from the checkpoint.")
-                if not self._file("changes", batch).exists():
+                if not self._output.there(batch):
                     if batch + 1 < len(batches):
                         raise _Different(f"the output of batch {batch} is missing.")
                     break  # logged, and killed before its output: the next start puts it out
@@ -148,7 +145,7 @@ class _Verification:
 
     def _fold(self, batch: int) -> None:
         """Apply a batch's changes: leaves first, then enters."""
-        rows = self._load("changes", batch)
+        rows = self._output.rows("changes", batch)
         for wanted in ("leave", "enter"):
             for row in rows:
                 if row["batch"] != batch:
@@ -190,7 +187,7 @@ class _Verification:
                 raise _Different(f"{where}: {_name(who)} should not be there.")
 
     def _compare_rejects(self, batch: int) -> None:
-        told = {r["seq"]: r["reason"] for r in self._load("rejects", batch) if r["reason"] in _JUDGED}
+        told = {r["seq"]: r["reason"] for r in self._output.rows("rejects", batch) if r["reason"] in _JUDGED}
         right = self._brute.unfit
         self._counts["rejects"] += len(right)
         for seq in sorted(told.keys() | right.keys()):
@@ -201,31 +198,16 @@ class _Verification:
 
     def _compare_top(self) -> None:
         told: dict[str, list[tuple[int, float, str]]] = {}
-        path = self._out / "top" / f"top.{self._form}"
-        for row in _rows(path, self._form) if path.exists() else []:
+        where = self._output.top
+        for row in self._output.tops():
             told.setdefault(row["query"], []).append((row["rank"], _number(row["score"]), row["row"]))
         for query in self._queries:
             truth = self._brute.top(query.name, with_rows=True)
             right = [(rank, r.score, json_text(r.row or {})) for rank, r in enumerate(truth, 1)]
             if told.pop(query.name, []) != right:
-                raise _Different(f"query '{query.name}': {path} does not hold its answer.")
+                raise _Different(f"query '{query.name}': {where} does not hold its answer.")
         if told:
-            raise _Different(f"{path} has rows of '{next(iter(told))}', which is not a query.")
-
-    def _file(self, kind: str, batch: int) -> Path:
-        return self._out / kind / f"batch-{batch}.{self._form}"
-
-    def _load(self, kind: str, batch: int) -> list[dict[str, Any]]:
-        path = self._file(kind, batch)
-        return _rows(path, self._form) if path.exists() else []
-
-
-def _rows(path: Path, form: str) -> list[dict[str, Any]]:
-    if form == "json":
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    import pyarrow.parquet as pq
-
-    return list(pq.read_table(path).to_pylist())
+            raise _Different(f"{where} has rows of '{next(iter(told))}', which is not a query.")
 
 
 def _name(who: Who) -> str:

@@ -1,0 +1,84 @@
+"""What a pipeline has put out, read back for `skyband verify`: from files or from tables, in the same rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import InputError
+from .config import Pipeline
+from .tables import TableSink, table_sink
+
+Rows = list[dict[str, Any]]
+
+
+class Output(Protocol):
+    """The output of a pipeline."""
+
+    top: str  # where the current answers are, in words
+
+    def there(self, batch: int) -> bool:
+        """Whether a batch has been put out."""
+
+    def rows(self, kind: str, batch: int) -> Rows:
+        """The changes or rejects of a batch."""
+
+    def tops(self) -> Rows:
+        """The current answers."""
+
+
+def output_of(pipeline: Pipeline) -> Output:
+    """The output of a pipeline; an error if its sink can't be read back."""
+    sink = pipeline.sink
+    if sink.format in ("postgres", "sqlite"):
+        return _Tables(table_sink(sink), sink.option("top"))
+    if sink.path is None:
+        what = "a console" if sink.format == "console" else "a Kafka"
+        raise InputError(
+            f"{pipeline.file.name}: {what} sink leaves nothing to verify; use parquet, json, sqlite or postgres."
+        )
+    return _Files(sink.path, sink.format)
+
+
+class _Files:
+    def __init__(self, folder: Path, form: str) -> None:
+        self._folder, self._form = folder, form
+        self._top = folder / "top" / f"top.{form}"
+        self.top = str(self._top)
+
+    def there(self, batch: int) -> bool:
+        return self._file("changes", batch).exists()
+
+    def rows(self, kind: str, batch: int) -> Rows:
+        return self._read(self._file(kind, batch))
+
+    def tops(self) -> Rows:
+        return self._read(self._top)
+
+    def _file(self, kind: str, batch: int) -> Path:
+        return self._folder / kind / f"batch-{batch}.{self._form}"
+
+    def _read(self, path: Path) -> Rows:
+        if not path.exists():
+            return []
+        if self._form == "json":
+            return [json.loads(line) for line in path.read_text().splitlines()]
+        import pyarrow.parquet as pq
+
+        return list(pq.read_table(path).to_pylist())
+
+
+class _Tables:
+    def __init__(self, sink: TableSink, top: str) -> None:
+        self._sink, self.top = sink, f"the table {top}"
+        self._sink.prepare(first=False)  # a database that isn't there is told in a sentence
+
+    def there(self, batch: int) -> bool:
+        return bool(self._sink.rows("batches", batch))
+
+    def rows(self, kind: str, batch: int) -> Rows:
+        return self._sink.rows(kind, batch)
+
+    def tops(self) -> Rows:
+        return self._sink.rows("top")

@@ -1,0 +1,74 @@
+"""Kafka as a sink: a record for each change, and one for each reject in a topic of its own.
+
+A record's key is the JSON array [batch, number], its value the row as a JSON object. Kafka keeps what it has been
+given, so a batch that is done again after a stop repeats its records; they are the same to the letter, in the same
+order, and whoever reads can pass over keys that it has seen. A topic that is compacted does so by itself.
+
+Spark's own connector writes them, from one task, so that they come in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..errors import InputError
+from ..stream.arrow import python_rows
+from .config import SinkSpec
+from .sinks import json_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = pa.schema([("topic", pa.string()), ("key", pa.string()), ("value", pa.string())])
+
+
+class KafkaSink:
+    """Changes and rejects as records; answers are what the changes add up to, and have no topic."""
+
+    def __init__(self, spec: SinkSpec) -> None:
+        own = ("topic", "rejects_topic")
+        self._topics = [spec.option(name) for name in own]
+        self._options = {key: value for key, value in spec.options if key not in own}
+        self._session: SparkSession | None = None
+
+    def prepare(self, first: bool) -> None:
+        pass
+
+    def start(self, session: Any) -> None:
+        self._session = session
+
+    def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
+        assert self._session is not None
+        table = self.records(batch, changes, rejects)
+        if not table.num_rows:
+            return
+        frame = self._session.createDataFrame(table).coalesce(1)
+        try:
+            frame.write.format("kafka").options(**self._options).save()
+        except Exception as problem:
+            broker = self._options["kafka.bootstrap.servers"]
+            raise InputError(
+                f"Batch {batch} cannot be sent to Kafka at {broker} ({reason(problem)}): see to the broker; the next "
+                f"start does the batch again."
+            ) from problem
+
+    def records(self, batch: int, changes: pa.Table, rejects: pa.Table) -> pa.Table:
+        """The batch's records, in order."""
+        rows: list[tuple[str, str, str]] = []
+        for topic, table in zip(self._topics, (changes, rejects), strict=True):
+            for number, row in enumerate(python_rows(table)):
+                rows.append((topic, f"[{batch}, {number}]", json_text(row)))
+        columns = [*zip(*rows, strict=True)] or [(), (), ()]
+        return pa.Table.from_arrays(
+            [pa.array(column, pa.string()) for column in columns], schema=SCHEMA
+        ).combine_chunks()
+
+
+def reason(problem: Exception) -> str:
+    """The bottom of a failure in the JVM, in one line."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    told = (causes or lines or [type(problem).__name__])[-1 if causes else 0]
+    return told.removeprefix("org.apache.kafka.common.errors.").rstrip(".")[:300]
