@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from skyband.monitor import Monitor
     from skyband.query.builders import above, grouped, joined, nearest, pairs, topk
     from skyband.query.model import last, rows
+    from skyband.server.client import connect
     from skyband.watch import Watch
 
 __version__ = "0.1.0"
@@ -37,6 +38,7 @@ _HOMES = {
     "pairs": "skyband.query.builders",
     "joined": "skyband.query.builders",
     "grouped": "skyband.query.builders",
+    "connect": "skyband.server.client",
 }
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "Watch",
     "__version__",
     "above",
+    "connect",
     "grouped",
     "joined",
     "last",

@@ -91,8 +91,9 @@ FAILURES = {
         ". is a folder: name one file in it (skyband run reads whole folders).\n"
     ),
     ("top", "-", "--sql", FASTEST): "Standard input is empty: there are no rows to read.\n",
-    ("serve",): (
-        "This version has no server yet: run the pipeline with skyband run, and read its output folder.\n"
+    ("serve", "--host", "0.0.0.0"): (
+        "0.0.0.0 can be reached from elsewhere: give a file with --tokens (lines like “admin TOKEN”), or listen on "
+        "127.0.0.1.\n"
     ),
     ("verify", "nowhere.toml"): "There is no pipeline file nowhere.toml; give the path of one.\n",
     ("run", "nowhere.toml"): "There is no pipeline file nowhere.toml; give the path of one.\n",

@@ -6,6 +6,8 @@ most of a second. What the engine makes is plain: numbers without nulls, and nam
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,3 +76,19 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
     except (OverflowError, ValueError):
         columns = [[python_value(value) for value in column] for column in table.columns]
         return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def json_rows(top: pa.Table) -> list[dict[str, Any]]:
+    """The rows of a table as objects that JSON can hold."""
+    return [{name: json_value(value) for name, value in row.items()} for row in python_rows(top)]
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON can say it: infinities are texts, NaN is null, times are ISO 8601."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dt.date | dt.datetime):
+        return value.isoformat()
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    return str(value)

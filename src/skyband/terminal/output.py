@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import sys
 from datetime import date, datetime
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
-from skyband.stream.arrow import python_rows
+from skyband.stream.arrow import json_rows, python_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,21 +85,6 @@ class Answers:
             screen.print(table)
         lines = [line.rstrip() for line in drawn.get().splitlines()]
         self.out.write("\n".join(line for line in lines if line) + "\n")
-
-
-def json_rows(top: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table as objects that JSON can hold."""
-    return [{name: json_value(value) for name, value in row.items()} for row in python_rows(top)]
-
-
-def json_value(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, (date, datetime)):
-        return value.isoformat()
-    if isinstance(value, (bool, int, float, str)) or value is None:
-        return value
-    return str(value)
 
 
 def _csv_value(value: Any) -> Any:

@@ -1,0 +1,18 @@
+"""`skyband serve`: the engine over HTTP and WebSocket, and a dashboard.
+
+    request -> guard (host, token, rate, size) -> body (bytes to columns) -> engine's thread -> answer
+                                                                                |
+                                                    hub (the last changes) <----+----> every reader at its own pace
+
+One thread owns the monitor and does all its work in order; the event loop only moves bytes. The parts:
+
+    settings   every option and limit, once: the command line, the docs and the checks are made from it
+    guard      who may come in: host names, origins, tokens, roles, rates
+    bodies     JSON, JSON lines, CSV and Arrow as columns, and which rows could not be read
+    engine     the thread, and what it answers; pipeline: the same face over a pipeline's output
+    hub        the changes of the last steps, and how readers follow them
+    routes     one function for each address; openapi: what they say of themselves
+    client     the other end: `sb.connect(url)`
+
+Nothing here is imported before a server is started.
+"""

@@ -1,0 +1,134 @@
+"""Following the changes: the same messages over a WebSocket and as server-sent events.
+
+A reader names the offset that it knows (`from=`) and gets what came after; without one it begins now. A first message
+says where it stands. While nothing changes it is told the offset now and then, which also shows whether it is still
+there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from skyband.errors import InputError
+from skyband.server.hub import QUIET
+from skyband.server.problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    from skyband.server.routes import State
+
+PATIENCE = 30.0  # seconds that a reader may take for one message before it is given up
+_GONE = (WebSocketDisconnect, RuntimeError, OSError)
+
+
+async def begin(state: State, given: str | None, query: str | None) -> int:
+    """Where a reader begins, if it may."""
+    if state.service.hub.readers >= state.settings.max_subscribers:
+        raise Problem(
+            "busy",
+            f"{state.settings.max_subscribers:,} readers follow the changes already: try later, or start the server "
+            "with a larger --max-subscribers.",
+            headers={"retry-after": "5"},
+        )
+    if query is not None:
+        await state.call(state.service.query, query)
+    if given is None:
+        return state.service.hub.offset
+    if not given.isascii() or not given.isdigit() or len(given) > 18:
+        raise InputError(f"from= must be an offset, a whole number, not {given[:40]!r}.")
+    return int(given)
+
+
+async def messages(state: State, place: int, query: str | None) -> AsyncIterator[tuple[int, str]]:
+    """What a reader is told from this place on, with the offset after each message."""
+    hub = state.service.hub
+    clock = asyncio.get_running_loop().time
+    told = -QUIET
+    while not hub.closed:
+        place, text = await hub.next(place, query)
+        if text is None and clock() - told >= QUIET:
+            text = f'{{"offset":{place},"changes":[]}}'
+        if text is not None:
+            told = clock()
+            hub.sent += 1
+            yield place, text
+        if place >= hub.offset:
+            await hub.wait()
+
+
+async def changes(state: State, socket: WebSocket) -> None:
+    """A WebSocket that follows. It has been let in."""
+    hub = state.service.hub
+    query = socket.query_params.get("query")
+    try:
+        place = await begin(state, socket.query_params.get("from"), query)
+    except Exception as error:
+        await refuse(socket, error)
+        return
+    await accept(socket)
+    hub.readers += 1
+    telling = asyncio.create_task(_tell(state, socket, place, query))
+    listening = asyncio.create_task(_until_gone(socket))
+    try:
+        await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        hub.readers -= 1
+        for task in (telling, listening):
+            task.cancel()
+        await asyncio.gather(telling, listening, return_exceptions=True)
+        with contextlib.suppress(*_GONE):
+            await socket.close(1001)
+
+
+async def _tell(state: State, socket: WebSocket, place: int, query: str | None) -> None:
+    with contextlib.suppress(TimeoutError, *_GONE):
+        async for _, text in messages(state, place, query):
+            async with asyncio.timeout(PATIENCE):
+                await socket.send_text(text)
+
+
+async def _until_gone(socket: WebSocket) -> None:
+    """Readers have nothing to say but that they leave."""
+    with contextlib.suppress(*_GONE, KeyError):
+        while (await socket.receive())["type"] != "websocket.disconnect":
+            pass
+
+
+async def accept(socket: WebSocket) -> None:
+    offered = socket.scope.get("subprotocols") or ()
+    await socket.accept(subprotocol="skyband" if "skyband" in offered else None)
+
+
+async def refuse(socket: WebSocket, error: Exception) -> None:
+    """Answer the request for a WebSocket with a problem."""
+    problem = problem_of(error)
+    headers = {**problem.headers}
+    response = Response(problem.body(), problem.status, headers, media_type="application/json")
+    with contextlib.suppress(*_GONE):
+        await socket.send_denial_response(response)
+
+
+async def events(state: State, request: Request) -> Response:
+    """The same as server-sent events."""
+    given = request.headers.get("last-event-id") or request.query_params.get("from")
+    query = request.query_params.get("query")
+    place = await begin(state, given, query)
+    hub = state.service.hub
+
+    async def stream() -> AsyncIterator[str]:
+        hub.readers += 1
+        try:
+            yield f": following from {place}\n\n"
+            async for offset, text in messages(state, place, query):
+                kind = "missed" if text.startswith('{"missed"') else "changes"
+                yield f"id: {offset}\nevent: {kind}\ndata: {text}\n\n"
+        finally:
+            hub.readers -= 1
+
+    return StreamingResponse(stream(), media_type="text/event-stream", headers={"cache-control": "no-store"})

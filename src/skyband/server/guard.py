@@ -1,0 +1,198 @@
+"""Who may come in.
+
+On a loopback address the server is open to the machine it runs on, and to nothing that merely runs in a browser there:
+a request must name a host that is this server's (a foreign page that had its name pointed at 127.0.0.1 sends its own
+name), and where it tells its origin, that must be the same host. On any other address nobody gets in without a token.
+
+A tokens file has a line for each: a role and a token. `read` may look, `push` may also send rows and time, `admin` may
+also change queries. A token is compared with all of them, each in constant time, so that neither how far it was right
+nor which one it was can be told from the time that took.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from skyband.errors import InputError
+from skyband.server.problems import Problem
+from skyband.server.settings import Settings, is_loopback
+
+ROLES = ("read", "push", "admin")
+LEAST_LENGTH = 16  # characters of a token
+_PREFIX = "token."
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who a request is from."""
+
+    role: str
+    name: str  # what its rate is counted under
+
+    def may(self, role: str) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+def read_tokens(path: str) -> list[tuple[str, bytes]]:
+    """The roles and tokens of a file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        open_to_all = bool(os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it isn't UTF-8"
+        raise InputError(f"The tokens file {path} can't be read ({reason}): check the path.") from None
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#", 1)[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or words[0] not in ROLES:
+            raise InputError(f"Line {number} of {path} must be a role (read, push or admin) and a token.")
+        if len(words[1]) < LEAST_LENGTH or not words[1].isascii():
+            raise InputError(
+                f"The token in line {number} of {path} must have at least {LEAST_LENGTH} characters of ASCII: make one "
+                "with python -c 'import secrets; print(secrets.token_urlsafe(32))'."
+            )
+        found.append((words[0], words[1].encode()))
+    if not found:
+        raise InputError(f"The tokens file {path} has no token: add lines like “admin TOKEN”.")
+    if open_to_all:
+        print(f"skyband: others may read {path}: chmod 600 keeps its tokens to you", file=sys.stderr)
+    return found
+
+
+class Guard:
+    """Checks requests by these settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.tokens = [] if settings.tokens is None else read_tokens(settings.tokens)
+        if not settings.loopback and not self.tokens:
+            raise InputError(
+                f"{settings.host} can be reached from elsewhere: give a file with --tokens (lines like “admin TOKEN”), "
+                "or listen on 127.0.0.1."
+            )
+        given = [name.strip().lower() for name in (settings.names or "").split(",") if name.strip()]
+        self.names: set[str] | None = {*given, settings.host.lower()} if settings.loopback or given else None
+        self.rates = Rates(settings.max_rate)
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def check_names(self, host: str | None, origin: str | None) -> None:
+        """Whether a request is meant for this server, and comes from a page of its own if from any."""
+        name = _name(f"//{host or ''}")
+        if self.names is not None and name not in self.names and not is_loopback(name):
+            raise Problem(
+                "forbidden",
+                "This server doesn't answer to the host name of the request: use its address, or give it --names.",
+            )
+        if origin is not None and urlsplit_or_none(origin) != (host or "").lower():
+            raise Problem(
+                "forbidden", "Pages of other origins may not use this server: call it from its own."
+            )
+
+    # -- tokens --------------------------------------------------------------------------------------------
+
+    def caller(self, authorization: str | None, subprotocols: Iterable[str], address: str) -> Caller:
+        """Who it is, by its token; where there are no tokens, everybody is admin."""
+        if not self.tokens:
+            return Caller("admin", address)
+        token = _bearer(authorization) or _offered(subprotocols)
+        if token is None:
+            raise Problem(
+                "unauthorized",
+                "This server needs a token: send it as Authorization: Bearer TOKEN.",
+                headers={"www-authenticate": "Bearer"},
+            )
+        role: str | None = None
+        number = 0
+        for place, (of, known) in enumerate(self.tokens):
+            if hmac.compare_digest(known, token):
+                role, number = of, place
+        if role is None:
+            raise Problem(
+                "unauthorized",
+                "The token is not one of this server's: ask for one.",
+                headers={"www-authenticate": 'Bearer error="invalid_token"'},
+            )
+        return Caller(role, f"token {number}")
+
+    def admit(self, caller: Caller, role: str) -> None:
+        """Whether the caller may do what needs this role, and not too often."""
+        if not caller.may(role):
+            raise Problem(
+                "forbidden", f"This needs a token of the role {role}, and yours is of {caller.role}."
+            )
+        wait = self.rates.take(caller.name)
+        if wait > 0:
+            raise Problem(
+                "too_many_requests",
+                f"More than {self.rates.rate:,} requests a second: send fewer and larger ones, or start the server "
+                "with a larger --max-rate.",
+                headers={"retry-after": str(int(wait) + 1)},
+            )
+
+
+class Rates:
+    """A bucket of requests for each caller, which fills at the rate and holds a second's worth."""
+
+    MOST = 10_000  # callers that are remembered
+
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str, now: float | None = None) -> float:
+        """Take one; how many seconds to wait, if there is none."""
+        now = time.monotonic() if now is None else now
+        left, at = self._buckets.get(name, (float(self.rate), now))
+        left = min(float(self.rate), left + (now - at) * self.rate)
+        if left < 1.0:
+            self._buckets[name] = left, now
+            return (1.0 - left) / self.rate
+        if len(self._buckets) >= self.MOST and name not in self._buckets:
+            self._buckets.clear()
+        self._buckets[name] = left - 1.0, now
+        return 0.0
+
+
+def _name(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def urlsplit_or_none(origin: str) -> str | None:
+    """The host and port of an origin, as a Host header has them."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return None
+    return parts.netloc.lower() if parts.scheme in ("http", "https") else None
+
+
+def _bearer(header: str | None) -> bytes | None:
+    scheme, _, token = (header or "").partition(" ")
+    return token.strip().encode("utf-8", "replace") if scheme.lower() == "bearer" else None
+
+
+def _offered(subprotocols: Iterable[str]) -> bytes | None:
+    """The token among a WebSocket's subprotocols: browsers can't send it in a header."""
+    for word in subprotocols:
+        if word.startswith(_PREFIX):
+            text = word[len(_PREFIX) :]
+            try:
+                return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            except (binascii.Error, ValueError):
+                return b""
+    return None

@@ -1,0 +1,251 @@
+"""The changes of the last steps, for any number of readers.
+
+**Problem.** A thousand readers follow one stream, some of them slow, some gone without a word. Whatever is kept for a
+slow reader is memory, and whatever waits for it is a stream that stands still.
+
+**Idea.** Nothing is kept for a reader but its place. The last steps lie in one ring that all share, each written out as
+JSON once, by whoever needs it first. A reader takes what is after its place, as much as there is by then: one that was
+slow gets many steps in one message, and one whose place the ring has passed is told which steps it missed and gets the
+answers as they are now. The engine only ever appends.
+
+**What it costs.** Waking a reader takes some tens of microseconds of the event loop. With many of them they are woken
+less often, so that they never take more than about half of it, and get more at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from skyband.stream.arrow import python_value
+
+AT_ONCE = 5_000  # changes of one message
+EACH = 60e-6  # seconds of the event loop that a reader's message takes, about
+QUIET = 15.0  # seconds after which a reader is told the offset though nothing has changed
+
+
+class Entry:
+    """What one step did, written out when somebody asks for it."""
+
+    def __init__(self, offset: int, changes: pa.Table, event: dict[str, Any] | None = None) -> None:
+        self.offset = offset
+        self.count = changes.num_rows
+        self.event = event  # a query that came, changed or went
+        self._changes: pa.Table | None = changes
+        self._texts: list[tuple[str, str]] = []  # query, its change
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> set[str]:
+        """The queries whose answers this step changed."""
+        return {name for name, _ in self.texts()}
+
+    def texts(self) -> list[tuple[str, str]]:
+        with self._lock:
+            if self._changes is not None:
+                self._texts, self._changes = change_texts(self._changes), None
+        return self._texts
+
+
+def change_texts(changes: pa.Table) -> list[tuple[str, str]]:
+    """Each change as a JSON object, after the name of its query."""
+    names = changes.column("query").to_pylist()
+    quoted = {name: json.dumps(name, ensure_ascii=False) for name in set(names)}
+    columns = [changes.column(name).to_pylist() for name in ("change", "rank", "score", "seq", "seq_b", "id")]
+    found = []
+    for name, time, change, rank, score, seq, seq_b, object_id in zip(
+        names, _times(changes.column("time")), *columns, strict=True
+    ):
+        more = "" if seq_b is None else f',"seq_b":{seq_b}'
+        more += "" if object_id is None else f',"id":{json.dumps(object_id, ensure_ascii=False)}'
+        found.append(
+            (
+                name,
+                f'{{"query":{quoted[name]},"change":"{change}","rank":{_whole(rank)},"score":{_number(score)},'
+                f'"seq":{_whole(seq)}{more},"time":{time}}}',
+            )
+        )
+    return found
+
+
+def _whole(value: int | None) -> str:
+    return "null" if value is None else str(value)
+
+
+def _number(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return "null"
+    if math.isinf(value):
+        return '"Infinity"' if value > 0 else '"-Infinity"'
+    return repr(value)
+
+
+def _times(column: pa.ChunkedArray) -> list[str]:
+    if column.null_count == len(column):
+        return ["null"] * len(column)
+    try:
+        values = column.to_pylist()
+    except (OverflowError, ValueError):
+        values = [python_value(value) for value in column]
+    return [_time(value) for value in values]
+
+
+def _time(value: Any) -> str:
+    if isinstance(value, dt.datetime | dt.date):
+        return f'"{value.isoformat()}"'
+    if isinstance(value, float):
+        return _number(value)
+    return "null" if value is None else json.dumps(str(value) if not isinstance(value, int) else value)
+
+
+class Hub:
+    """The ring, and the readers' places in it. `tops` makes the answers as they are now, for those who missed some."""
+
+    def __init__(self, most: int, tops: Callable[[str | None], tuple[int, dict[str, Any]]]) -> None:
+        self.most = most
+        self.readers = 0
+        self.missed = 0  # how often a reader was told so
+        self.sent = 0  # messages
+        self.offset = 0
+        self.first = 0  # everything after this offset is in the ring
+        self._tops = tops
+        self._ring: deque[Entry] = deque()
+        self._held = 0
+        self._lock = threading.Lock()  # over the ring: the engine appends, readers look
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._due = False  # a wake-up is on its way
+        self._last_wake = 0.0
+        self._messages: dict[tuple[int, int, str | None], tuple[int, str | None]] = {}
+        self._fresh: dict[str | None, asyncio.Task[tuple[int, str]]] = {}
+        self.closed = False
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def begin(self, offset: int, first: int, entries: Iterable[Entry]) -> None:
+        """Where the journal left off."""
+        with self._lock:
+            self.offset, self.first = offset, first
+            for entry in entries:
+                self._append(entry)
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Readers live in this loop."""
+        self._loop = loop
+        self._news = loop.create_future()
+
+    def add(self, offset: int, entry: Entry | None) -> None:
+        """A step was taken; None: it changed nothing. Called in the engine's thread."""
+        with self._lock:
+            self.offset = offset
+            if entry is not None:
+                self._append(entry)
+        if entry is not None and self._loop is not None and self.readers and not self._due:
+            self._due = True
+            self._call(self._wake_soon)
+
+    def _append(self, entry: Entry) -> None:
+        self._ring.append(entry)
+        self._held += entry.count + 1
+        while self._held > self.most and len(self._ring) > 1:
+            gone = self._ring.popleft()
+            self._held -= gone.count + 1
+            self.first = gone.offset
+
+    def _call(self, function: Callable[[], None]) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(function)
+
+    def _wake_soon(self) -> None:
+        assert self._loop is not None
+        wait = self._last_wake + self.readers * EACH * 2 - self._loop.time()
+        if wait > 0.0005:
+            self._loop.call_later(wait, self._wake)
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
+        assert self._loop is not None and self._news is not None
+        self._due = False
+        self._last_wake = self._loop.time()
+        self._messages.clear()
+        news, self._news = self._news, self._loop.create_future()
+        if not news.done():
+            news.set_result(None)
+
+    def close(self) -> None:
+        """No more: readers come to their end."""
+        self.closed = True
+        if self._loop is not None:
+            self._call(self._wake)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def wait(self, seconds: float = QUIET) -> bool:
+        """Whether there is news, before so many seconds have passed."""
+        if self.closed:
+            return True
+        assert self._news is not None
+        done, _ = await asyncio.wait({self._news}, timeout=seconds)
+        return bool(done)
+
+    async def next(self, place: int, query: str | None) -> tuple[int, str | None]:
+        """The message for a reader at this place, None if there is nothing to tell, and its new place."""
+        if place < self.first or place > self.offset:
+            offset, tops = await self._fresh_tops(query)
+            self.missed += 1
+            return offset, f'{{"missed":{{"from":{place},"to":{offset}}},"offset":{offset},"tops":{tops}}}'
+        key = place, self.offset, query
+        found = self._messages.get(key)
+        if found is None:
+            if len(self._messages) > 1000:
+                self._messages.clear()
+            found = self._messages[key] = self._message(place, query)
+        return found
+
+    def _message(self, place: int, query: str | None) -> tuple[int, str | None]:
+        """What came after this place, up to so many changes."""
+        with self._lock:
+            reached, entries = self.offset, []
+            for entry in reversed(self._ring):
+                if entry.offset <= place:
+                    break
+                entries.append(entry)
+        texts: list[str] = []
+        events: list[dict[str, Any]] = []
+        before = place
+        for entry in reversed(entries):
+            if len(texts) >= AT_ONCE:
+                reached = before
+                break
+            texts.extend(text for name, text in entry.texts() if query is None or name == query)
+            if entry.event is not None and query in (None, entry.event["name"]):
+                events.append(entry.event)
+            before = entry.offset
+        if not texts and not events:
+            return reached, None
+        queries = f',"queries":{json.dumps(events, ensure_ascii=False)}' if events else ""
+        return reached, f'{{"offset":{reached},"changes":[{",".join(texts)}]{queries}}}'
+
+    async def _fresh_tops(self, query: str | None) -> tuple[int, str]:
+        """The answers as they are, made once for all who ask at the same time."""
+        task = self._fresh.get(query)
+        if task is None or (task.done() and (task.exception() or task.result()[0] < self.offset)):
+            if len(self._fresh) > 1000:
+                self._fresh.clear()
+            task = self._fresh[query] = asyncio.ensure_future(asyncio.to_thread(self._written, query))
+        return await asyncio.shield(task)
+
+    def _written(self, query: str | None) -> tuple[int, str]:
+        offset, tops = self._tops(query)
+        return offset, json.dumps(tops, ensure_ascii=False)

@@ -1,0 +1,329 @@
+"""The answers of a pipeline on Spark, shown as an embedded engine's are.
+
+The pipeline runs in a thread of the server, as `skyband run` runs it, with the same checkpoint and the same sinks.
+After each micro-batch it tells its answers and changes; they are all that is kept here. A micro-batch is a step: its
+offset is its number plus one. What was put out before the server started is read from the output folder, where that
+holds Parquet.
+
+Rows come from where the pipeline file says, and so do the queries: whoever tries to push or to ask is told so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from skyband.errors import InputError, SkybandError
+from skyband.query.model import Last
+from skyband.query.sql import parse
+from skyband.query.text import to_sql
+from skyband.server import allowed
+from skyband.server.hub import Entry, Hub
+from skyband.server.numbers import Numbers
+from skyband.server.problems import Problem, no_query
+from skyband.server.service import top_told
+from skyband.server.settings import Settings
+from skyband.stream.arrow import json_rows
+
+if TYPE_CHECKING:
+    from skyband.plan import Plan
+    from skyband.spark.progress import BatchInfo
+
+log = logging.getLogger("skyband")
+
+_STOP_SECONDS = 40.0  # for the batch under way, and for Spark itself
+
+
+class PipelineService:
+    """A running pipeline, with the methods of skyband.server.service.Service."""
+
+    readonly = True
+    sampler: Any = None
+
+    def __init__(self, settings: Settings, path: str, start: bool = True) -> None:
+        from skyband.spark.config import load_pipeline
+
+        if importlib.util.find_spec("pyspark") is None:
+            raise InputError("Spark isn't installed: install it with pip install 'skyband[spark]'.")
+        self.settings = settings
+        self.path = path
+        self.pipeline = load_pipeline(path)
+        self.specs = {query.name: query.sql for query in self.pipeline.queries}
+        self.models = {name: parse(sql) for name, sql in self.specs.items()}
+        self.numbers = Numbers()
+        self.hub = Hub(settings.max_changes, self.tops)
+        self.on_step: Callable[[set[str] | None], None] = lambda names: None
+        self.problem: BaseException | None = None
+        self._lock = threading.Lock()
+        self._tops: dict[str, pa.Table] = {}
+        self._rejects: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._begin()
+        self._thread = threading.Thread(target=self._run, name="skyband-pipeline", daemon=True)
+        if start:
+            self._thread.start()
+
+    # -- the pipeline --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        from skyband.spark.pipeline import run_pipeline
+
+        try:
+            run_pipeline(self.path, on_batch=self.batch, stopping=self._stop)
+        except BaseException as problem:
+            self.problem = problem
+            said = (
+                str(problem) if isinstance(problem, SkybandError) else f"{type(problem).__name__}: {problem}"
+            )
+            log.error("the pipeline has ended: %s", said.splitlines()[0] if said else type(problem).__name__)
+            if not self._stop.is_set():
+                os.kill(
+                    os.getpid(), signal.SIGTERM
+                )  # a server that shows nothing new had better not seem alive
+
+    def batch(self, info: BatchInfo) -> None:
+        """After each micro-batch, in the pipeline's thread."""
+        offset = info.batch + 1
+        changes = info.changed
+        with self._lock:
+            if offset <= self.hub.offset and info.replayed:
+                changes = None  # its changes were told before the restart
+            self._tops = dict(info.tops)
+            self._rejects = dict(info.reject_counts)
+        self.numbers.step(info.rows, info.changes)
+        self.numbers.pushed(info.seconds, 0)
+        names: set[str] = set()
+        entry = None
+        if changes is not None and changes.num_rows:
+            entry = Entry(offset, changes)
+            names = set(changes.column("query").unique().to_pylist())
+        self.hub.add(max(offset, self.hub.offset), entry)
+        self.on_step(names)
+
+    def _begin(self) -> None:
+        """What an earlier run has put out."""
+        folder = self.pipeline.sink.path
+        if folder is None or self.pipeline.sink.format != "parquet":
+            return
+        batches = sorted(
+            (int(file.stem.removeprefix("batch-")), file)
+            for file in (folder / "changes").glob("batch-*.parquet")
+            if file.stem.removeprefix("batch-").isdigit()
+        )
+        if not batches:
+            return
+        entries, held, first = [], 0, 0
+        for number, file in reversed(batches):
+            changes = _read(file)
+            held += changes.num_rows
+            if held > self.settings.max_changes:
+                first = number + 1
+                break
+            if changes.num_rows:
+                entries.append(Entry(number + 1, changes))
+        self.hub.begin(batches[-1][0] + 1, first, reversed(entries))
+        top = folder / "top" / "top.parquet"
+        if top.exists():
+            self._tops = _kept_tops(_read(top))
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(_STOP_SECONDS)
+
+    def failure(self) -> BaseException | None:
+        """What ended the pipeline, if something did."""
+        return self.problem
+
+    def notes(self) -> list[str]:
+        return [f"{self.path}: starting Spark"]
+
+    @property
+    def offset(self) -> int:
+        return self.hub.offset
+
+    @property
+    def time(self) -> str | None:
+        return self.pipeline.streams[0].time if self.pipeline.streams else None
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def streams(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": spec.name,
+                "columns": [{"name": name, "type": kind} for name, kind in spec.schema or ()],
+                "time": spec.time,
+                "rows": self.numbers.rows,
+                "now": None,
+            }
+            for spec in self.pipeline.streams
+        ]
+
+    def queries(self) -> list[dict[str, Any]]:
+        return [self.query(name) for name in self.specs]
+
+    def query(self, name: str) -> dict[str, Any]:
+        if name not in self.models:
+            raise no_query(name)
+        model = self.models[name]
+        return {
+            "name": name,
+            "sql": to_sql(model),
+            "k": getattr(model, "k", None),
+            "window": str(model.window),
+            "algorithm": self._plan(name).algorithm,
+            "kind": type(model).__name__.lower(),
+            "stream": getattr(model, "stream", None) or "",
+        }
+
+    def _plan(self, name: str) -> Plan:
+        return _plan(self.models[name], name)
+
+    def top(self, name: str) -> dict[str, Any]:
+        return top_told(name, *self.top_table(name))
+
+    def top_table(self, name: str, k: int | None = None, wanted: str | None = None) -> tuple[int, pa.Table]:
+        if name not in self.models:
+            raise no_query(name)
+        if wanted is not None:
+            raise Problem(
+                "read_only",
+                "A pipeline's answers are of the windows that its file names: leave window= away.",
+            )
+        with self._lock:
+            offset, table = self.hub.offset, self._tops.get(name)
+        if table is None:
+            table = pa.table({"rank": pa.array([], pa.int32()), "score": pa.array([], pa.float64())})
+        known = getattr(self.models[name], "k", None)
+        if k is not None and known is not None and k > known:
+            raise Problem("bad_query", f'"{name}" has {known} ranks: ask for as many or fewer.')
+        return offset, table if k is None else table.slice(0, k)
+
+    def tops(self, name: str | None) -> tuple[int, dict[str, Any]]:
+        with self._lock:
+            offset, tops = self.hub.offset, dict(self._tops)
+        return offset, {each: json_rows(table) for each, table in tops.items() if name in (None, each)}
+
+    def explain(self, name: str) -> dict[str, Any]:
+        self.query(name)
+        plan = self._plan(name)
+        return {"text": str(plan), "plan": plan.to_dict()}
+
+    def check(self, sql: str) -> dict[str, Any]:
+        query = allowed.read_query(sql, self.settings)
+        plan = _plan(query, "this")
+        about = {
+            "sql": plan.sql, "k": plan.k, "window": plan.window, "algorithm": plan.algorithm,
+            "kind": type(query).__name__.lower(), "stream": getattr(query, "stream", None) or "",
+            "columns": [output.name for output in query.select or ()],
+        }  # fmt: skip
+        return {"ok": True, "query": about, "explain": str(plan)}
+
+    def rejects(self, most: int) -> dict[str, Any]:
+        """The last rejected rows, from the output folder where that holds Parquet."""
+        with self._lock:
+            counts = dict(self._rejects)
+        rows: list[dict[str, Any]] = []
+        folder = self.pipeline.sink.path
+        if folder is not None and self.pipeline.sink.format == "parquet" and most:
+            files = sorted(
+                (folder / "rejects").glob("batch-*.parquet"), key=lambda file: file.stat().st_mtime_ns
+            )
+            for file in reversed(files):
+                rows = json_rows(_read(file)) + rows
+                if len(rows) >= most:
+                    break
+        return {"rejects": rows[-most:] if most else [], "counts": counts}
+
+    def stats(self) -> dict[str, Any]:
+        with self._lock:
+            rejects = dict(self._rejects)
+        return {
+            "rows": self.numbers.rows,
+            "now": None,
+            "offset": self.hub.offset,
+            "rejects": rejects,
+            "rejected": sum(rejects.values()),
+            "queries": len(self.specs),
+            "waiting": 0,
+            "state_rows": 0,
+            "state_bytes": 0,
+            "window_rows": 0,
+            "pruned": None,
+            **self.numbers.told(),
+            "subscribers": self.hub.readers,
+            "missed": self.hub.missed,
+        }
+
+    # -- what only an engine of one's own can do -----------------------------------------------------------
+
+    def _refuse(self) -> Problem:
+        return Problem(
+            "read_only",
+            f"This server shows the pipeline {Path(self.path).name}: its rows and queries come from there; change the "
+            "file, or start skyband serve without one.",
+        )
+
+    def submit(self, stream: str, data: bytes, content_type: str | None, key: str | None) -> Any:
+        raise self._refuse()
+
+    def advance(self, time: Any) -> Any:
+        raise self._refuse()
+
+    def watch(self, sql: str, name: str | None) -> dict[str, Any]:
+        raise self._refuse()
+
+    def drop(self, name: str) -> dict[str, Any]:
+        raise self._refuse()
+
+    def change(self, name: str, k: int | None, wanted: str | None) -> dict[str, Any]:
+        raise self._refuse()
+
+    def picture(self, name: str) -> dict[str, Any]:
+        self.query(name)
+        raise Problem("read_only", "The picture needs the engine's state, which a pipeline keeps to itself.")
+
+
+def _plan(query: Any, name: str) -> Plan:
+    """The plan of a query before any row has come."""
+    from skyband.monitor import Monitor
+
+    return Monitor(time="ts" if isinstance(query.window, Last) else None).watch(query, name).explain()
+
+
+def _read(file: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(file, partitioning=None)
+
+
+def _kept_tops(table: pa.Table) -> dict[str, pa.Table]:
+    """The answers of top.parquet by query: rank, score, then the selected columns."""
+    tops: dict[str, list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        values = json.loads(row["row"])
+        told = {"rank": row["rank"], "score": row["score"]}
+        tops.setdefault(row["query"], []).append(told | {n: v for n, v in values.items() if n not in told})
+    return {name: _table(rows) for name, rows in tops.items()}
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = []
+    for name in names:
+        values = [row.get(name) for row in rows]
+        try:
+            columns.append(pa.array(values))
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # an infinity, as text, among numbers
+            columns.append(pa.array([None if value is None else str(value) for value in values]))
+    return pa.table(columns, names=names)

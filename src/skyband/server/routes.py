@@ -1,0 +1,392 @@
+"""One function for each address.
+
+An endpoint gets a request whose caller has been let in, and gives back what is to be said. `answer` does the rest once
+for all: who may call it, and that whatever goes wrong is told in the one shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from skyband import __version__
+from skyband.errors import InputError
+from skyband.server import files
+from skyband.server.bodies import ARROW
+from skyband.server.guard import Caller, Guard
+from skyband.server.live import Live
+from skyband.server.problems import Problem, problem_of
+from skyband.server.service import Service, top_told
+from skyband.server.settings import Settings
+
+if TYPE_CHECKING:
+    from skyband.server.pipeline import PipelineService
+
+log = logging.getLogger("skyband")
+
+THREADS = 4  # for bodies and reads; the engine has its own
+
+
+@dataclass
+class State:
+    """What all endpoints share."""
+
+    settings: Settings
+    service: Service | PipelineService
+    guard: Guard
+    live: Live
+    threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="skyband-http")
+    )
+    pending: int = 0  # bytes of bodies that wait
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run something in a thread, never in the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
+
+
+Handler = Callable[[State, Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An address, what it does and who may ask for it; None: everybody."""
+
+    method: str
+    path: str
+    handler: Handler
+    role: str | None
+
+
+ENDPOINTS: list[Endpoint] = []
+
+
+def endpoint(method: str, path: str, role: str | None = "read") -> Callable[[Handler], Handler]:
+    def add(handler: Handler) -> Handler:
+        ENDPOINTS.append(Endpoint(method, path, handler, role))
+        return handler
+
+    return add
+
+
+async def answer(state: State, each: Endpoint, request: Request) -> Response:
+    """Let the caller in, do it, and tell what goes wrong."""
+    try:
+        if each.role is not None:
+            request.state.caller = admit(state, request, each.role)
+        response = await each.handler(state, request)
+    except ClientDisconnect:
+        response = Response(status_code=400)  # nobody is there to read it
+    except Exception as error:
+        response = told(problem_of(error), error)
+    state.service.numbers.answered(request.method, response.status_code)
+    return response
+
+
+def admit(state: State, request: Any, role: str) -> Caller:
+    """The caller of a request or a WebSocket, if it may come in."""
+    address = request.client.host if request.client is not None else ""
+    offered = request.scope.get("subprotocols") or ()
+    caller = state.guard.caller(request.headers.get("authorization"), offered, address)
+    state.guard.admit(caller, role)
+    return caller
+
+
+def told(problem: Problem, error: BaseException | None = None) -> Response:
+    """A problem as a response; what nobody foresaw goes to the log."""
+    if problem.code == "internal" and error is not None:
+        log.error("a request failed", exc_info=error)
+    return Response(problem.body(), problem.status, problem.headers, media_type="application/json")
+
+
+def say(value: Any, status: int = 200) -> Response:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
+
+
+# -- what a request brings -----------------------------------------------------------------------------------
+
+
+async def body_of(state: State, request: Request, most: int | None = None) -> bytes:
+    """The whole body, if it isn't too large and doesn't take too long."""
+    most = state.settings.max_body if most is None else most
+    declared = request.headers.get("content-length")
+    if declared is not None and declared.isdigit() and int(declared) > most:
+        raise _too_large(most)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(state.settings.max_wait):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise _too_large(most)
+                parts.append(part)
+    except TimeoutError:
+        raise Problem("bad_input", "The request's body took too long to arrive: send it faster.") from None
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(
+        "too_large",
+        f"The request has more than {most:,} bytes: send it in parts, or start the server with a larger --max-body.",
+        headers={"connection": "close"},
+    )
+
+
+async def object_of(state: State, request: Request, known: dict[str, tuple[type, ...]]) -> dict[str, Any]:
+    """A body that is one JSON object with these keys and types."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Problem("unsupported_type", "The body must be a JSON object: send it as application/json.")
+    data = await body_of(state, request, min(state.settings.max_body, 1 << 20))
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise InputError("The body is not JSON: send an object.") from None
+    if not isinstance(value, dict):
+        raise InputError(f"The body must be a JSON object with {_names(known)}.")
+    for name, part in value.items():
+        if name not in known:
+            raise InputError(f"The body has an unknown key {name[:100]!r}: the keys are {_names(known)}.")
+        fits = part is None or (
+            isinstance(part, known[name]) and (not isinstance(part, bool) or bool in known[name])
+        )
+        if not fits:
+            raise InputError(f'"{name}" must be a {" or a ".join(t.__name__ for t in known[name])}.')
+        if isinstance(part, str) and not part.isascii():
+            _must_be_text(part)
+    return value
+
+
+def _must_be_text(value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError("The body has half of a surrogate pair, which is no text: leave it out.") from None
+
+
+def _names(known: dict[str, Any]) -> str:
+    return ", ".join(f'"{name}"' for name in known)
+
+
+def whole(request: Request, name: str, least: int = 0) -> int | None:
+    """A whole number among the query parameters."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 19 or not least <= int(text) < 2**63:
+        raise InputError(f"{name}= must be a whole number of at least {least}, not {text[:40]!r}.")
+    return int(text)
+
+
+def wants_arrow(request: Request) -> bool:
+    return ARROW in request.headers.get("accept", "")
+
+
+def arrow(table: pa.Table, about: dict[str, Any]) -> Response:
+    """A table as an Arrow IPC stream; what else there is to say is in a header."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    headers = {"skyband-answer": json.dumps(about)}
+    return Response(sink.getvalue().to_pybytes(), headers=headers, media_type=ARROW)
+
+
+# -- pages ---------------------------------------------------------------------------------------------------
+
+
+@endpoint("GET", "/", role=None)
+async def dashboard(state: State, request: Request) -> Response:
+    return files.page(request, "index.html")
+
+
+@endpoint("GET", "/static/{file}", role=None)
+async def static(state: State, request: Request) -> Response:
+    return files.page(request, request.path_params["file"])
+
+
+@endpoint("GET", "/docs", role=None)
+async def docs(state: State, request: Request) -> Response:
+    return files.docs(request, "index.html")
+
+
+@endpoint("GET", "/docs/{file}", role=None)
+async def docs_file(state: State, request: Request) -> Response:
+    return files.docs(request, request.path_params["file"])
+
+
+@endpoint("GET", "/openapi.json", role=None)
+async def openapi(state: State, request: Request) -> Response:
+    from skyband.server.openapi import document
+
+    return say(document(state.settings, bool(state.guard.tokens)))
+
+
+@endpoint("GET", "/health", role=None)
+async def health(state: State, request: Request) -> Response:
+    return say({"status": "ok", "version": __version__})
+
+
+@endpoint("GET", "/metrics")
+async def metrics(state: State, request: Request) -> Response:
+    from skyband.server.metrics import TYPE, text
+
+    return Response(await state.call(text, state.service), media_type=TYPE)
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+@endpoint("GET", "/api/streams")
+async def streams(state: State, request: Request) -> Response:
+    return say({"streams": await state.call(state.service.streams)})
+
+
+@endpoint("POST", "/api/streams/{stream}/rows", role="push")
+async def rows(state: State, request: Request) -> Response:
+    began = time.perf_counter()
+    stream = request.path_params["stream"]
+    if len(stream) > 200 or not stream.isprintable():
+        raise InputError("A stream's name must be a text of 1 to 200 printable characters.")
+    if state.pending >= state.settings.max_pending:
+        raise Problem(
+            "busy",
+            "Too many rows are waiting already: try again a little later.",
+            headers={"retry-after": "1"},
+        )
+    data = await body_of(state, request)
+    state.pending += len(data)
+    try:
+        kind, key = request.headers.get("content-type"), request.headers.get("idempotency-key")
+        future = await state.call(state.service.submit, stream, data, kind, key)
+        # A step goes on whether or not somebody waits for it.
+        receipt = await asyncio.shield(asyncio.wrap_future(future))
+    finally:
+        state.pending -= len(data)
+    state.service.numbers.pushed(time.perf_counter() - began, len(data))
+    about = {
+        "rows": receipt.rows,
+        "rejected": receipt.rejected,
+        "first_seq": receipt.first_seq,
+        "changes": receipt.changed,
+        "offset": receipt.offset,
+        "repeated": receipt.repeated,
+    }
+    return arrow(receipt.changes, about) if wants_arrow(request) else say(about)
+
+
+@endpoint("POST", "/api/advance", role="push")
+async def advance(state: State, request: Request) -> Response:
+    given = await object_of(state, request, {"time": (int, float, str)})
+    if given.get("time") is None:
+        raise InputError('The body must have "time": a number of seconds or an ISO 8601 text.')
+    receipt = await state.call(state.service.advance, given["time"])
+    about = {"changes": receipt.changed, "offset": receipt.offset}
+    return arrow(receipt.changes, about) if wants_arrow(request) else say(about)
+
+
+@endpoint("GET", "/api/rejects")
+async def rejects(state: State, request: Request) -> Response:
+    most = whole(request, "limit")
+    return say(await state.call(state.service.rejects, 100 if most is None else most))
+
+
+# -- queries -------------------------------------------------------------------------------------------------
+
+
+@endpoint("GET", "/api/queries")
+async def queries(state: State, request: Request) -> Response:
+    return say({"queries": await state.call(state.service.queries)})
+
+
+@endpoint("POST", "/api/queries", role="admin")
+async def watch(state: State, request: Request) -> Response:
+    given = await object_of(state, request, {"name": (str,), "sql": (str,)})
+    if not given.get("sql"):
+        raise InputError('The body must have "sql": the query.')
+    return say(await state.call(state.service.watch, given["sql"], given.get("name")), 201)
+
+
+@endpoint("POST", "/api/check")
+async def check(state: State, request: Request) -> Response:
+    given = await object_of(state, request, {"name": (str,), "sql": (str,)})
+    if given.get("sql") is None:
+        raise InputError('The body must have "sql": the query.')
+    return say(await state.call(state.service.check, given["sql"]))
+
+
+@endpoint("GET", "/api/queries/{name}")
+async def query(state: State, request: Request) -> Response:
+    return say(await state.call(state.service.query, request.path_params["name"]))
+
+
+@endpoint("PATCH", "/api/queries/{name}", role="admin")
+async def change(state: State, request: Request) -> Response:
+    given = await object_of(state, request, {"k": (int,), "window": (str,)})
+    k, window = given.get("k"), given.get("window")
+    if k is None and window is None:
+        raise InputError('The body must have "k", "window" or both.')
+    return say(await state.call(state.service.change, request.path_params["name"], k, window))
+
+
+@endpoint("DELETE", "/api/queries/{name}", role="admin")
+async def drop(state: State, request: Request) -> Response:
+    return say(await state.call(state.service.drop, request.path_params["name"]))
+
+
+@endpoint("GET", "/api/queries/{name}/top")
+async def top(state: State, request: Request) -> Response:
+    name, k = request.path_params["name"], whole(request, "k", 1)
+    offset, table = await state.call(state.service.top_table, name, k, request.query_params.get("window"))
+    if wants_arrow(request):
+        return arrow(table, {"offset": offset})
+    return say(await state.call(top_told, name, offset, table))
+
+
+@endpoint("GET", "/api/queries/{name}/explain")
+async def explain(state: State, request: Request) -> Response:
+    return say(await state.call(state.service.explain, request.path_params["name"]))
+
+
+@endpoint("GET", "/api/queries/{name}/picture")
+async def picture(state: State, request: Request) -> Response:
+    return say(await state.call(state.service.picture, request.path_params["name"]))
+
+
+# -- how things stand ----------------------------------------------------------------------------------------
+
+
+@endpoint("GET", "/api/stats")
+async def stats(state: State, request: Request) -> Response:
+    return say(await state.call(state.service.stats))
+
+
+@endpoint("GET", "/api/settings")
+async def settings(state: State, request: Request) -> Response:
+    return say(
+        {
+            "settings": state.settings.told(),
+            "time": state.service.time,
+            "role": request.state.caller.role,
+            "readonly": state.service.readonly,
+        }
+    )
+
+
+@endpoint("GET", "/api/changes")
+async def events(state: State, request: Request) -> Response:
+    from skyband.server.following import events
+
+    return await events(state, request)

@@ -1,0 +1,143 @@
+"""`skyband serve`: bind, say where, serve until a signal comes, and leave everything in order."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from skyband.errors import InputError
+from skyband.server.app import make_app, make_state
+from skyband.server.guard import Guard
+from skyband.server.routes import State
+from skyband.server.service import Service
+from skyband.server.settings import Settings
+
+if TYPE_CHECKING:
+    from skyband.server.pipeline import PipelineService
+
+_BACKLOG = 2048
+_GRACE = 5  # seconds for requests under way when the server ends
+
+
+def serve(settings: Settings, pipeline: str | None = None) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    logging.basicConfig(format="skyband: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    guard = Guard(settings)  # who may come in is settled before anybody can
+    listening = bind(settings.host, settings.port)
+    try:
+        state = make_state(settings, guard, _service(settings, pipeline))
+        try:
+            _Server(_config(settings, state), state, listening).run(sockets=[listening])
+            failure = state.service.failure()
+            if failure is not None:
+                raise failure
+        finally:
+            state.threads.shutdown(wait=False, cancel_futures=True)
+            state.service.close()
+    finally:
+        listening.close()
+
+
+def _service(settings: Settings, pipeline: str | None) -> Service | PipelineService:
+    if pipeline is None:
+        return Service(settings)
+    from skyband.server.pipeline import PipelineService
+
+    return PipelineService(settings, pipeline)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens there."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, number)
+    except OSError as error:
+        raise InputError(
+            f"{host} is no address of this machine ({error.strerror}): give another --host."
+        ) from None
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(address)
+    except OSError as error:
+        found.close()
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{host}:{port} can't be listened on ({reason}): give another --port, or 0 for any."
+        ) from None
+    found.listen(_BACKLOG)
+    found.set_inheritable(False)
+    return found
+
+
+def _config(settings: Settings, state: State) -> uvicorn.Config:
+    return uvicorn.Config(
+        make_app(state),
+        http="h11",
+        ws="websockets-sansio",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        ws_max_size=1 << 16,  # readers have little to say
+        ws_per_message_deflate=False,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=20.0,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_GRACE,
+        ssl_certfile=settings.certfile,
+        ssl_keyfile=settings.keyfile,
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, that says where it listens and lets readers go when it ends."""
+
+    def __init__(self, config: uvicorn.Config, state: State, listening: socket.socket) -> None:
+        super().__init__(config)
+        self._state = state
+        self._listening = listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for note in self._state.service.notes():
+            print(f"skyband: {note}", file=sys.stderr, flush=True)
+        print(address(self._state.settings, self._listening.getsockname()[1]), flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._state.service.hub.close()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A first signal ends it in order, and that is no failure; a second one insists."""
+
+        def leave(number: int, frame: FrameType | None) -> None:
+            if self.should_exit:
+                self.force_exit = True
+            self.should_exit = True
+
+        before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def address(settings: Settings, port: int) -> str:
+    """Where it can be found, as a browser wants it."""
+    scheme = "https" if settings.certfile else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{port}"

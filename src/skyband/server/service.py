@@ -1,0 +1,347 @@
+"""What the server answers, over an embedded engine.
+
+Every method is called in a worker thread, never in the event loop. Reads take place between two steps; what changes
+something is a step of the engine, which answers when it is on disk. A pipeline's answers are served by a class with
+the same methods (skyband.server.pipeline), so routes and the dashboard know nothing of where answers come from.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from skyband.durable import Engine
+from skyband.durable import Settings as Bounds
+from skyband.errors import QueryError
+from skyband.monitor import Monitor
+from skyband.planner import choose
+from skyband.query.expression import columns_of
+from skyband.query.model import Joined, Query
+from skyband.query.text import to_sql
+from skyband.server import allowed
+from skyband.server.bodies import Body, Known, read_body
+from skyband.server.hub import Entry, Hub
+from skyband.server.numbers import Numbers, state_of
+from skyband.server.problems import Problem, limit, no_query
+from skyband.server.settings import Settings
+from skyband.stream.arrow import json_rows, json_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from skyband.durable import Receipt, Step
+    from skyband.watch import Watch
+
+log = logging.getLogger("skyband")
+
+EVENTS = {"watch": "added", "change": "changed", "drop": "dropped"}
+MOST_REJECTS = 10_000
+
+
+class Service:
+    """An embedded engine, asked and answered in plain data."""
+
+    readonly = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.numbers = Numbers()
+        monitor = Monitor(
+            time=settings.time,
+            key=settings.key,
+            op=settings.op,
+            retain=settings.retain,
+            max_ahead=settings.max_ahead,
+        )
+        bounds = Bounds(history_changes=settings.max_changes)
+        self.engine = Engine(monitor, None if settings.in_memory else settings.data, bounds)
+        self.monitor = self.engine.monitor
+        self.hub = Hub(settings.max_changes, self.tops)
+        self.on_step: Callable[[set[str] | None], None] = lambda names: None  # the dashboard's
+        self.sampler: Any = None
+        self._queries: tuple[float, list[dict[str, Any]]] | None = None
+        self._state: tuple[float, float, dict[str, Any]] | None = None
+        self._lock = threading.Lock()
+        with self.engine.reading():
+            first = self.engine.oldest
+            entries = [_entry(step) for step in self.engine.changes_since(first)]
+            self.hub.begin(self.engine.offset, first, [entry for entry in entries if entry is not None])
+            self.engine.subscribe(self._stepped)
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def failure(self) -> BaseException | None:
+        """What ended it, if not a signal."""
+        return None
+
+    def notes(self) -> list[str]:
+        """What was found when the folder was opened."""
+        return list(self.engine.report)
+
+    def _stepped(self, step: Step) -> None:
+        """After each step, in the engine's thread."""
+        entry = _entry(step)
+        self.hub.add(step.offset, entry)
+        self.numbers.step(step.rows, step.changes.num_rows)
+        if step.name is not None:
+            self._queries = None
+            self.on_step(None)
+        elif entry is not None:
+            self.on_step(set(step.changes.column("query").unique().to_pylist()))
+
+    @property
+    def offset(self) -> int:
+        return self.engine.offset
+
+    @property
+    def time(self) -> str | None:
+        """The column of event times, where all streams have the same."""
+        return self.monitor.time if isinstance(self.monitor.time, str) else None
+
+    # -- streams -------------------------------------------------------------------------------------------
+
+    def streams(self) -> list[dict[str, Any]]:
+        with self.engine.reading() as monitor:
+            now = json_value(monitor.now)
+            return [
+                {
+                    "name": name,
+                    "columns": [{"name": f.name, "type": str(f.type)} for f in stream.schema or ()],
+                    "time": stream.time,
+                    "rows": stream.accepted,
+                    "now": now if stream.time is not None else None,
+                }
+                for name, stream in monitor.streams.items()
+            ]
+
+    def submit(self, stream: str, data: bytes, content_type: str | None, key: str | None) -> Future[Receipt]:
+        """Rows come. The future's receipt is there when they are on disk and taken."""
+        body = read_body(data, content_type, self._known(stream), self.settings)
+        if stream not in self.monitor.streams and len(self.monitor.streams) >= self.settings.max_streams:
+            raise limit(
+                "The number of streams",
+                len(self.monitor.streams) + 1,
+                "--max-streams",
+                self.settings.max_streams,
+            )
+        future = self.engine.submit(body.packed or body.batch, stream, key, body.unread)
+        if self.sampler is not None:
+            future.add_done_callback(lambda done: self._sample(stream, body, done))
+        return future
+
+    def _known(self, name: str) -> Known:
+        stream = self.monitor.streams.get(name)
+        if stream is not None and stream.schema is not None:
+            return Known(stream.schema)
+        with self.engine.reading() as monitor:
+            scores = {
+                column for watch in monitor.watches.values() for column in columns_of(watch.query.score)
+            }
+            kinds = dict.fromkeys(scores, "number")
+            time = self.settings.time
+            return Known(None, kinds if time is None else kinds | {time: "time"})
+
+    def _sample(self, stream: str, body: Body, done: Future[Receipt]) -> None:
+        if done.exception() is not None or done.result().repeated or not body.rows:
+            return
+        with self.engine.reading() as monitor:
+            target = monitor.streams.get(stream)
+            if target is not None:
+                self.sampler.pushed(target, body.batch, done.result().first_seq, body.rows)
+
+    def advance(self, time: Any) -> Receipt:
+        return self.engine.advance(time)
+
+    def rejects(self, most: int) -> dict[str, Any]:
+        with self.engine.reading() as monitor:
+            table = monitor.rejects()
+            counts = monitor.reject_counts
+        most = min(most, table.num_rows)
+        return {"rejects": json_rows(table.slice(table.num_rows - most)), "counts": counts}
+
+    # -- queries -------------------------------------------------------------------------------------------
+
+    def queries(self) -> list[dict[str, Any]]:
+        kept = self._queries
+        if kept is not None and time.monotonic() - kept[0] < 1.0:
+            return kept[1]
+        with self.engine.reading() as monitor:
+            found = [told(watch) for watch in monitor.watches.values()]
+            self._queries = time.monotonic(), found
+        return found
+
+    def query(self, name: str) -> dict[str, Any]:
+        with self.engine.reading():
+            return told(self._watch(name))
+
+    def _watch(self, name: str) -> Watch:
+        watch = self.monitor.watches.get(name)
+        if watch is None:
+            raise no_query(name)
+        return watch
+
+    def watch(self, sql: str, name: str | None) -> dict[str, Any]:
+        query = allowed.read_query(sql, self.settings)
+        if name is not None:
+            allowed.check_name(name)
+        monitor = self.monitor
+        if name in monitor.watches:
+            raise Problem(
+                "exists", f'There is a query "{name}" already: drop it first, or choose another name.'
+            )
+        if len(monitor.watches) >= self.settings.max_queries:
+            raise limit(
+                "The number of queries", len(monitor.watches) + 1, "--max-queries", self.settings.max_queries
+            )
+        watch = self.engine.watch(query, name)
+        with self.engine.reading():
+            return told(watch)
+
+    def drop(self, name: str) -> dict[str, Any]:
+        self.query(name)
+        self.engine.drop(name)
+        return {"dropped": name, "offset": self.engine.offset}
+
+    def change(self, name: str, k: int | None, wanted: str | None) -> dict[str, Any]:
+        self.query(name)
+        allowed.check_k_and_window(k, wanted, self.settings)
+        self.engine.change(name, k, wanted)
+        return self.query(name)
+
+    def check(self, sql: str) -> dict[str, Any]:
+        """Whether a query could be asked, and how it would be answered."""
+        query = allowed.read_query(sql, self.settings)
+        choose(query)
+        with self.engine.reading() as monitor:
+            scratch = _like(monitor, query)
+            watch = scratch.watch(query, "this")
+            plan = watch.explain()
+            # what is known of the real stream's rows may lead to another choice
+            stream = None if isinstance(query, Joined) else _stream_of(monitor, query.stream)
+            if stream is not None and stream.pushed:
+                choice = choose(query, stream.facts(query))
+                if choice.algorithm != plan.algorithm:
+                    plan = allowed.other_plan(plan, choice)
+            columns = [output.name for output in watch.outputs()]
+        about = told(watch) | {"algorithm": plan.algorithm, "columns": columns}
+        del about["name"]
+        return {"ok": True, "query": about, "explain": str(plan)}
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def top(self, name: str) -> dict[str, Any]:
+        """For the dashboard."""
+        offset, table = self.top_table(name)
+        return top_told(name, offset, table)
+
+    def top_table(self, name: str, k: int | None = None, wanted: str | None = None) -> tuple[int, pa.Table]:
+        allowed.check_k_and_window(k, wanted, self.settings)
+        with self.engine.reading():
+            return self.engine.offset, self._watch(name).top(k, wanted)
+
+    def tops(self, name: str | None) -> tuple[int, dict[str, Any]]:
+        """All answers at one moment, or one; none of a query that isn't there any more."""
+        with self.engine.reading() as monitor:
+            offset = self.engine.offset
+            names = list(monitor.watches) if name is None else [name]
+            tables = {each: monitor.watches[each].top() for each in names if each in monitor.watches}
+        return offset, {each: json_rows(table) for each, table in tables.items()}
+
+    def explain(self, name: str) -> dict[str, Any]:
+        with self.engine.reading():
+            plan = self._watch(name).explain()
+        return {"text": str(plan), "plan": plan.to_dict()}
+
+    def picture(self, name: str) -> dict[str, Any]:
+        from skyband.server.picture import picture
+
+        with self.engine.reading():
+            return picture(self._watch(name), self.sampler)
+
+    # -- how things stand ----------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        with self.engine.reading() as monitor:
+            rows, rejects, now = monitor.rows_seen, monitor.reject_counts, json_value(monitor.now)
+            queries, state = len(monitor.watches), self._state_now(monitor)
+        return {
+            "rows": rows,
+            "now": now,
+            "offset": self.engine.offset,
+            "rejects": rejects,
+            "rejected": sum(rejects.values()),
+            "queries": queries,
+            "waiting": self.engine.waiting,
+            **state,
+            **self.numbers.told(),
+            "subscribers": self.hub.readers,
+            "missed": self.hub.missed,
+        }
+
+    def _state_now(self, monitor: Monitor) -> dict[str, Any]:
+        """How much is kept. Looking at every query takes a while, so it is done seldom."""
+        now = time.monotonic()
+        if self._state is None or now > self._state[1]:
+            found = state_of(monitor)
+            took = time.monotonic() - now
+            self._state = now, now + max(1.0, 50 * took), found
+        return self._state[2]
+
+
+def told(watch: Watch) -> dict[str, Any]:
+    """What there is to say of a query."""
+    query: Any = replace(watch.query, window=watch.window)
+    if watch.k is not None:
+        query = replace(query, k=watch.k)
+    return {
+        "name": watch.name,
+        "sql": to_sql(query),
+        "k": watch.k,
+        "window": str(watch.window),
+        "algorithm": watch.group.algorithm_name
+        if getattr(watch, "group", None) is not None
+        else watch.choice.algorithm,
+        "kind": type(query).__name__.lower(),
+        "stream": watch._stream.name,
+    }
+
+
+def top_told(name: str, offset: int, table: pa.Table) -> dict[str, Any]:
+    return {"query": name, "offset": offset, "columns": table.column_names, "rows": json_rows(table)}
+
+
+def _entry(step: Step) -> Entry | None:
+    """A step for the hub; None if it changed nothing."""
+    event = None
+    if step.name is not None and step.kind in EVENTS:
+        event = {"name": step.name, "event": EVENTS[step.kind], "offset": step.offset}
+    return Entry(step.offset, step.changes, event) if event is not None or step.changes.num_rows else None
+
+
+def _stream_of(monitor: Monitor, name: str | None) -> Any:
+    """The stream that a query would be about, where there is one."""
+    if (name or "") in monitor.streams:
+        return monitor.streams[name or ""]
+    pushed = [stream for stream in monitor.streams.values() if stream.pushed]
+    return pushed[0] if len(pushed) == 1 and len(monitor.streams) == 1 else None
+
+
+def _like(monitor: Monitor, query: Query) -> Monitor:
+    """An empty monitor with the same streams, to try a query on."""
+    options = {"time": monitor.time, "key": monitor.key, "op": monitor.op, "retain": monitor.retain}
+    schemas = {name: stream.schema for name, stream in monitor.streams.items() if stream.schema is not None}
+    if not isinstance(query, Joined):
+        stream = _stream_of(monitor, query.stream)
+        if stream is None and any(s.pushed for s in monitor.streams.values()):
+            known = ", ".join(name for name in monitor.streams if name)
+            raise QueryError(f'There is no stream "{query.stream}"; there are {known}.')
+        if stream is not None and stream.schema is not None:
+            return Monitor(**options, schema={query.stream or "": stream.schema})
+        return Monitor(**options)
+    return Monitor(**options, schema=schemas or None)

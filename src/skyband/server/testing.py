@@ -1,0 +1,73 @@
+"""A server of one's own, in a process of its own: for tests, benchmarks and pages that show how it is used."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from skyband.errors import SkybandError
+
+
+class Running:
+    """A server that was started here."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str] | None = None) -> None:
+        self.arguments = arguments
+        self.errors: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "skyband", "serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+        threading.Thread(target=self._hear, daemon=True).start()
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+        if not self.url:
+            self.process.wait(30)
+            raise SkybandError(f"The server didn't start: {self.said()}")
+
+    def _hear(self) -> None:
+        assert self.process.stderr is not None
+        self.errors.extend(self.process.stderr)
+
+    def said(self) -> str:
+        """What it had to say on standard error."""
+        return "".join(self.errors).strip()
+
+    def kill(self) -> None:
+        """End it at once, as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, seconds: float = 30.0) -> int:
+        """End it in order; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+
+def running(data: str | os.PathLike[str] | None = None, **options: Any) -> Running:
+    """Start a server on a free port, as `skyband serve` does; without `data` in a folder that nobody else has."""
+    folder = Path(tempfile.mkdtemp(prefix="skyband-")) / "data" if data is None else Path(data)
+    given = {"port": 0, "data": str(folder), **options}
+    arguments = [
+        word
+        for name, value in given.items()
+        if value is not None and value is not False
+        for word in (
+            [f"--{name.replace('_', '-')}"] if value is True else [f"--{name.replace('_', '-')}", str(value)]
+        )
+    ]
+    return Running(arguments)
