@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from skyband.algorithms import PAIRS
+from skyband.algorithms.partners import Couples, Question
 from skyband.errors import QueryError
 from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query import nodes
 from skyband.query.expression import Column, check, evaluate, unknown_column
 from skyband.query.model import Output, Pairs, Rows
 from skyband.query.nodes import Expression
-from skyband.stream.arrow import numbers_array, values_of
-from skyband.stream.batches import Batch, View, flat, numbers
+from skyband.stream.arrow import numbers_array
+from skyband.stream.batches import Batch, View
 from skyband.watch import Watch
 
 
@@ -51,40 +51,6 @@ _NONE = np.empty(0, dtype=np.int64)
 NOBODY = Told(np.empty(0), _NONE, _NONE, _NONE)
 
 
-class Couples:
-    """Some pairs as a source of columns `a.x` and `b.x`: places of rows for each side, or one for all."""
-
-    def __init__(
-        self, table: pa.Table, numbered: dict[str, Floats], a: Ints | int, b: Ints | int, n: int
-    ) -> None:
-        self.table, self.numbered, self.places, self.n = table, numbered, {"a": a, "b": b}, n
-
-    def __len__(self) -> int:
-        return self.n
-
-    def number(self, name: str) -> Floats:
-        side, _, column = name.partition(".")
-        values = self.numbered.get(column)
-        if values is None:
-            values = self.numbered[column] = numbers(self.table.column(column))
-        place = self.places[side]
-        return np.full(self.n, values[place]) if isinstance(place, int) else values[place]
-
-    def array(self, name: str) -> pa.Array:
-        side, _, column = name.partition(".")
-        place = self.places[side]
-        index = np.full(self.n, place, dtype=np.int64) if isinstance(place, int) else place
-        return flat(self.table.column(column)).take(numbers_array(index))
-
-    def computed(self, value: Expression) -> pa.Array:
-        """A selected expression: null where a column that it uses is null."""
-        missing = np.zeros(self.n, dtype=bool)
-        for node in nodes.walk(value):
-            if isinstance(node, Column):
-                missing |= values_of(pc.is_null(self.array(node.key), nan_is_null=True))
-        return numbers_array(np.asarray(evaluate(value, self)), missing)
-
-
 class PairGroup:
     """The watches of one score and predicate of two rows."""
 
@@ -95,60 +61,13 @@ class PairGroup:
         self.query = query
         self.sign = 1.0 if query.descending else -1.0
         self.algorithm_name, self.options = algorithm, options
-        self.algorithm: Any = PAIRS[algorithm](options, self._score)
         self.used = used_columns(query)
+        question = Question(query.score, query.where, query.same, self.sign, self.used)
+        self.algorithm: Any = PAIRS[algorithm](options, question)
         self.watches: list[Watch] = []
         self.told: list[Told] = []
         self.timed = True
         self.oldest = LOWEST
-        self._numbered: tuple[pa.Table | None, dict[str, Floats]] = (None, {})
-        self._turned = _turned(query.where), _turned(query.score)
-
-    # -- scores --------------------------------------------------------------------------------------------
-
-    def _score(self, table: pa.Table, place: int, partners: Ints) -> tuple[Ints, Floats]:
-        """Of the partners of a row those that pair with it, and how good the pairs are."""
-        if self._numbered[0] is not table:
-            self._numbered = (table, {})
-        older, newer = partners[partners < place], partners[partners > place]
-        parts = [self._one_way(table, older, place, True), self._one_way(table, newer, place, False)]
-        return np.concatenate([p for p, _ in parts]), np.concatenate([good for _, good in parts])
-
-    def _one_way(self, table: pa.Table, partners: Ints, place: int, older: bool) -> tuple[Ints, Floats]:
-        """Partners that are all older than the row, or all newer. `a` is the older one where WHERE allows it."""
-        n = len(partners)
-        if not n:
-            return partners, np.empty(0)
-        first = self._couples(table, partners, place, older)
-        where, turned = self.query.where, self._turned
-        if where is None:
-            return partners, self._good(self.query.score, first)
-        fits = np.asarray(evaluate(where, first), dtype=bool)
-        good = np.full(n, np.nan)
-        index = np.flatnonzero(fits)
-        good[index] = self._some(self.query.score, table, partners[index], place, older)
-        rest = np.flatnonzero(~fits)
-        if len(rest) and turned[0] is not None and turned[1] is not None:
-            others = partners[rest]
-            couples = self._couples(table, others, place, older)
-            able = rest[np.asarray(evaluate(turned[0], couples), dtype=bool)]
-            good[able] = self._some(turned[1], table, partners[able], place, older)
-            fits[able] = True
-        index = np.flatnonzero(fits)
-        return partners[index], good[index]
-
-    def _some(self, score: Expression, table: pa.Table, partners: Ints, place: int, older: bool) -> Floats:
-        return self._good(score, self._couples(table, partners, place, older))
-
-    def _couples(self, table: pa.Table, partners: Ints, place: int, older: bool) -> Couples:
-        """A row with each of its partners, `a` being the older of the two."""
-        a: Ints | int = partners if older else place
-        b: Ints | int = place if older else partners
-        return Couples(table, self._numbered[1], a, b, len(partners))
-
-    def _good(self, score: Expression, couples: Couples) -> Floats:
-        found = np.asarray(evaluate(score, couples), dtype=np.float64)
-        return found + 0.0 if self.sign > 0 else 0.0 - found
 
     # -- watches -------------------------------------------------------------------------------------------
 
@@ -235,11 +154,7 @@ class PairGroup:
         return PairChanges(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def answer(self, k: int, horizon: Recency) -> Told:
-        found = self.algorithm.best(k, horizon)
-        state = self.algorithm
-        return Told(
-            state.good[found], state.older_time[found], state.older_seq[found], state.newer_seq[found]
-        )
+        return Told(*self.algorithm.best(k, horizon))
 
     # -- keeping -------------------------------------------------------------------------------------------
 
@@ -331,15 +246,6 @@ def used_columns(query: Pairs) -> tuple[str, ...]:
     return tuple(
         sorted({node.name for part in parts for node in nodes.walk(part) if isinstance(node, Column)})
     )
-
-
-def _turned(e: Expression | None) -> Expression | None:
-    """The same expression with a and b exchanged."""
-    if e is None:
-        return None
-    if isinstance(e, Column):
-        return Column(e.name, "b" if e.side == "a" else "a", e.place)
-    return nodes.rebuild(e, tuple(part for part in map(_turned, nodes.children(e)) if part is not None))
 
 
 def check_pairs(query: Pairs, schema: pa.Schema) -> None:

@@ -4,41 +4,62 @@
 that comes makes n new ones.
 
 **Idea.** A pair lives as long as its older row, so nearly all pairs are outlived by K better ones and can be forgotten
-at once: what remains, the K-skyband, has about K ln(n²/K) pairs. A row that comes is scored with every row of
-the window, and the *staircase* (structures/stairs.py) says for each of those what a pair must reach to matter; hardly
-any does. Those that do are merged into the skyband, which is swept once a step.
+at once: what remains, the K-skyband, has about 2K ln n pairs. A row that comes is scored with every row of
+the window, and the *staircase* (structures/stairs.py) says for each of those what a pair must reach to matter; about
+2 sqrt(2K) do. Those are merged into the skyband from its newest end, and the merge stops where nothing changes.
 
 **What is kept.** The window's rows, for those that come to be paired with, and the skyband.
 
-**Cost.** A score for every row of the window, for each row that comes; some microseconds for each step's sweep.
+**Cost.** A score for every row of the window, for each row that comes: one pass of generated vector code, which tests
+the scores on the way (structures/paired.py). With `a.c = b.c` only rows of the same colour are looked at.
 
 **Wrong choice when** the window is so long that scoring all of it for each row takes too long: nothing that answers
-arbitrary scores does better.
+arbitrary scores does better; for differences of columns there is `ta`.
 
 Answers for any k up to K and any window up to the longest come from one state: the pairs whose older row is inside are
-the skyband of the shorter window.
+the skyband of the shorter window. A late row takes its place in the order of recency; if none of its pairs gets over
+the staircase the skyband stays as it is, and the older the row, the fewer do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.algorithms import partners as limits
 from skyband.algorithms.base import Card
-from skyband.order import Floats, Ints, Recency
-from skyband.structures.stairs import climb, sweep
+from skyband.algorithms.partners import Found, Partners, Question
+from skyband.order import Ints, Recency
+from skyband.structures.paired import Loops, loops
+from skyband.structures.stairs import better, climb, places, settling
 
-Scoring = Callable[[pa.Table, int, Ints], tuple[Ints, Floats]]
-"""The rows, the place of a new one, and of its partners: those that pair with it, and how good the pairs are."""
+_WAITING = 4096  # room for new pairs before they are merged
+_EVERY = 4  # rows of a step before the skyband is refreshed: the staircase may lag, it is only less strict
+_USELESS = (
+    4  # chunks looked at in vain, per row and in vain beyond a quarter of all, before the exact test is taken
+)
 
 
 def expected(k: int, n: float) -> float:
-    """Pairs in the skyband of n rows: as of n(n - 1)/2 things in random order."""
-    pairs = max(1.0, n * (n - 1) / 2)
-    return float(min(pairs, k * (1.0 + np.log(max(1.0, pairs / k)))))
+    """Pairs in the skyband of n rows, if scores are independent of age: the sum of (x - 1) min(1, 2K / (x(x - 1)))."""
+    if n < 2:
+        return 0.0
+    full = min(n, np.floor((1.0 + np.sqrt(1.0 + 8.0 * k)) / 2.0))  # rows all of whose pairs are among the K
+    return float(full * (full - 1) / 2 + 2 * k * (_harmonic(n) - _harmonic(full)))
+
+
+def _harmonic(n: float) -> float:
+    if n < 100:
+        return sum(1.0 / i for i in range(1, int(n) + 1))
+    return float(np.log(n) + 0.57721566490153286 + 1.0 / (2 * n) - 1.0 / (12 * n * n))
+
+
+def _columns(room: int) -> tuple[Any, Any, Any]:
+    """Scores, numbers of older rows, of newer rows."""
+    return np.empty(room), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
 
 
 class SCase:
@@ -50,7 +71,7 @@ class SCase:
         source="Shen, Cheema, Lin, Zhang, Wang 2012, sections 3 and 4",
         answers=frozenset({"pairs"}),
         exact=True,
-        keeps="the window's rows, and about K(1 + 2 ln n) pairs of them",
+        keeps="the window's rows, and about 2K ln n pairs of them",
         cost="a row: its score with every row of the window",
         wrong_when="the window is so long that scoring all of it for each row takes too long",
         expected=expected,
@@ -58,128 +79,287 @@ class SCase:
         window=True,
         fifo=True,
     )
-    candidate_bytes = 40
+    candidate_bytes = 24
 
-    def __init__(self, options: Mapping[str, float], scoring: Scoring) -> None:
-        self.scoring = scoring
+    def __init__(self, options: Mapping[str, float], question: Question) -> None:
+        self.question = question
+        self.rows = Partners(question)
         self.k = 1
-        self.table: pa.Table | None = None  # the columns that are used, oldest row first
-        self.time = np.empty(0, dtype=np.int64)
-        self.seq = np.empty(0, dtype=np.int64)
+        self.counts = {
+            "rows": 0,
+            "pairs scored": 0,
+            "above the staircase": 0,
+            "sweeps": 0,
+            "pairs swept": 0,
+            "late rows": 0,
+            "late rows without a sweep": 0,
+            "above the staircase of late rows": 0,
+        }
         self._no_pairs()
-        self.counts = {"rows": 0, "pairs scored": 0, "above the staircase": 0, "sweeps": 0}
+        self._kernel_counts = np.zeros(
+            4, dtype=np.int64
+        )  # chunks hit, in vain, pairs above the staircase, sweeps
+        self._exact_test = False  # the quick test of chunks was of no use
+        self._new = _columns(_WAITING)
 
-    def _no_pairs(self) -> None:
-        self.good = np.empty(0)
-        # of each pair: the recencies of the older row and of the newer one
-        self.older_time, self.older_seq = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        self.newer_time, self.newer_seq = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    _list: tuple[Any, Any, Any]  # the skyband: scores, numbers of older rows, of newer rows
+    _swept: tuple[Any, Any, Any]
+    _new: tuple[Any, Any, Any]
+
+    def _no_pairs(self, room: int = 1024) -> None:
+        # begin and end of the list, pairs that wait, pairs swept, where a row was broken off (-1: nowhere)
+        self._state = np.array([0, 0, 0, 0, -1], dtype=np.int64)
+        self._list = _columns(room)
+        self._swept = _columns(room)
+
+    @property
+    def seq(self) -> Ints:
+        """The rows that are there, oldest first."""
+        return np.asarray(self.rows.column("seq"))
+
+    @property
+    def pairs(self) -> tuple[Any, Any, Any]:
+        """The skyband: scores, and numbers of the older and the newer rows."""
+        begin, end = self._state[:2].tolist()
+        good, older, newer = (column[begin:end] for column in self._list)
+        return good, older, newer
 
     # -- a step --------------------------------------------------------------------------------------------
 
     def expire(self, horizon: Recency) -> None:
         """Rows before the horizon leave, and the pairs whose older row they are."""
-        first = int(np.searchsorted(self.time, horizon.time, side="left"))
-        while first < len(self.time) and (self.time[first], self.seq[first]) < horizon:
-            first += 1
-        if first and self.table is not None:
-            self.table = self.table.slice(first)
-            self.time, self.seq = self.time[first:], self.seq[first:]
-        inside = (self.older_time > horizon.time) | (
-            (self.older_time == horizon.time) & (self.older_seq >= horizon.seq)
-        )
-        self._choose(np.flatnonzero(inside))
+        if not len(self.rows):
+            return
+        self.rows.expire(self.rows.number_of(horizon))
+        self._state[0] += np.searchsorted(self.pairs[1], self.rows.first)
 
     def add(self, table: pa.Table, time: Ints, seq: Ints) -> None:
         """Rows come, oldest first; each is paired with all that are there."""
-        if not len(seq):
+        n = len(seq)
+        if not n:
             return
-        fresh = np.concatenate([np.zeros(len(self.seq), dtype=bool), np.ones(len(seq), dtype=bool)])
-        times, seqs = np.concatenate([self.time, time]), np.concatenate([self.seq, seq])
-        whole = table if self.table is None else pa.concat_tables([self.table, table])
-        if len(self.time) and (time[0], seq[0]) < (self.time[-1], self.seq[-1]):  # late ones among them
-            order = np.lexsort((seqs, times))
-            fresh, times, seqs, whole = fresh[order], times[order], seqs[order], whole.take(pa.array(order))
-        self.table, self.time, self.seq = whole.combine_chunks(), times, seqs
-        self.counts["rows"] += len(seq)
-        self._pair(np.flatnonzero(fresh), fresh)
+        rows = self.rows
+        if rows.schema is None:
+            rows.begin(table.schema)
+        self.counts["rows"] += n
+        late = 0
+        if len(rows):
+            newest = (rows.column("time")[-1], rows.column("seq")[-1])
+            late = int(np.searchsorted(time, newest[0], side="left"))
+            while late < n and (time[late], seq[late]) < newest:
+                late += 1
+        for i in range(late):
+            self._late(table.slice(i, 1), int(time[i]), int(seq[i]))
+        if late < n:
+            number = rows.next
+            self._in_order(number, rows.append(table.slice(late), time[late:], seq[late:]))
 
     def rebuild(self) -> None:
         """All pairs of all rows anew."""
         self._no_pairs()
-        self._pair(np.arange(len(self.seq)), np.ones(len(self.seq), dtype=bool))
+        rows = self.rows
+        rows.bar[:] = np.nan
+        if len(rows):
+            self._in_order(rows.first, rows.pool.places())
 
-    def _pair(self, places: Ints, fresh: Any) -> None:
-        stair = self._stair()
-        old = np.flatnonzero(~fresh)
-        found: list[tuple[Floats, Ints, Ints]] = []
-        waiting = 0
-        for place in places.tolist():
-            partners = np.concatenate([np.arange(place), old[np.searchsorted(old, place) :]])
-            self.counts["pairs scored"] += len(partners)
-            partners, good = self.scoring(self.table, place, partners)
-            older = np.minimum(partners, place)
-            able = np.flatnonzero(good >= stair[older])
-            if len(able):
-                found.append((good[able], older[able], np.maximum(partners[able], place)))
-                waiting += len(able)
-            if waiting > 8 * self.k + 256:  # the stairs have risen meanwhile
-                self._take_in(found)
-                stair, found, waiting = self._stair(), [], 0
+    # -- rows that are newer than all others ---------------------------------------------------------------
+
+    def _in_order(self, number: int, place: Ints) -> None:
+        """Rows that are there already, numbered from `number` on, are each paired with all older ones."""
+        rows = self.rows
+        lows = rows.pool.head[rows.column("run")[number - rows.first :]]
+        scored = int((place - lows).sum())
+        self.counts["pairs scored"] += scored
+        done = 0
+        while done < len(place):
+            ready = self._compiled(False)
+            if ready is None:
+                self._by_numpy(number + done, int(place[done]), int(lows[done]))
+                done += 1
+            else:
+                done = self._by_loops(ready, done, place, lows)
+
+    def _by_numpy(self, number: int, place: int, low: int) -> None:
+        self._scan_by_numpy(number, place, low, place, False)
+        self._settle(number)
+
+    def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints) -> int:
+        rows = self.rows
+        while done < len(place):
+            done = ready.many(
+                done, len(place), _EVERY, place, lows, rows.pool.number, rows.bar, rows.base, rows.first,
+                *self._parameters(), self.k, self._best(), self._state, *self._list, *self._new, *self._swept,
+                self._kernel_counts,
+            )  # fmt: skip
+            if done < len(place):
+                self._grow()
+        self._counted(len(place))
+        return done
+
+    def _best(self) -> Any:
+        return np.empty(places(self.k))
+
+    # -- late rows -----------------------------------------------------------------------------------------
+
+    def _late(self, table: pa.Table, time: int, seq: int) -> None:
+        """A row takes its place among the others, and is paired with those before and after it."""
+        rows = self.rows
+        number, place = rows.insert(table, time, seq)
+        for numbers in self.pairs[1:]:
+            numbers[numbers >= number] += 1
+        self._climb()
+        before = self.counts["above the staircase"]
+        for later in (False, True):
+            low, high = rows.range_of(place, number, later)
+            self.counts["pairs scored"] += high - low
+            self._scan(number, place, low, high, later)
+        found = self.counts["above the staircase"] - before
+        self.counts["late rows"] += 1
+        self.counts["above the staircase of late rows"] += found
         if found:
-            self._take_in(found)
+            self._settle(rows.next - 1)
+        else:
+            self.counts["late rows without a sweep"] += 1
 
-    def _take_in(self, found: list[tuple[Floats, Ints, Ints]]) -> None:
-        """New pairs; what is no longer in the skyband goes."""
-        good, older, newer = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        self.counts["above the staircase"] += len(good)
+    def _climb(self) -> None:
+        rows = self.rows
+        good, older, _ = self._list
+        begin, end = self._state[:2].tolist()
+        climb(good, older, begin, end, self.k, np.empty(self.k), rows.bar, rows.first, rows.next, rows.base)
+
+    def _scan(self, number: int, place: int, low: int, high: int, later: bool) -> None:
+        """A row with a range of partners; what gets over the staircase waits, or is merged when there is no room."""
+        ready = self._compiled(later)
+        if ready is None:
+            self._scan_by_numpy(number, place, low, high, later)
+            return
+        rows = self.rows
+        while True:
+            waiting, high = ready.scan(
+                place, low, high, rows.pool.number, rows.bar, rows.base, *self._parameters(), *self._new,
+                self._state[2], self._kernel_counts,
+            )  # fmt: skip
+            self._state[2] = waiting
+            if high <= low:
+                break
+            self._settle(rows.next - 1)
+        self._counted(1)
+
+    def _scan_by_numpy(self, number: int, place: int, low: int, high: int, later: bool) -> None:
+        rows = self.rows
+        if low >= high:
+            return
+        good = rows.good(place, low, high, later)
+        partners = rows.pool.number[low:high]
+        bar = rows.bar[number - rows.base] if later else rows.bar[partners - rows.base]
+        found = np.flatnonzero((good > bar) | (np.isnan(bar) & ~np.isnan(good)))[::-1]
+        self.counts["above the staircase"] += len(found)
+        for begin in range(0, len(found), _WAITING // 2):
+            some = found[begin : begin + _WAITING // 2]
+            if self._state[2] + len(some) > _WAITING:
+                self._settle(rows.next - 1 if later else number)
+            waiting = int(self._state[2])
+            span = slice(waiting, waiting + len(some))
+            self._new[0][span] = good[some]
+            self._new[1][span] = number if later else partners[some]
+            self._new[2][span] = partners[some] if later else number
+            self._state[2] += len(some)
+
+    # -- the skyband ---------------------------------------------------------------------------------------
+
+    def _settle(self, newest: int) -> None:
+        """Merge what waits into the skyband; `newest` is the newest row whose pairs are known."""
+        if not self._state[2]:
+            return
+        self._grow()
+        rows = self.rows
+        settling(self.k).settle(
+            self._state, *self._list, *self._new, self.k, self._best(), rows.bar, rows.base, rows.first, newest,
+            *self._swept,
+        )  # fmt: skip
         self.counts["sweeps"] += 1
-        self.good = np.concatenate([self.good, good])
-        self.older_time = np.concatenate([self.older_time, self.time[older]])
-        self.older_seq = np.concatenate([self.older_seq, self.seq[older]])
-        self.newer_time = np.concatenate([self.newer_time, self.time[newer]])
-        self.newer_seq = np.concatenate([self.newer_seq, self.seq[newer]])
-        keep = np.zeros(len(self.good), dtype=np.uint8)
-        sweep(self.good, self._order(), self.k, np.empty(self.k), keep)
-        self._choose(np.flatnonzero(keep))
+        self._count_swept()
 
-    def _order(self) -> Ints:
-        """Pairs by their older row, newest first; of one row the better ones first."""
-        keys = (self.newer_seq, self.newer_time, self.good, self.older_seq, self.older_time)
-        return np.lexsort(keys)[::-1].astype(np.int64)
+    def _grow(self) -> None:
+        """Room in the list for what waits."""
+        begin, end, waiting = self._state[:3].tolist()
+        room = len(self._list[0])
+        if end + waiting + 1 <= room:
+            return
+        live = end - begin
+        if 2 * (live + waiting + 1) > room:
+            room = 2 * (live + waiting + 1)
+        moved = _columns(room)
+        for old, new in zip(self._list, moved, strict=True):
+            new[:live] = old[begin:end]
+        self._list = moved
+        if len(self._swept[0]) < room:
+            self._swept = _columns(room)
+        self._state[0], self._state[1] = 0, live
 
-    def _stair(self) -> Floats:
-        """What a pair must reach to matter, by the place of its older row."""
-        stair = np.empty(len(self.seq))
-        climb(self.good, self._places(self.older_seq), self._order(), self.k, np.empty(self.k), stair)
-        return stair
+    def _count_swept(self) -> None:
+        self.counts["pairs swept"] += int(self._state[3])
+        self._state[3] = 0
 
-    def _places(self, seq: Ints) -> Ints:
-        order = np.argsort(self.seq)
-        return order[np.searchsorted(self.seq, seq, sorter=order)]
+    def _counted(self, rows: int) -> None:
+        """What the loops counted; and whether their quick test is of any use."""
+        _, vain, found, sweeps = self._kernel_counts.tolist()
+        self.counts["above the staircase"] += found
+        self.counts["sweeps"] += sweeps
+        self._count_swept()
+        self._kernel_counts[:] = 0
+        chunks = 1 + len(self.rows) // 256
+        if vain > rows * (_USELESS + chunks / 4):
+            self._exact_test = True
 
-    def _choose(self, pairs: Ints) -> None:
-        if len(pairs) < len(self.good):
-            for name in ("good", "older_time", "older_seq", "newer_time", "newer_seq"):
-                setattr(self, name, getattr(self, name)[pairs])
+    # -- generated loops -----------------------------------------------------------------------------------
+
+    def _slack(self) -> float | None:
+        """How far off the test of chunks is in float32; None: it is in float64."""
+        rows = self.rows
+        if self._exact_test or not rows.copied or rows.pairing is None:
+            return None
+        return rows.pairing.slack(rows.greatest)
+
+    def _compiled(self, later: bool) -> Loops | None:
+        """The loops, once they pay."""
+        rows = self.rows
+        if not rows.rendered or rows.pairing is None or self.counts["pairs scored"] < limits.COMPILE_KNOWN:
+            return None
+        light = not self._exact_test and bool(rows.copied)
+        known = self.counts["pairs scored"] < limits.COMPILE_AFTER
+        return loops(rows.pairing, settling(self.k).__name__, self._slack() is not None, light, later, known)
+
+    def _parameters(self) -> tuple[Any, ...]:
+        """What each loop needs: sign, constants, slack, leaves and their copies."""
+        rows = self.rows
+        pairing, columns = rows.pairing, rows.pool.columns
+        assert pairing is not None
+        slack = self._slack()
+        leaves = columns[1 : 1 + len(pairing.leaves)]
+        copies: list[Any] = [0] if slack is None else columns[1 + len(pairing.leaves) :]
+        constants = np.array(pairing.constants, dtype=np.float64)
+        return self.question.sign, constants, slack or 0.0, *leaves, *copies
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def best(self, k: int, horizon: Recency) -> Ints:
+    def best(self, k: int, horizon: Recency) -> Found:
         """The best k pairs of a window that begins at the horizon, best first."""
-        inside = np.flatnonzero(
-            (self.older_time > horizon.time)
-            | ((self.older_time == horizon.time) & (self.older_seq >= horizon.seq))
-        )
-        keys = (self.newer_seq, self.newer_time, self.older_seq, self.older_time, self.good)
-        return inside[np.lexsort(tuple(key[inside] for key in keys))[::-1][:k]]
+        begin, end = self._state[:2].tolist()
+        k = min(k, end - begin)
+        picks = np.empty(k, dtype=np.int64)
+        if k:
+            picks = picks[: better(*self._list, begin, end, self.rows.number_of(horizon), k, picks)]
+        good, older, newer = (column[picks] for column in self._list)
+        time, seq = self.rows.recency(older)
+        return Found(good, time, seq, self.rows.recency(newer)[1])
 
     def expected(self, k: int, n: float) -> float:
         return self.card.expected(k, n)
 
     def size(self, slot: int) -> tuple[int, int]:
-        rows = 0 if self.table is None else int(self.table.nbytes) + 16 * len(self.seq)
-        return len(self.good), 40 * len(self.good) + rows
+        pairs = len(self.pairs[0])
+        return pairs, self.candidate_bytes * pairs + self.rows.nbytes()
 
     def counters(self, slot: int) -> dict[str, int]:
         return dict(self.counts)
@@ -187,30 +367,36 @@ class SCase:
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        names = ("time", "seq", "good", "older_time", "older_seq", "newer_time", "newer_seq")
-        blob: dict[str, Any] = {name: np.array(getattr(self, name)) for name in names}
-        if self.table is not None:
-            blob["table"] = self.table
-        return {**blob, "k": self.k, "counts": dict(self.counts)}
+        good, older, newer = self.pairs
+        first = self.rows.first
+        return {
+            "rows": self.rows.dump(), "good": good.copy(), "older": older - first, "newer": newer - first,
+            "k": self.k, "counts": dict(self.counts),
+        }  # fmt: skip
 
     def load(self, blob: dict[str, Any]) -> None:
-        for name in ("time", "seq", "good", "older_time", "older_seq", "newer_time", "newer_seq"):
-            setattr(self, name, blob[name].copy())
-        self.table = blob["table"].combine_chunks() if "table" in blob else None
+        self.rows.load(blob["rows"])
         self.k, self.counts = int(blob["k"]), dict(blob["counts"])
+        n = len(blob["good"])
+        self._no_pairs(max(1024, 2 * n))
+        for column, name in zip(self._list, ("good", "older", "newer"), strict=True):
+            column[:n] = blob[name]
+        self._state[1] = n
+        self._climb()
 
     def _check(self) -> None:
-        newer = (self.time[1:] > self.time[:-1]) | (
-            (self.time[1:] == self.time[:-1]) & (self.seq[1:] > self.seq[:-1])
-        )
-        # rows are in order, and pairs are of rows that are there, the older one first
-        assert bool(np.all(newer)) and (self.table is None or self.table.num_rows == len(self.seq))
-        assert np.isin(self.older_seq, self.seq).all() and np.isin(self.newer_seq, self.seq).all()
-        assert (
-            bool(np.all(self._places(self.older_seq) < self._places(self.newer_seq)))
-            if len(self.good)
-            else True
-        )
-        # nothing but the skyband
-        keep = np.zeros(len(self.good), dtype=np.uint8)
-        assert sweep(self.good, self._order(), self.k, np.empty(self.k), keep) == len(self.good)
+        rows = self.rows
+        rows._check()
+        good, older, newer = self.pairs
+        # pairs are of rows that are there, the older one first, in order
+        assert np.all(older >= rows.first) and np.all(newer < rows.next) and np.all(older < newer)
+        order = np.lexsort((newer, good, older))
+        assert np.array_equal(order, np.arange(len(good))) and not self._state[2]
+        # the staircase is that of these pairs, and each pair is above it
+        bar = rows.bar[rows.first - rows.base : rows.next - rows.base].copy()
+        self._climb()
+        now = rows.bar[rows.first - rows.base : rows.next - rows.base]
+        assert np.array_equal(bar, now, equal_nan=True)
+        own = now[older - rows.first]
+        assert np.all((good > own) | np.isnan(own))
+        assert not len(older) or np.bincount(older - rows.first).max() <= self.k

@@ -1,0 +1,255 @@
+"""Every algorithm for pairs against all pairs: the skyband, and the answers for all k and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from skyband.algorithms import PAIRS
+from skyband.algorithms import partners as limits
+from skyband.algorithms.partners import Question
+from skyband.algorithms.scase import expected
+from skyband.order import Recency
+from skyband.query.expression import parse_expression
+from skyband.query.model import Pairs, Rows
+from skyband.query.nodes import Column, walk
+
+SKYBANDS = ["scase"]
+
+
+@contextmanager
+def compiled(after: float) -> Iterator[None]:
+    """Loops are generated after so many pairs."""
+    before = limits.COMPILE_AFTER, limits.COMPILE_KNOWN
+    limits.COMPILE_AFTER = limits.COMPILE_KNOWN = after  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        limits.COMPILE_AFTER, limits.COMPILE_KNOWN = before
+
+
+class Case(NamedTuple):
+    score: str
+    where: str | None = None
+    descending: bool = False
+
+
+def question_of(case: Case) -> Question:
+    score = parse_expression(case.score)
+    where = None if case.where is None else parse_expression(case.where)
+    query = Pairs(None, None, score, case.descending, 1, Rows(1), where)
+    parts = [part for part in (score, where) if part is not None]
+    used = tuple(sorted({n.name for part in parts for n in walk(part) if isinstance(n, Column)}))
+    return Question(score, where, query.same, 1.0 if case.descending else -1.0, used)
+
+
+class Brute:
+    """All rows ever, and all pairs of a window with their scores by a function of two rows."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.rows = case, []  # type: ignore[var-annotated]
+
+    def add(self, table: pa.Table, time: Any, seq: Any) -> None:
+        self.rows += [*zip(time.tolist(), seq.tolist(), table.to_pylist(), strict=True)]
+        self.rows.sort(key=lambda row: row[:2])
+
+    def order(self, horizon: Recency) -> tuple[Any, Any, Any, Any]:
+        """Good, older and newer place of each pair that fits, in the contract's order; and the seqs of the places."""
+        inside = [row for row in self.rows if (row[0], row[1]) >= horizon]
+        x = {name: np.array([row[2][name] for row in inside]) for name in ("x", "y", "c", "id")}
+        n = len(inside)
+        older, newer = np.triu_indices(n, 1)
+        ways = []
+        with np.errstate(all="ignore"):
+            for a, b in ((older, newer), (newer, older)):
+                names = {
+                    f"{side}_{name}": values[at]
+                    for name, values in x.items()
+                    for side, at in (("a", a), ("b", b))
+                }
+                ways.append((FITS[self.case.where](names), SCORES[self.case.score](names)))
+        score = np.where(ways[0][0], ways[0][1], np.where(ways[1][0], ways[1][1], np.nan))
+        good = score if self.case.descending else -score
+        there = np.flatnonzero(~np.isnan(good))
+        order = there[np.lexsort((-newer[there], -older[there], -good[there]))]
+        seqs = np.array([row[1] for row in inside], dtype=np.int64)
+        return good[order] + 0.0, older[order], newer[order], seqs
+
+    def best(self, horizon: Recency, k: int) -> list[tuple[float, int, int]]:
+        good, older, newer, seqs = self.order(horizon)
+        columns = good[:k].tolist(), seqs[older[:k]].tolist(), seqs[newer[:k]].tolist()
+        return [*zip(*columns, strict=True)]
+
+    def skyband(self, horizon: Recency, k: int) -> set[tuple[float, int, int]]:
+        """Better ones come first: a pair stays if fewer than k of them have an older row that is as new or newer."""
+        good, older, newer, seqs = self.order(horizon)
+        kept: list[int] = []
+        newest = [-1] * k  # of the older rows so far, ascending
+        for i, place in enumerate(older.tolist()):
+            if place > newest[0]:
+                kept.append(i)
+                newest = sorted([*newest, place])[1:]
+        return {
+            *zip(good[kept].tolist(), seqs[older[kept]].tolist(), seqs[newer[kept]].tolist(), strict=True)
+        }
+
+
+SCORES = {
+    "abs(a.x - b.x) + abs(a.y - b.y)": lambda v: abs(v["a_x"] - v["b_x"]) + abs(v["a_y"] - v["b_y"]),
+    "abs(a.x - b.x) * abs(a.y - b.y)": lambda v: abs(v["a_x"] - v["b_x"]) * abs(v["a_y"] - v["b_y"]),
+    "a.x - 2 * b.y": lambda v: v["a_x"] - 2 * v["b_y"],
+    "abs(a.x - b.x) / abs(a.y - b.y)": lambda v: abs(v["a_x"] - v["b_x"]) / abs(v["a_y"] - v["b_y"]),
+    "ln(a.x + 1) - ln(b.x + 1) + a.y * b.y": lambda v: (
+        np.log(v["a_x"] + 1) - np.log(v["b_x"] + 1) + v["a_y"] * v["b_y"]
+    ),
+    "dist(a.x, a.y, b.x, b.y) - abs(a.id - b.id)": lambda v: (
+        np.sqrt(np.square(v["a_x"] - v["b_x"]) + np.square(v["a_y"] - v["b_y"])) - abs(v["a_id"] - v["b_id"])
+    ),
+    "exp(a.x * b.x)": lambda v: np.exp(v["a_x"] * v["b_x"]),
+}
+FITS = {
+    None: lambda v: np.ones(len(v["a_x"]), dtype=bool),
+    "a.id < b.id": lambda v: v["a_id"] < v["b_id"],
+    "a.c = b.c": lambda v: v["a_c"] == v["b_c"],
+    "a.c <> b.c AND a.id < b.id": lambda v: (v["a_c"] != v["b_c"]) & (v["a_id"] < v["b_id"]),
+    "a.c = b.c AND a.x >= 0.5 AND NOT b.y > 0.75": lambda v: (
+        (v["a_c"] == v["b_c"]) & (v["a_x"] >= 0.5) & ~(v["b_y"] > 0.75)
+    ),
+    "a.c < b.c": lambda v: v["a_c"] < v["b_c"],
+    "abs(a.x - b.x) < 0.25 OR a.id < 3": lambda v: (abs(v["a_x"] - v["b_x"]) < 0.25) | (v["a_id"] < 3),
+}
+
+
+def rows(random: np.random.Generator, n: int, lattice: int, colours: int) -> pa.Table:
+    x, y = random.random(n), random.random(n)
+    if lattice:
+        x, y = np.floor(x * lattice) / lattice, np.floor(y * lattice) / lattice
+    colour = [f"c{i}" for i in random.integers(0, colours, n)] if colours else [f"c{i}" for i in range(n)]
+    return pa.table({"x": x, "y": y, "c": colour, "id": random.integers(0, 50, n)})
+
+
+def follow(
+    names: list[str], case: Case, k: int, n: int, *, lattice: int = 0, late: int = 0, colours: int = 3, seed: int = 1,
+    steps: int = 12, batch: int = 40, skyband: bool = True,
+) -> list[Any]:  # fmt: skip
+    """Run algorithms over a stream with a window of about n rows, and compare them with all pairs after each step."""
+    random = np.random.default_rng(seed)
+    question = question_of(case)
+    made = [PAIRS[name]({}, question) for name in names]
+    brute, seq = Brute(case), 0
+    for one in made:
+        one.k = k
+    for step in range(steps):
+        size = int(random.integers(1, batch))
+        table = rows(random, size, lattice, colours)
+        seqs = np.arange(seq, seq + size)
+        time = 10 * seqs - (random.integers(0, 10 * late, size) * (random.random(size) < 0.3) if late else 0)
+        seq += size
+        order = np.lexsort((seqs, time))
+        brute.add(table, time, seqs)
+        recencies = [row[:2] for row in brute.rows]
+        horizon = Recency(*recencies[max(0, len(recencies) - n)])
+        kept = np.array(
+            [tuple(r) >= horizon for r in zip(time[order].tolist(), seqs[order].tolist(), strict=True)]
+        )
+        chosen = order[kept]
+        for one in made:
+            one.expire(horizon)
+            one.add(table.select(question.used).take(pa.array(chosen)), time[chosen], seqs[chosen])
+            one._check()
+        if step % 3 == 2 or step == steps - 1:
+            compare(made, brute, horizon, recencies, k, skyband)
+    return made
+
+
+def compare(
+    made: list[Any], brute: Brute, horizon: Recency, recencies: list[Any], k: int, skyband: bool
+) -> None:
+    inside = [Recency(*recency) for recency in recencies if recency >= horizon]
+    wanted = brute.skyband(horizon, k) if skyband else None
+    for one in made:
+        if wanted is not None:
+            good, older, newer = one.pairs
+            seqs = [one.rows.recency(numbers)[1].tolist() for numbers in (older, newer)]
+            assert {*zip(good.tolist(), *seqs, strict=True)} == wanted
+        for start in inside[:: max(1, len(inside) // 6)]:
+            best = brute.best(start, k)
+            for some in {1, max(1, k // 2), k}:
+                found = one.best(some, start)
+                assert [
+                    *zip(found.good.tolist(), found.seq.tolist(), found.seq_b.tolist(), strict=True)
+                ] == best[:some]
+
+
+CASES = [
+    Case("abs(a.x - b.x) + abs(a.y - b.y)"),
+    Case("abs(a.x - b.x) * abs(a.y - b.y)", None, True),
+    Case("a.x - 2 * b.y", "a.id < b.id", True),
+    Case("abs(a.x - b.x) / abs(a.y - b.y)", "a.c <> b.c AND a.id < b.id", True),
+    Case("abs(a.x - b.x) + abs(a.y - b.y)", "a.c = b.c"),
+    Case("ln(a.x + 1) - ln(b.x + 1) + a.y * b.y", "a.c = b.c AND a.x >= 0.5 AND NOT b.y > 0.75"),
+    Case("dist(a.x, a.y, b.x, b.y) - abs(a.id - b.id)", "abs(a.x - b.x) < 0.25 OR a.id < 3"),
+    Case("exp(a.x * b.x)", "a.c < b.c", True),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_skyband_is_that_of_all_pairs(case: Case) -> None:
+    for after, lattice, late in ((0, 0, 20), (0, 4, 0), (np.inf, 4, 30)):
+        with compiled(after):
+            follow(SKYBANDS, case, 6, 90, lattice=lattice, late=late)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_at_length(case: Case, seed: int) -> None:
+    for k, n, lattice, late, colours in (
+        (1, 33, 0, 0, 3),
+        (6, 700, 8, 0, 3),
+        (20, 205, 2, 60, 1),
+        (20, 130, 0, 400, 0),
+    ):
+        for after in (0, np.inf, 5000):
+            with compiled(after):
+                follow(
+                    SKYBANDS,
+                    case,
+                    k,
+                    n,
+                    lattice=lattice,
+                    late=late,
+                    colours=colours,
+                    seed=seed,
+                    steps=25,
+                    batch=150,
+                )
+
+
+def test_windows_longer_than_a_chunk() -> None:
+    """Chunks of 256 and blocks of 32, with bars inside and between them."""
+    with compiled(0):
+        for case in (CASES[0], CASES[2]):
+            follow(SKYBANDS, case, 6, 700, steps=12, batch=200)
+            follow(SKYBANDS, case, 6, 700, lattice=8, late=300, steps=9, batch=200)
+
+
+def test_more_ranks_than_pairs_and_colours_of_one_row() -> None:
+    for after in (0, np.inf):
+        with compiled(after):
+            follow(SKYBANDS, CASES[0], 8, 4, batch=3)
+            follow(SKYBANDS, CASES[4], 6, 40, colours=0)
+            follow(SKYBANDS, CASES[4], 6, 40, colours=1)
+
+
+def test_the_size_is_as_expected() -> None:
+    """Mean sizes over a long stream, against the exact expectation for scores that are independent of age."""
+    assert [round(expected(k, 10_000), 2) for k in (1, 5, 10, 20, 50, 100)] == [
+        17.58, 82.54, 160.09, 308.50, 730.86, 1398.21,
+    ]  # fmt: skip
+    assert round(expected(20, 1_000_000), 2) == 492.71
