@@ -147,8 +147,10 @@ class Sifter:
         """
         raw, rows = read(table)
         part = accept(self.door, raw, rows, text)
-        if not prune or not self.can_prune:
-            return Sifted(part)
+        return self.pruned(part) if prune and self.can_prune else Sifted(part)
+
+    def pruned(self, part: Accepted) -> Sifted:
+        """What was accepted without the rows that can never be in an answer."""
         return Sifted(self._prune(part))
 
     def _prune(self, part: Accepted) -> Accepted:

@@ -14,7 +14,8 @@ from tests.spark.streams import OTHER, QUERIES, SCHEMA, Row, Truth, as_answers, 
 from skyband import Monitor
 from skyband.errors import SkybandError
 from skyband.spark import watch
-from skyband.spark.stateful import _restored, in_order, stable_hash
+from skyband.spark.hashing import in_order, stable_hash
+from skyband.spark.stateful import _restored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

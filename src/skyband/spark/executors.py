@@ -1,0 +1,209 @@
+"""The executors placement: the same pipeline, with its state on the executors.
+
+    source -> read, accept, share out (tasks) -> one stateful operator, a key for each unit -> merge, sinks (driver)
+
+Tasks read rows and send every unit its part of them (`routing`). A unit keeps its queries' state and says what has
+changed (`merging`). What comes to the driver is answers, not rows: it puts the units' changes into one table, merges
+the answers of queries that are split over several units (`told`), and puts the batch out as the driver placement
+does, under the batch's id, before Spark commits. State, offsets and commits are Spark's: a batch that is done again
+begins from the same state with the same rows, and what comes out is the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .checkpoint import Queries
+from .engine import compare_queries
+from .frames import late_of, read_frame, write_frame
+from .gather import Asked, Gather, Told
+from .handover import hand_over
+from .merging import LINE_COLUMNS, STATE, stepper
+from .pipeline import Run, say
+from .progress import BatchInfo
+from .routing import PART_COLUMNS, Era, Job, Packed, share_out
+from .shards import Layout, LayoutLog, Streams, bound_queries, plan_layout
+from .sinks import batch_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+class ExecutorsRun(Run):
+    """One run of a pipeline whose state is with the executors."""
+
+    def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
+        own = self._checkpoint.own
+        self._streams = Streams.of(self._pipeline, self._schemas)
+        self._log = LayoutLog(own)
+        self._gather = Gather(self._streams)
+        self._bound: dict[Queries, Asked] = {}
+        self._again = self._checkpoint.batches()
+        begins = self._committed() + 1
+        new = max(begins, self._first_new())
+        old = self._log.at(begins)
+        if (
+            begins < new
+        ):  # a batch was under way: it is done with the queries and the units that it was begun with
+            assert old is not None
+            again = self._query(session, [self._era(begins, old)], begins, once=True)
+            self._await(again)
+            begins = self._committed() + 1
+            if self._stop.event.is_set() or begins < new:
+                return again
+        return self._query(session, [self._new_era(session, begins, old)], begins, available_now)
+
+    def _committed(self) -> int:
+        """The last batch that Spark has committed."""
+        folder = self._checkpoint.folder / "commits"
+        numbers = [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
+        return max(numbers, default=-1)
+
+    def _first_new(self) -> int:
+        """The first batch never attempted: where the newest queries hold from."""
+        folder = self._checkpoint.folder / "offsets"
+        numbers = [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
+        return max(numbers, default=-1) + 1
+
+    # -- who does what
+
+    def _era(self, first: int, layout: Layout) -> Era:
+        return Era(first, layout.units(self._asked(first)))
+
+    def _new_era(self, session: SparkSession, first: int, old: Layout | None) -> Era:
+        """The units from batch `first` on; those that are new take over what older ones kept."""
+        asked = self._asked(first)
+        cores = int(session.sparkContext.defaultParallelism)
+        layout = plan_layout(self._pipeline, asked, cores, old)
+        units = layout.units(asked)
+        retired: list[Any] = []
+        moved: list[int] = []
+        if old is not None and layout != old:
+            before = old.units(self._asked(first - 1))
+            there = {unit.key for unit in units}
+            for unit in before:
+                if unit.key not in there and unit.kind in layout.kinds:
+                    moved.append(unit.key)
+                elif unit.key not in there:
+                    retired.append(replace(unit, queries=()))
+            hand_over(session, self._checkpoint, first, before, units)
+            say(f"the state of {len(before)} units is dealt out to {len(units)}")
+        elif first:
+            shutil.rmtree(self._checkpoint.own / "handover", ignore_errors=True)  # it was taken over long ago
+        self._log.set(first, layout)
+        self._renew_frame(first)
+        return Era(first, units, tuple(retired), tuple(moved))
+
+    def _renew_frame(self, first: int) -> None:
+        """What is late in batch `first` depends on its queries, which may be others than those before."""
+        frame = read_frame(self._checkpoint.own, first - 1)
+        if frame is not None:
+            write_frame(self._checkpoint.own, first - 1, frame, self._late(frame, first - 1))
+
+    def _late(self, frame: dict[str, Any], batch: int) -> dict[str, int | None]:
+        """What is late in the batch after `batch`."""
+        now, then = self._checkpoint.queries(batch + 1), self._checkpoint.queries(batch)
+        kept = {query.name for query in now} if now == then else {*compare_queries(then, now)[0]}
+        return late_of(frame, self._asked(batch + 1), self._streams.time, kept)
+
+    def _asked(self, batch: int) -> Asked:
+        queries = self._checkpoint.queries(batch)
+        if queries not in self._bound:
+            self._bound[queries] = bound_queries(queries, self._pipeline)
+        return self._bound[queries]
+
+    # -- the query
+
+    def _query(
+        self,
+        session: SparkSession,
+        eras: list[Era],
+        begins: int,
+        available_now: bool = False,
+        once: bool = False,
+    ) -> StreamingQuery:
+        layout = self._log.at(eras[-1].first)
+        assert layout is not None
+        job = Job(
+            streams=self._streams,
+            eras=tuple(eras),
+            checkpoint=str(self._checkpoint.own),
+            begins=begins,
+            prune_rows=self._pipeline.spark.prune_rows,
+        )
+        packed = Packed(job)
+        parts = self._source(session).mapInArrow(share_out(packed), PART_COLUMNS)
+        lines = parts.groupBy("unit").applyInPandasWithState(
+            stepper(packed), LINE_COLUMNS, STATE, "append", "NoTimeout"
+        )
+        with _settings(session, layout.partitions):
+            if once:
+                writer = lines.writeStream.foreachBatch(self._batch)
+                where = str(self._checkpoint.folder)
+                return writer.option("checkpointLocation", where).trigger(once=True).start()
+            return self._write(lines, available_now)
+
+    def _do(self, lines: DataFrame, batch: int) -> None:
+        began = time.monotonic()
+        told = Told(lines.toArrow())
+        offset = self._checkpoint.offset(batch)
+        frame = told.frame()
+        before = read_frame(self._checkpoint.own, batch - 1)
+        rows = frame["rows"] - (0 if before is None else before["rows"])
+        self._checkpoint.write_batch(batch, offset, rows)
+        gather = self._gather
+        changes = batch_column(gather.changes(told, self._asked(batch - 1), self._asked(batch)), batch)
+        rejects = batch_column(told.rejects(), batch)
+        self._sink.put(batch, changes, rejects, gather.answers(told, self._asked(batch)))
+        write_frame(self._checkpoint.own, batch, frame, self._late(frame, batch))
+        info = BatchInfo(
+            batch=batch,
+            rows=rows,
+            crossed=told.count("kept"),
+            changes=changes.num_rows,
+            rejects=rejects.num_rows,
+            seconds=time.monotonic() - began,
+            tops=dict(gather.tops),
+            replayed=batch in self._again,
+            tasks=told.tasks(),
+            reject_counts=told.reject_counts(),
+            changed=changes,
+        )
+        self._infos.append((info.rows, info.changes, info.rejects))
+        self._on_batch(info)
+
+
+class _settings:
+    """Settings of the session that a stateful query is started with; a query keeps those that it began with."""
+
+    def __init__(self, session: SparkSession, partitions: int) -> None:
+        self._session = session
+        self._wanted = {
+            "spark.sql.shuffle.partitions": str(partitions),
+            "spark.sql.streaming.stateStore.providerClass": _ROCKS,
+        }
+        self._before: dict[str, str | None] = {}
+
+    def __enter__(self) -> None:
+        for name, value in self._wanted.items():
+            self._before[name] = self._session.conf.get(name, None)
+            self._session.conf.set(name, value)
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                self._session.conf.unset(name)
+            else:
+                self._session.conf.set(name, value)
+
+
+def is_begun(own: Path) -> bool:
+    """Whether a checkpoint is of this placement."""
+    return (own / "shards.json").exists()

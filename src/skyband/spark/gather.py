@@ -1,0 +1,139 @@
+"""The driver's part of a batch whose state is with the executors: many units' lines become one output.
+
+Units of single rows and pairs tell finished changes; of objects they tell their parts of the answers, which are merged
+here (`told`). Answers that have not changed are not told again: the driver remembers them for the `top` output, and the
+first batch after a start tells all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .frames import make_frame
+from .merging import table_of
+from .shards import Streams
+from .sinks import TOP_SCHEMA
+from .told import changes_of, merged
+
+if TYPE_CHECKING:
+    from ..query.model import Query
+
+Asked = tuple[tuple[str, "Query"], ...]
+
+
+class Gather:
+    """Puts together what units tell, batch after batch."""
+
+    def __init__(self, streams: Streams) -> None:
+        monitor = streams.monitor()
+        self._time = monitor._time_type()
+        self._empty = _plain(monitor._report.table([], self._time))
+        self.tops: dict[str, pa.Table] = {}
+        self._shown: dict[str, pa.Table] = {}
+
+    def changes(self, told: Told, before: Asked, now: Asked) -> pa.Table:
+        """The changes of all units in one table, in the order of the queries; those no longer asked come first."""
+        tables = [_plain(table_of(blob)) for blob in told.blobs("changes")]
+        queries = {**dict(before), **dict(now)}
+        for name in told.names("before"):
+            tables += self._merged(name, told, dict(before).get(name), dict(now).get(name))
+        whole = pa.concat_tables([self._empty, *tables])
+        asked = [name for name, _ in now]
+        names = dict.fromkeys([*_others(queries, asked), *asked])
+        order = {name: place for place, name in enumerate(names)}
+        # A query that is another now may have moved from one unit to another: its leaves still come first.
+        places = np.array([2 * order[name] for name in whole.column("query").to_pylist()], dtype=np.int64)
+        places += np.asarray(pc.equal(whole.column("change"), "enter"))
+        return whole.take(pa.array(np.argsort(places, kind="stable")))
+
+    def _merged(self, name: str, told: Told, before: Query | None, now: Query | None) -> list[pa.Table]:
+        """The changes of a query that several units answer together; one that is another now is two."""
+        old, new = ([table_of(blob) for blob in told.blobs(kind, name)] for kind in ("before", "after"))
+        if before is None or now is None or before == now:
+            query = now or before
+            assert query is not None
+            return [self._compared(name, query, old, new)]
+        gone = [table_of(blob) for blob in told.blobs("gone", name)]
+        return [self._compared(name, before, gone, []), self._compared(name, now, old, new)]
+
+    def _compared(self, name: str, query: Query, old: list[pa.Table], new: list[pa.Table]) -> pa.Table:
+        k = getattr(query, "k", None)
+        sign = 1.0 if query.descending else -1.0
+        return changes_of(name, merged(old, k)[0], merged(new, k)[0], sign, self._time)
+
+    def answers(self, told: Told, now: Asked) -> pa.Table:
+        """The `top` output: answers that were told take the place of older ones."""
+        asked = dict(now)
+        for name in told.names("top"):
+            tops, shown = ([table_of(b) for b in told.blobs(kind, name)] for kind in ("top", "shown"))
+            parts = [table_of(blob) for blob in told.blobs("after", name)]
+            if parts:
+                _, order = merged(parts, getattr(asked[name], "k", None))
+                self.tops[name], self._shown[name] = _ranked(tops, order), _ranked(shown, order)
+            else:
+                self.tops[name], self._shown[name] = tops[0], shown[0]
+        for known in (self.tops, self._shown):
+            for name in [name for name in known if name not in asked]:
+                del known[name]
+        return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[name] for name in asked)])
+
+
+def _others(queries: Iterable[str], asked: list[str]) -> list[str]:
+    there = set(asked)
+    return [name for name in queries if name not in there]
+
+
+def _ranked(parts: list[pa.Table], order: Any) -> pa.Table:
+    """The rows of several answers in their common order, ranked anew."""
+    full = [part for part in parts if part.num_rows] or parts[:1]
+    whole = pa.concat_tables(full, promote_options="permissive").take(pa.array(order, pa.int64()))
+    at = whole.schema.get_field_index("rank")
+    return whole.set_column(at, "rank", pa.array(range(1, whole.num_rows + 1), pa.int32()))
+
+
+def _plain(changes: pa.Table) -> pa.Table:
+    """Without dictionaries, which need not be the same in two tables."""
+    for number, field in enumerate(changes.schema):
+        if pa.types.is_dictionary(field.type):
+            changes = changes.set_column(number, field.name, changes.column(number).cast(pa.string()))
+    return changes
+
+
+class Told:
+    """What all units have told of a batch."""
+
+    def __init__(self, lines: pa.Table) -> None:
+        self._found: dict[tuple[str, str | None], list[bytes]] = {}
+        for line in sorted(lines.to_pylist(), key=lambda line: (line["unit"], line["number"])):
+            self._found.setdefault((line["kind"], line["query"]), []).append(line["blob"])
+        self._frames = [json.loads(blob) for blob in self.blobs("frame")]
+
+    def blobs(self, kind: str, name: str | None = None) -> list[bytes]:
+        return self._found.get((kind, name), [])
+
+    def names(self, kind: str) -> list[str]:
+        return [name for found, name in self._found if found == kind and name is not None]
+
+    def frame(self) -> dict[str, Any]:
+        """How far back all queries reach, and what the teller has counted."""
+        reach = {name: value for frame in self._frames for name, value in frame["reach"].items()}
+        teller = next(frame for frame in self._frames if "tasks" in frame)
+        return make_frame(reach, teller["now"], teller["kind"], teller["rows"])
+
+    def count(self, what: str) -> int:
+        return sum(int(frame[what]) for frame in self._frames)
+
+    def tasks(self) -> tuple[tuple[str, int], ...]:
+        return tuple((host, pid) for frame in self._frames for host, pid in frame.get("tasks", ()))
+
+    def rejects(self) -> pa.Table:
+        return table_of(self.blobs("rejects")[0])
+
+    def reject_counts(self) -> dict[str, int]:
+        return dict(json.loads(self.blobs("counts")[0]))

@@ -1,0 +1,326 @@
+"""What a unit does in a micro-batch: take its parts of the rows, and tell what that did to its answers.
+
+A unit's state is one or more monitors as bytes, their own dump in a frame with a checksum; Spark keeps it in RocksDB
+and in its checkpoint. (More than one after units were dealt out anew: a monitor is never merged with another, it is
+cut up by dropping queries, and a unit that takes over from several keeps their monitors side by side.) A worker that
+still has the monitors that these very bytes were written from uses them; another worker, or one that must do the
+batch again, reads the bytes.
+
+The function `take` knows nothing of Spark: bytes and parts in, bytes and lines out, the same for the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..blob import FORMAT, check_format
+from ..errors import InputError
+from ..sift import Sifted
+from .engine import drop
+from .files import frame, read_frame, unframe
+from .frames import make_frame, reach_of
+from .routing import Era, Job, Packed, task
+from .shards import Unit
+from .sinks import top_rows
+from .told import answer_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
+
+    from ..monitor import Monitor
+
+LINE_COLUMNS = "kind string, unit bigint, query string, number bigint, blob binary"
+STATE = "state binary"
+_RESIDENT = 8  # units whose monitors a worker keeps at hand
+_AGAIN = ", or start again with an empty checkpoint and output folder"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of a stream for a unit, in their place in the order of arrival."""
+
+    order: tuple[int, int, int]
+    stream: str
+    blob: bytes
+    task: tuple[str, int] = ("", 0)  # host and process that read them
+
+
+@dataclass(frozen=True)
+class Line:
+    """Something that a unit tells the driver."""
+
+    kind: str  # changes, rejects, frame, tops, answer, info
+    query: str | None
+    number: int
+    blob: bytes
+
+
+@dataclass
+class _Held:
+    """A unit's monitors, and the bytes that they are."""
+
+    state: bytes
+    queries: str
+    monitors: list[Monitor]
+
+
+_HELD: OrderedDict[int, _Held] = OrderedDict()
+
+
+def stepper(
+    packed: Packed,
+) -> Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """The stateful function: one call is one unit's micro-batch."""
+
+    def step(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        job, (batch, _) = packed.get(), task()
+        parts = [part for rows in frames for part in _parts(rows)]
+        before = bytes(state.get[0]) if state.exists else None
+        number = int(key[0])
+        after, lines = take(job, batch, number, parts, before)
+        if after is None:
+            state.remove()
+        else:
+            state.update((after,))
+        if lines:
+            told = [(line.kind, number, line.query, line.number, line.blob) for line in lines]
+            yield pd.DataFrame(told, columns=["kind", "unit", "query", "number", "blob"])
+
+    return step
+
+
+def _parts(rows: pd.DataFrame) -> Iterator[Part]:
+    for row in rows.itertuples(index=False):
+        if row.blob is not None:
+            order = int(row.place), int(row.number), int(row.piece)
+            yield Part(order, row.stream, row.blob, (row.host, int(row.process)))
+
+
+def take(
+    job: Job, batch: int, key: int, parts: Sequence[Part], before: bytes | None
+) -> tuple[bytes | None, list[Line]]:
+    """One unit's batch: its state afterwards (None: it has none any more), and what it tells."""
+    era = job.era(batch)
+    if key in era.moved:
+        return None, []
+    unit = next((unit for unit in era.units if unit.key == key), None)
+    gone = unit is None
+    if unit is None:
+        unit = next(unit for unit in era.retired if unit.key == key)
+    held = _held(job, era, unit, before)
+    telling = _Telling(unit, everything=batch == job.begins)
+    if held.queries != unit.digest:
+        telling.ask(held.monitors)
+        held.queries = unit.digest
+    telling.begin(held.monitors)
+    rows = _grouped(parts)
+    first = held.monitors[0].rows_seen
+    for monitor in held.monitors:
+        telling.changed(monitor, monitor.push_sifted(rows))
+    lines = telling.lines(held.monitors) + _counted(unit, held.monitors, rows, first, parts)
+    if gone:
+        _HELD.pop(key, None)
+        return None, lines
+    held.state = _packed(held)
+    _HELD[key] = held
+    _HELD.move_to_end(key)
+    while len(_HELD) > _RESIDENT:
+        _HELD.popitem(last=False)
+    return held.state, lines
+
+
+def _grouped(parts: Sequence[Part]) -> list[tuple[str | None, list[Sifted]]]:
+    """Parts in order of arrival, those of one stream together."""
+    found: list[tuple[str | None, list[Sifted]]] = []
+    for part in sorted(parts, key=lambda part: part.order):
+        if not found or found[-1][0] != part.stream:
+            found.append((part.stream, []))
+        found[-1][1].append(Sifted.from_bytes(part.blob))
+    return found
+
+
+# -- state
+
+
+def _held(job: Job, era: Era, unit: Unit, before: bytes | None) -> _Held:
+    """The unit's monitors before the batch."""
+    if before is None:
+        return _taken_over(job, unit, first=era.first == 0)
+    known = _HELD.pop(unit.key, None)
+    if known is not None and known.state == before:
+        return known
+    return unpacked(before)
+
+
+def _packed(held: _Held) -> bytes:
+    header = {"format": FORMAT, "queries": held.queries}
+    return frame(header, *(monitor.to_bytes() for monitor in held.monitors))
+
+
+def unpacked(state: bytes) -> _Held:
+    """A unit's monitors from its state, which is whole or refused."""
+    from ..monitor import Monitor
+
+    name = "The state of this query in Spark's checkpoint"
+    found = unframe(state)
+    if found is None:
+        raise InputError(f"{name} is damaged: start again with an empty checkpoint and output folder.")
+    header, blobs = found
+    check_format(header.get("format", 1), name, _AGAIN)
+    held = _Held(state, header["queries"], [Monitor.from_bytes(blob) for blob in blobs])
+    for monitor in held.monitors:
+        _prepare(monitor)
+    return held
+
+
+def _taken_over(job: Job, unit: Unit, first: bool) -> _Held:
+    """A unit that has no state yet: it begins with nothing, or with what older units have left for it."""
+    path = Path(job.checkpoint) / "handover" / f"{unit.key}.state"
+    found = read_frame(path)
+    if found is None and path.exists():
+        raise InputError(f"{path} is damaged: remove the folder it is in, and start again.")
+    if found is not None:
+        header, blobs = found
+        check_format(header.get("format", 1), str(path), _AGAIN)
+        return unpacked(blobs[0])
+    if not first:
+        raise InputError(
+            f"The checkpoint {Path(job.checkpoint).parent} has no state of unit {unit.key}: it is damaged; start again "
+            f"with an empty checkpoint and output folder."
+        )
+    monitor = job.streams.monitor()
+    _prepare(monitor)
+    return _Held(b"", "", [monitor])
+
+
+def _prepare(monitor: Monitor) -> None:
+    monitor.lists_only = True  # tasks prune
+
+
+# -- telling
+
+
+class _Telling:
+    """Collects what a unit's batch did to its answers."""
+
+    def __init__(self, unit: Unit, everything: bool) -> None:
+        self._unit = unit
+        self._fresh = {name for name, _ in unit.queries} if everything else set()
+        self._changes: list[pa.Table] = []
+        self._before: dict[str, Any] = {}
+        self._gone: dict[str, Any] = {}
+
+    def ask(self, monitors: list[Monitor]) -> None:
+        """Let the unit's queries hold: others are dropped, new ones asked."""
+        wanted = dict(self._unit.queries)
+        there = set()
+        for monitor in monitors:
+            for name in list(monitor.watches):
+                if name in wanted and wanted[name] == monitor.watches[name].query:
+                    there.add(name)
+                elif self._unit.whole:
+                    self._changes.append(drop(monitor, name))
+                else:
+                    self._gone[name] = answer_of(monitor.watches[name])
+                    monitor.drop(name)
+        for name, query in wanted.items():
+            if name not in there:
+                monitors[0].watch(query, name=name)
+                self._fresh.add(name)
+
+    def begin(self, monitors: list[Monitor]) -> None:
+        """Before the rows come: answers that the driver will have to compare."""
+        if not self._unit.whole:
+            self._before = {
+                name: answer_of(watch) for monitor in monitors for name, watch in monitor.watches.items()
+            }
+
+    def changed(self, monitor: Monitor, changes: pa.Table) -> None:
+        if self._unit.whole and changes.num_rows:
+            self._changes.append(changes)
+            self._fresh |= set(changes.column("query").unique().to_pylist())
+
+    def lines(self, monitors: list[Monitor]) -> list[Line]:
+        if self._unit.whole:
+            found = [Line("changes", None, i, table_bytes(c)) for i, c in enumerate(self._changes)]
+            return found + self._tops(monitors)
+        return self._answers(monitors)
+
+    def _tops(self, monitors: list[Monitor]) -> list[Line]:
+        """The answers that have changed."""
+        lines = []
+        for monitor in monitors:
+            for name in [name for name in monitor.watches if name in self._fresh]:
+                watch = monitor.watches[name]
+                top = watch.top()
+                shown = top_rows(name, top, watch.selected(top))
+                lines.append(Line("top", name, top.num_rows, table_bytes(top)))
+                lines.append(Line("shown", name, top.num_rows, table_bytes(shown)))
+        return lines
+
+    def _answers(self, monitors: list[Monitor]) -> list[Line]:
+        """This unit's part of each answer, before and after."""
+        again = {name for name, _ in self._unit.queries}
+        lines = [
+            Line("gone" if name in again else "before", name, 0, table_bytes(answer))
+            for name, answer in self._gone.items()
+        ]
+        for monitor in monitors:
+            for name, watch in monitor.watches.items():
+                lines.append(Line("before", name, 0, table_bytes(self._before[name])))
+                lines.append(Line("after", name, 0, table_bytes(answer_of(watch))))
+                top = watch.top()
+                shown = top_rows(name, top, watch.selected(top))
+                lines.append(Line("top", name, top.num_rows, table_bytes(top)))
+                lines.append(Line("shown", name, top.num_rows, table_bytes(shown)))
+        return lines
+
+
+def _counted(
+    unit: Unit,
+    monitors: list[Monitor],
+    rows: list[tuple[str | None, list[Sifted]]],
+    first: int,
+    parts: Sequence[Part],
+) -> list[Line]:
+    """How far back the queries reach; of the teller also what was rejected."""
+    from ..stream.rejects import to_table
+
+    monitor = monitors[0]
+    told = make_frame(reach_of(monitors), monitor._now, monitor._kind, monitor.rows_seen)
+    told["kept"] = sum(part.kept for _, sifted in rows for part in sifted)
+    if unit.teller:
+        told["tasks"] = [part.task for part in parts]
+    lines = [Line("frame", None, 0, json.dumps(told).encode())]
+    for other in monitors:
+        other._rejects.last.clear()  # they are put out: no need to keep the last of them
+    if unit.teller:
+        found = []
+        for _, sifted in rows:
+            for part in sifted:
+                found += [r._replace(seq=first + r.seq) for r in part.accepted().rejects]
+                first += part.count
+        lines.append(Line("rejects", None, len(found), table_bytes(to_table(found))))
+        lines.append(Line("counts", None, 0, json.dumps(monitor.reject_counts).encode()))
+    return lines
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def table_of(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()

@@ -1,0 +1,75 @@
+"""Where a pipeline's state lives: in the driver, or with the executors.
+
+The driver placement has less to do for a batch, and answers sooner; what it keeps has to fit one process, and what
+every batch asks of the engine has to fit one core. So `auto` takes the driver as long as the queries' state is small,
+and always where all executors are on the driver's own machine (`local[…]`), for there they could not carry more. A
+checkpoint stays where it began.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from ..query.model import Grouped, Joined, Pairs, Rows, Threshold
+from .checkpoint import Checkpoint
+from .config import Pipeline
+
+if TYPE_CHECKING:
+    from ..query.model import Query
+
+_BYTES = 1 << 30  # state that a driver carries without thinking about it
+_QUERIES = 2000  # standing queries that one core answers beside everything else
+_GUESS = 1_000_000  # rows of a window that is a stretch of time
+
+
+def choose_placement(pipeline: Pipeline, checkpoint: Checkpoint | None, first: int) -> tuple[str, str]:
+    """The placement, and why; `first` is the first batch never attempted."""
+    wanted = pipeline.spark.placement
+    begun = None
+    if checkpoint is not None and first > 0:
+        begun = "executors" if (checkpoint.own / "shards.json").exists() else "driver"
+    if begun is not None and wanted not in ("auto", begun):
+        raise InputError(
+            f"The checkpoint {checkpoint and checkpoint.folder} was begun with the state in the {begun}, and [spark] "
+            f'asks for placement = "{wanted}": undo the change, or start again with another checkpoint and output '
+            f"folder."
+        )
+    if begun is not None:
+        return begun, "as the checkpoint was begun"
+    if wanted != "auto":
+        return wanted, "asked for in [spark]"
+    return _fitting(pipeline)
+
+
+def _fitting(pipeline: Pipeline) -> tuple[str, str]:
+    from .engine import bound
+
+    queries = [bound(query, pipeline) for query in pipeline.queries]
+    size = sum(_state(query) for query in queries)
+    what = f"{len(queries):,} queries will keep about {_bytes(size)}"
+    if pipeline.spark.master.startswith("local"):
+        return "driver", f"{what}, and the executors would be on this machine too"
+    if len(queries) > _QUERIES or size > _BYTES:
+        return "executors", f"{what}, which is more than one process should carry"
+    return "driver", f"{what}, which one process carries"
+
+
+def _state(query: Query) -> float:
+    """About how many bytes a query keeps."""
+    rows = float(query.window.n if isinstance(query.window, Rows) else _GUESS)
+    if isinstance(query, Pairs | Grouped | Joined):
+        return rows * 40
+    if isinstance(query, Threshold):
+        return rows * 4  # one row in six beyond the bound
+    k = query.k
+    return 24.0 * min(rows, k * (1 + math.log(max(1.0, rows / k))))
+
+
+def _bytes(size: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:,.0f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"

@@ -1,0 +1,262 @@
+"""What a task of the executors placement does with the rows it has read: which unit gets which of them.
+
+Rows are accepted or rejected once, by the one door of their stream. Then every unit gets its own part of them: queries
+about single rows the k-skyband of the task's rows for just those queries (all rows, if there are few), objects the
+rows of their ids, pairs all of them. What does not travel is told all the same: how many rows there were, the newest
+of them, and all their times where a row window needs them, so that each unit counts rows and expires its own as if
+it had seen everything. A unit that no row concerns gets this *control* alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..files.rows import Chunk
+from ..query.model import Rows
+from ..sift import Sifted, Sifter
+from ..stream.accept import Accepted, Door, accept
+from ..stream.arrow import numbers_array
+from ..stream.batches import read
+from ..stream.rejects import Reject
+from .frames import late_before
+from .hashing import stable_hash
+from .inputs import task_parts
+from .shards import ROWS, UPDATES, Streams, Unit
+from .sifting import with_gaps
+
+PART_COLUMNS = (
+    "unit bigint, place int, number bigint, piece bigint, stream string, rows bigint, kept bigint, host string, "
+    "process bigint, blob binary"
+)
+_SCHEMA = pa.schema(
+    [
+        ("unit", pa.int64()),
+        ("place", pa.int32()),
+        ("number", pa.int64()),
+        ("piece", pa.int64()),
+        ("stream", pa.string()),
+        ("rows", pa.int64()),
+        ("kept", pa.int64()),
+        ("host", pa.string()),
+        ("process", pa.int64()),
+        ("blob", pa.binary()),
+    ]
+)
+_FEW_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Era:
+    """What holds from a batch on: the units with their queries, and whom the first batch sends home."""
+
+    first: int
+    units: tuple[Unit, ...]
+    retired: tuple[Unit, ...] = ()  # without queries; their state goes with this era's first batch
+    moved: tuple[int, ...] = ()  # keys of those whose state others have taken over
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that tasks must know; travels to them as bytes, which a worker reads once."""
+
+    streams: Streams
+    eras: tuple[Era, ...]
+    checkpoint: str  # our own folder in it, which every executor sees
+    begins: int  # the first batch of this run: everything is told anew
+    prune_rows: int | None = None
+
+    def era(self, batch: int) -> Era:
+        return [era for era in self.eras if era.first <= batch][-1]
+
+
+class Packed:
+    """A job as bytes: a worker that has read it does not read it again."""
+
+    def __init__(self, job: Job) -> None:
+        self._data = pickle.dumps(job)
+        self._name = hashlib.blake2b(self._data, digest_size=16).hexdigest()
+
+    def get(self) -> Job:
+        found = _JOBS.get(self._name)
+        if found is None:
+            _JOBS.clear()  # one at a time: the next one is another run's
+            found = _JOBS[self._name] = pickle.loads(self._data)
+        return found
+
+
+_JOBS: dict[str, Job] = {}
+_ROUTES: dict[tuple[int, int], dict[str, list[Route]]] = {}
+_DOORS: dict[tuple[int, int], dict[str, Door]] = {}
+
+
+@dataclass(frozen=True)
+class Route:
+    """What one unit gets of one stream."""
+
+    unit: Unit
+    sifter: Sifter | None  # of a unit for single rows
+    wanted: bool  # whether it gets rows at all
+    counts: bool  # whether it must know the times of all rows
+
+    def part_of(self, part: Accepted, prune: bool) -> Sifted:
+        """A unit's own part of what was accepted."""
+        if not self.unit.teller:
+            rejects = [Reject(r.seq, r.stream, r.reason, "", "") for r in part.rejects]
+            part = replace(part, rejects=rejects)
+        if self.unit.kind == UPDATES:
+            return Sifted(part)
+        if not self.wanted:
+            return Sifted(_only(part, np.empty(0, dtype=np.int64), self.counts))
+        if self.unit.ids:
+            own = id_hash(part.table, self.unit.ids) % np.uint64(self.unit.of) == self.unit.part
+            return Sifted(_only(part, np.flatnonzero(own), self.counts))
+        if self.sifter is not None and prune and self.sifter.can_prune:
+            return self.sifter.pruned(part)
+        if self.sifter is not None and self.sifter.columns:
+            wanted = set(self.sifter.columns)
+            part = replace(part, table=part.table.select([c for c in part.table.column_names if c in wanted]))
+        return Sifted(part)
+
+
+def _only(part: Accepted, rows: npt.NDArray[np.int64], counts: bool) -> Accepted:
+    """Some rows of a part, and what windows must count of all of them."""
+    position = np.arange(part.count) if part.position is None else part.position
+    passed = position, part.time
+    if not counts and len(position):
+        newest = np.lexsort((position, part.time))[-1:]
+        passed = position[newest], part.time[newest]
+    table = part.table.take(numbers_array(rows)).combine_chunks()
+    return replace(part, table=table, position=position[rows], time=part.time[rows], passed=passed)
+
+
+def id_hash(table: pa.Table, columns: tuple[str, ...]) -> npt.NDArray[np.uint64]:
+    """A hash of the columns that name an object: equal ids have equal hashes."""
+    keys = {}
+    for name in columns:
+        column = table.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_floating(column.type):
+            column = pc.add(column, 0.0)  # -0.0 equals 0.0
+        keys[name] = column
+    return stable_hash(pa.table(keys))
+
+
+def routes(job: Job, era: Era) -> dict[str, list[Route]]:
+    """Who gets what of each stream; made once in a worker."""
+    known = _ROUTES.get((id(job), era.first))
+    if known is not None:
+        return known
+    found: dict[str, list[Route]] = {name: [] for name in job.streams.schemas}
+    for unit in era.units:
+        monitor = job.streams.monitor()
+        for name, query in unit.queries:
+            monitor.watch(query, name=name)
+        for stream in found:
+            timed = stream in job.streams.time
+            counts = not timed or any(isinstance(query.window, Rows) for _, query in unit.queries)
+            wanted = _wants(unit, stream, monitor)
+            sifter = monitor.sifter(stream) if unit.kind == ROWS and wanted else None
+            found[stream].append(Route(unit, sifter, wanted, counts))
+    _ROUTES.clear()
+    _ROUTES[id(job), era.first] = found
+    return found
+
+
+def _wants(unit: Unit, stream: str, monitor: Any) -> bool:
+    if unit.ids:
+        return stream in unit.streams and bool(unit.queries)
+    return bool(monitor.streams[stream].watches)
+
+
+def doors(job: Job, batch: int) -> dict[str, Door]:
+    """The doors of the streams at a batch."""
+    known = _DOORS.get((id(job), batch))
+    if known is not None:
+        return known
+    late = late_before(Path(job.checkpoint), batch)
+    monitor = job.streams.monitor()
+    found = {name: replace(monitor.sifter(name).door, late_before=late.get(name)) for name in monitor.streams}
+    _DOORS.clear()
+    _DOORS[id(job), batch] = found
+    return found
+
+
+def share_out(packed: Packed) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for mapInArrow: from lines that name pieces of files to parts for units."""
+
+    def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batch, partition = task()
+        job = packed.get()
+        era = job.era(batch)
+        if partition == 0:
+            yield _controls(era, batch)
+        for place, number, piece, stream, chunk in task_parts(batches, job.streams.schemas):
+            yield _lines(job, era, batch, (place, number, piece), stream, chunk)
+
+    return share
+
+
+def _controls(era: Era, batch: int) -> pa.RecordBatch:
+    """A line for each unit, so that each has its turn in every batch."""
+    units = [unit.key for unit in era.units]
+    if batch == era.first:
+        units += [unit.key for unit in era.retired] + [*era.moved]
+    return _batch([_line(key) for key in units])
+
+
+def _line(key: int, order: tuple[int, int, int] = (0, 0, 0), stream: str | None = None) -> dict[str, Any]:
+    place, number, piece = order
+    return {
+        "unit": key, "place": place, "number": number, "piece": piece, "stream": stream, "rows": 0, "kept": 0,
+        "host": socket.gethostname(), "process": os.getpid(), "blob": None,
+    }  # fmt: skip
+
+
+def _lines(
+    job: Job, era: Era, batch: int, order: tuple[int, int, int], stream: str, chunk: Chunk
+) -> pa.RecordBatch:
+    table, texts = with_gaps(chunk)
+    raw, rows = read(table)
+    part = accept(doors(job, batch)[stream], raw, rows, texts)
+    lines = []
+    for route in routes(job, era)[stream]:
+        sifted = route.part_of(part, rows >= _large(job, route.unit))
+        line = _line(route.unit.key, order, stream)
+        lines.append({**line, "rows": sifted.count, "kept": sifted.kept, "blob": sifted.to_bytes()})
+    return _batch(lines)
+
+
+def _large(job: Job, unit: Unit) -> int:
+    """From so many rows on pruning is worth the work: small parts would grow by it."""
+    if job.prune_rows is not None:
+        return job.prune_rows
+    kept = sum(2 * (getattr(query, "k", 0) or 0) for _, query in unit.queries)
+    return max(_FEW_ROWS, 8 * kept)
+
+
+def _batch(lines: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(lines, schema=_SCHEMA)
+
+
+def task() -> tuple[int, int]:
+    """The micro-batch and the number of this task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    assert batch is not None
+    return int(batch), context.partitionId()

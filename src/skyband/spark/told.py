@@ -1,0 +1,74 @@
+"""Answers in parts: of objects each unit has its own best, and the best of all is among them.
+
+A unit tells its part of an answer as a table of what decides the order: how good each entry is, and the recencies that
+break ties. The driver puts the parts together, before the batch and after it, cuts both at k, and what they differ in
+are the changes. It needs no memory for that: the units tell both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..report import COLUMNS
+from ..stream import clock
+
+if TYPE_CHECKING:
+    from ..watch import Watch
+
+ANSWER = pa.schema(
+    [
+        ("good", pa.float64()),
+        ("time", pa.int64()),
+        ("seq", pa.int64()),
+        ("id", pa.string()),
+    ]
+)
+
+
+def answer_of(watch: Watch) -> pa.Table:
+    """A watch's answer now, best first."""
+    group: Any = watch.group
+    codes, good, time, seq = group.algorithm.slots[watch.slot].best(watch.ranks(watch.horizon()))
+    ids = pa.array(group.ids(watch.slot, codes), pa.string())
+    return pa.table([good, time, seq, ids], schema=ANSWER)
+
+
+def merged(parts: list[pa.Table], k: int | None) -> tuple[pa.Table, np.ndarray[Any, Any]]:
+    """The best k of all parts, best first, and where they were in the parts one after the other."""
+    whole = pa.concat_tables([ANSWER.empty_table(), *parts]).combine_chunks()
+    keys = [whole.column(name).to_numpy() for name in ("seq", "time", "good")]
+    order = np.lexsort(keys)[::-1][:k]
+    return whole.take(pa.array(order)), order
+
+
+def changes_of(
+    query: str, before: pa.Table, after: pa.Table, sign: float, time: tuple[Any, pa.DataType]
+) -> pa.Table:
+    """What leaves and what enters, as a change table."""
+    old, new = _names(before), _names(after)
+    there, still = set(old), set(new)
+    left = [place for place, name in enumerate(old) if name not in still]
+    came = [place for place, name in enumerate(new) if name not in there]
+    told = pa.concat_tables([before.take(pa.array(left, pa.int64())), after.take(pa.array(came, pa.int64()))])
+    n = len(left) + len(came)
+    kind, type_ = time
+    nothing = pa.nulls(n, pa.int64())
+    columns = [
+        pa.array([query] * n, pa.string()),
+        pa.array(["leave"] * len(left) + ["enter"] * len(came), pa.string()),
+        pa.array([None] * len(left) + [place + 1 for place in came], pa.int32()),
+        pa.array(sign * told.column("good").to_numpy() + 0.0, pa.float64()),
+        nothing,
+        nothing,
+        told.column("id"),
+        pa.nulls(n, type_) if kind is None else clock.column(told.column("time").to_numpy(), kind, type_),
+    ]
+    return pa.table(columns, names=COLUMNS)
+
+
+def _names(answer: pa.Table) -> list[tuple[Any, ...]]:
+    """What tells one entry from another: an object whose score or latest row has changed is another."""
+    return list(zip(*(answer.column(key).to_pylist() for key in ("seq", "good")), strict=True))
