@@ -101,7 +101,9 @@ def test_certified_answers_are_the_oracles(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("shape", sorted(draws.SHAPES))
-@pytest.mark.parametrize(("batch", "length"), [(1, 150), (7, 300), (300, 900)])
+@pytest.mark.parametrize(
+    ("batch", "length"), [pytest.param(1, 150, marks=pytest.mark.soak), (2, 150), (7, 300), (300, 900)]
+)
 def test_shapes_at_length(shape: str, batch: int, length: int) -> None:
     twin = Doubting("whole")
     for number, (k, window, descending) in enumerate(

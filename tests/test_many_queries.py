@@ -19,9 +19,12 @@ SHAPES = {
 WATCHES, ROWS, STEPS = 100, 150, 7
 
 
-@pytest.mark.parametrize("algorithm", ["ra", "sa"])
-@pytest.mark.parametrize("shape", sorted(SHAPES))
-def test_a_thousand_weights_are_as_exact_as_one(shape: str, algorithm: str) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "shape"),
+    # what a shape changes is the same for both
+    [*(("ra", shape) for shape in SHAPES), ("sa", next(iter(SHAPES)))],
+)
+def test_a_thousand_weights_are_as_exact_as_one(algorithm: str, shape: str) -> None:
     """The columns are lattices, so that ties abound; times go back and on."""
     random = np.random.default_rng(8)
     m = sb.Monitor(time="t")

@@ -22,7 +22,13 @@ def nearest(data: Any, point: Any, weights: Any, first: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "d"), [*(("ra", d) for d in range(1, 11)), ("tma", 2), ("sma", 3), ("sa", 10)]
+    ("algorithm", "d"),
+    [
+        *(("ra", d) for d in range(1, 11)),
+        pytest.param("tma", 2, marks=pytest.mark.soak),
+        ("sma", 3),
+        ("sa", 10),
+    ],
 )
 def test_nearest_neighbours(algorithm: str, d: int) -> None:
     random = np.random.default_rng(d)
