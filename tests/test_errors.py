@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.algorithms import REGISTRY
+from skyband.algorithms import OBJECTS, REGISTRY
 
 OK = "SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS"
 GROUPED = "SELECT id, SUM(x) FROM s GROUP BY id ORDER BY SUM(x) DESC LIMIT 2 WINDOW 5 ROWS"
@@ -237,8 +237,8 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an algorithm for rows": (
         lambda: sb.Monitor().watch(GROUPED + " WITH (algorithm = 'ra')"),
-        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a grouped query: take sums, or leave "
-        "the algorithm out.",
+        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a grouped query: take "
+        f"{', '.join(sorted(OBJECTS))}, or leave the algorithm out.",
     ),
     "an algorithm for objects": (
         lambda: sb.Monitor().watch(OK + " WITH (algorithm = 'sums')"),

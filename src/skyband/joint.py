@@ -8,6 +8,7 @@ with the number of its stream. A member that falls silent costs nothing: its row
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,13 @@ class Joint(Stream):
         assert isinstance(query, Joined)
         known = [self.monitor.streams.get(name) for name in self.members]
         reading_of(query).check([None if stream is None else stream.schema for stream in known])
+
+    def has_updates(self) -> bool:
+        key = self.monitor.key
+        return any(
+            key.get(name) is not None if isinstance(key, Mapping) else key is not None
+            for name in self.members
+        )
 
     # -- windows -------------------------------------------------------------------------------------------
 

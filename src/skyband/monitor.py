@@ -120,7 +120,7 @@ class Monitor:
         stream.allow(query.window)
         # a stream without rows is planned when the first ones come, with all that is known then; but what an update
         # stream can't have is refused now
-        if stream.pushed or stream.updates is not None:
+        if stream.pushed or stream.has_updates():
             choice = choose(query, stream.facts(query))
         watch = saving.make_watch(self, stream, name, query, choice)
         stream.attach(watch)

@@ -113,7 +113,9 @@ class ObjectGroup:
 
     def notes(self) -> list[str]:
         outside = self.reading.outside
-        left = [f"{outside:,} rows with a value outside its range stayed out of this query"] if outside else []
+        left = (
+            [f"{outside:,} rows with a value outside its range stayed out of this query"] if outside else []
+        )
         return [*self.algorithm.notes(), *left]
 
     def also_kept(self) -> dict[str, int]:

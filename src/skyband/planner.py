@@ -23,6 +23,7 @@ from skyband.algorithms import CARDS, OBJECTS, PAIRS, REGISTRY, Card, Workload
 from skyband.errors import QueryError
 from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Threshold, TopK
+from skyband.query.promises import cannot_bound, cannot_walk, is_whole, unknown_range
 from skyband.query.space import Space, is_linear, split_box
 
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
@@ -40,6 +41,7 @@ FAMILY = 150e-6  # and for each further family: queries whose predicates differ 
 MOST_BYTES = 1 << 30
 FEW_BYTES = 1 << 26
 REPEATS = ("sum", "max", "last")  # of several rows of one object in one stream
+PROMISES = ("range", "appears")  # about rows yet to come; whoever has no use for them leaves them be
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,9 @@ class Choice:
 def choose(query: Query, facts: Facts | None = None) -> Choice:
     """The algorithm for a query, its options, why, and what else could have been taken."""
     facts = facts or Facts()
-    if isinstance(query, Pairs | Grouped | Joined):
+    if isinstance(query, Grouped | Joined):
+        return _for_objects(query, facts)
+    if isinstance(query, Pairs):
         return _for_many(query)
     assert isinstance(query, TopK | Threshold)
     options: dict[str, Any] = dict(query.options)
@@ -111,23 +115,74 @@ def _error(options: dict[str, Any]) -> float | None:
     return float(error)
 
 
-def _for_many(query: Pairs | Grouped | Joined) -> Choice:
-    """What several rows make together: there is one algorithm for each kind so far."""
+def _for_many(query: Pairs) -> Choice:
+    """Pairs of rows."""
     options: dict[str, Any] = dict(query.options)
-    kind = {Pairs: "pairs", Grouped: "grouped", Joined: "joined"}[type(query)]
-    known: list[str] = [*(PAIRS if kind == "pairs" else OBJECTS)]
-    if isinstance(query, Joined) and (repeat := options.pop("repeat", "sum")) not in REPEATS:
-        raise QueryError(f"repeat = '{repeat}' is not known; it is 'sum', 'max' or 'last'.")
+    known: list[str] = [*PAIRS]
     name = str(options.pop("algorithm", known[0]))
     if name not in CARDS:
         _named(name, query, Facts())
     if name not in known:
-        raise QueryError(_other_kind(name, kind, known))
+        raise QueryError(_other_kind(name, "pairs", known))
     if options:
         first = next(iter(options))
-        raise QueryError(f"A {kind} query has no option {first}; leave it out.")
+        raise QueryError(f"A pairs query has no option {first}; leave it out.")
     asked = "algorithm" in dict(query.options)
     return Choice(name, {}, "asked for with WITH (algorithm = …)" if asked else _reason(name))
+
+
+def _for_objects(query: Grouped | Joined, facts: Facts) -> Choice:
+    """What several rows make together. Exact totals of everything answer any question; with all promised that tells
+    how far an object may rise, rows that can't matter any more are let go."""
+    options: dict[str, Any] = dict(query.options)
+    kind = "joined" if isinstance(query, Joined) else "grouped"
+    if (repeat := options.pop("repeat", "sum")) not in REPEATS:
+        raise QueryError(f"repeat = '{repeat}' is not known; it is 'sum', 'max' or 'last'.")
+    stranger = unknown_range(query)
+    if stranger is not None:
+        raise QueryError(
+            f'The range of "{stranger}" is of no column that this query totals; leave the name out for all.'
+        )
+    name = options.pop("algorithm", None)
+    promised = is_whole(query)
+    reasons = {other: unfit_objects(other, query, facts) for other in OBJECTS}
+    alternatives = {other: reason for other, reason in reasons.items() if reason is not None}
+    if name is not None:
+        chosen, why = str(name), "asked for with WITH (algorithm = …)"
+        if chosen not in CARDS:
+            _named(chosen, query, facts)
+        if chosen not in OBJECTS:
+            raise QueryError(_other_kind(chosen, kind, list(OBJECTS)))
+        if reasons[chosen] is not None:
+            fit = ", ".join(other for other, reason in reasons.items() if reason is None)
+            raise QueryError(
+                f"The algorithm {chosen} ({CARDS[chosen].title}) can't answer this query: {reasons[chosen]}. "
+                f"Take {fit}, or leave the algorithm out."
+            )
+    elif promised and reasons["eaa"] is None:
+        chosen, why = (
+            "eaa",
+            "ranges and appearances are promised, so rows that can't matter any more are let go",
+        )
+    else:
+        chosen, why = "sums", _reason("sums")
+        if promised:
+            why += f"; no row can be let go, since {reasons['eaa']}"
+    for option in options:
+        if option not in (*PROMISES, *CARDS[chosen].options):
+            whose = f"A {kind} query" if name is None else f"The algorithm {chosen}"
+            raise QueryError(f"{whose} has no option {option}; leave it out.")
+    return Choice(chosen, {}, why, {key: text for key, text in alternatives.items() if key != chosen})
+
+
+def unfit_objects(name: str, query: Grouped | Joined, facts: Facts) -> str | None:
+    """Why an algorithm can't answer a query about objects, or None if it can."""
+    card = OBJECTS[name].card
+    if facts.updates and card.fifo:
+        return "in an update stream (key=) any row may be replaced or deleted, and it lets rows go for others' sake"
+    if card.scores == "bounded":
+        return cannot_bound(query)
+    return cannot_walk(query, lists=True) if card.scores == "monotone" else None
 
 
 def _other_kind(name: str, wanted: str, fit: list[str]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.algorithms.sums import Asked
 from skyband.errors import QueryError
 from skyband.order import Floats, Ints
 from skyband.query import nodes
@@ -23,6 +24,7 @@ from skyband.query.aggregates import COUNTED, SIDE, row_columns, split
 from skyband.query.expression import Column, check, evaluate, unknown_column
 from skyband.query.model import Grouped, Joined, Output
 from skyband.query.nodes import Expression
+from skyband.query.promises import Promise, Range, cannot_walk, promise_of, uses_count
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import Batch, View, numbers
 from skyband.structures.objects import Objects
@@ -80,8 +82,33 @@ class Reading:
     sign: float
     used: tuple[str, ...] = ()  # columns of rows
 
-    def __init__(self) -> None:
+    def __init__(self, query: Grouped | Joined) -> None:
         self.types: dict[str, pa.DataType] = {}  # of the key columns
+        self.promise: Promise = promise_of(query)
+        self.streams: tuple[str | None, ...] = (None,)
+        self.columns: tuple[str, ...] = ()  # names of what rows bring
+        self.outside = 0  # rows with a value outside its range
+        self._question = query
+
+    def range_of(self, column: int, stream: int) -> Range | None:
+        """What is promised of a column that rows of a stream bring."""
+        return self.promise.range_of(self.columns[column], self.streams[stream])
+
+    def asked(self) -> Asked:
+        """What an algorithm is to know."""
+        ranges = [self.range_of(a.column, a.stream) for a in self.aggregates]
+        return Asked(
+            aggregates=self.aggregates,
+            width=self.width,
+            several=self.several,
+            streams=len(self.streams),
+            most=tuple(None if known is None else known[1] for known in ranges),
+            rows=self.promise.most,
+            ever=self.promise.ever,
+            everywhere=cannot_walk(self._question, lists=True, everywhere=True) is None,
+            counting=uses_count(self._question),
+            options=dict(self._question.options),
+        )
 
     def rows_of(self, batch: Batch, stream: int = 0) -> Read:
         raise NotImplementedError
@@ -139,12 +166,25 @@ class Reading:
         type_ = self.types.get(name, values.type)
         return values.cast(type_.value_type if pa.types.is_dictionary(type_) else type_)
 
-    def _ordered(self, batch: Batch, view: View, columns: list[Floats]) -> Read:
-        """Rows of a view, which has them newest first, without those that have a NaN."""
+    def _ordered(
+        self, batch: Batch, view: View, columns: list[Floats], stream: int, there: list[int]
+    ) -> Read:
+        """Rows of a view, which has them newest first, without those that have a NaN or a value outside its range.
+
+        there: the columns that rows of this stream have.
+        """
         place = np.arange(len(batch)) if view.index is None else view.index
         sound = np.ones(len(place), dtype=bool)
         for column in columns:
             sound &= ~np.isnan(column)
+        if self.promise.ranges:
+            inside = sound.copy()
+            for number in there:
+                known = self.range_of(number, stream)
+                if known is not None:
+                    inside &= (columns[number] >= known[0]) & (columns[number] <= known[1])
+            self.outside += int(np.count_nonzero(sound & ~inside))
+            sound = inside
         order = np.flatnonzero(sound)[::-1]
         place = place[order]
         own = tuple(column[order] for column in columns)
@@ -153,12 +193,13 @@ class Reading:
 
 class GroupedReading(Reading):
     def __init__(self, query: Grouped) -> None:
-        super().__init__()
+        super().__init__(query)
         self.query = query
         halves = self.halves = split(query)
         self.key, self.several = query.key, False
         self.aggregates = tuple(Aggregate(KINDS[kind], argument) for kind, argument in halves.aggregates)
         self.width = len(halves.arguments)
+        self.columns = tuple(e.name if isinstance(e, Column) else "" for e in halves.arguments)
         self.parts = [[i] for i in range(len(self.aggregates))]
         self.score, self.condition = halves.score, halves.having
         values = (output.value for output in halves.outputs)
@@ -171,7 +212,7 @@ class GroupedReading(Reading):
         predicate = None if where is None else (lambda view: np.asarray(evaluate(where, view), dtype=bool))
         view = View(batch).where(self.used, predicate)
         columns = [np.asarray(evaluate(e, view), dtype=np.float64) for e in self.halves.arguments]
-        return self._ordered(batch, view, columns)
+        return self._ordered(batch, view, columns, 0, [*range(len(columns))])
 
     def check(self, schemas: list[pa.Schema | None]) -> None:
         (schema,) = schemas
@@ -200,7 +241,7 @@ class GroupedReading(Reading):
 
 class JoinedReading(Reading):
     def __init__(self, query: Joined) -> None:
-        super().__init__()
+        super().__init__(query)
         self.query = query
         self.key, self.several = (query.key,), True
         self.sign = 1.0 if query.descending else -1.0
@@ -235,6 +276,7 @@ class JoinedReading(Reading):
             self.outputs = tuple((output, over_objects(output.value)) for output in (first, *shown))
         self.aggregates, self.told, self.names = tuple(aggregates), tuple(told), tuple(names)
         self.width = len(names)
+        self.columns, self.streams = tuple(names), query.streams
 
     def _own(self, stream: int, known: list[str]) -> list[str]:
         """The columns that rows of a stream bring: those said to be its own, and others that it has."""
@@ -254,7 +296,7 @@ class JoinedReading(Reading):
         view = View(batch).where((self.query.key, *own), None)
         empty = np.zeros(len(view))
         columns = [view.number(name) if name in own else empty for name in self.names]
-        return self._ordered(batch, view, columns)
+        return self._ordered(batch, view, columns, stream, [self.names.index(name) for name in own])
 
     def check(self, schemas: list[pa.Schema | None]) -> None:
         query = self.query

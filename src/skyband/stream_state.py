@@ -387,8 +387,12 @@ class Stream:
             window=window,
             batch=self.batch_rows,
             lists_only=self.monitor.lists_only,
-            updates=self.updates is not None,
+            updates=self.has_updates(),
         )
+
+    def has_updates(self) -> bool:
+        """Whether rows are replaced and deleted."""
+        return self.updates is not None
 
     def _count_shape(self, watch: Watch, by: int) -> None:
         fellows = self._shapes.setdefault(_shape(watch.query), Fellows())

@@ -2,12 +2,14 @@
 
 from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm, Workload
 from skyband.algorithms.cpm import CPM
+from skyband.algorithms.eaa import EAA
 from skyband.algorithms.filtered import RAPF, RARF, RASF, SAPF, SARF, SASF
 from skyband.algorithms.heightmap import HeightMap
 from skyband.algorithms.pa import PA
 from skyband.algorithms.ra import RA
 from skyband.algorithms.sa import SA
 from skyband.algorithms.scase import SCase
+from skyband.algorithms.sla import SLA
 from skyband.algorithms.sma import SMA
 from skyband.algorithms.snn import SNN
 from skyband.algorithms.sums import Sums
@@ -23,7 +25,9 @@ WINDOWED: dict[str, type[WindowAlgorithm]] = {
     kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap, CPM, SNN)
 }
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
-OBJECTS: dict[str, type[Sums]] = {kind.card.name: kind for kind in (Sums,)}  # grouped and joined queries
+OBJECTS: dict[str, type[Sums]] = {
+    kind.card.name: kind for kind in (Sums, EAA, SLA)
+}  # grouped and joined queries
 PAIRS: dict[str, type[SCase]] = {kind.card.name: kind for kind in (SCase,)}
 CARDS: dict[str, Card] = {
     name: kind.card for name, kind in (*REGISTRY.items(), *OBJECTS.items(), *PAIRS.items())

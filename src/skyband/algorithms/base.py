@@ -60,9 +60,9 @@ class Card:
     wrong_when: str
     expected: Callable[[int, float], float]  # candidates for k and n rows in the window, random order
     options: Mapping[str, float]  # name and default
-    scores: str = (
-        "any"  # which it can answer: "any", "monotone" on each axis, "linear" (sums of constant * column)
-    )
+    # which it can answer: "any", "monotone" on each axis, "linear" (sums of constant * column); of objects "bounded":
+    # monotone, and with no condition that chooses among them
+    scores: str = "any"
     window: bool = False  # keeps the window's rows
     fifo: bool = True  # rows must leave in order of recency: not for update streams
     boxes: bool = False  # takes limits on columns (WHERE x > 3) as a box of each query's own

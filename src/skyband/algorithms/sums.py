@@ -22,6 +22,8 @@ here with sorted lists. Measured, plain totals are faster than either, and they 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +34,22 @@ from skyband.structures.totals import Aggregate
 
 def expected(k: int, n: float) -> float:
     return float(n)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a question about objects needs of an algorithm, and what it promises (query/promises.py)."""
+
+    aggregates: tuple[Aggregate, ...]
+    width: int  # columns of rows
+    several: bool  # streams
+    streams: int = 1
+    most: tuple[float | None, ...] = ()  # of each aggregate the greatest value that is promised
+    rows: int | None = None  # of an object in a stream in any window
+    ever: bool = False  # that one for ever
+    everywhere: bool = False  # the score is monotone in every total, also below zero
+    counting: bool = False  # it depends on the number of rows
+    options: Mapping[str, Any] = field(default_factory=dict)  # as they are in the query
 
 
 class Sums:
@@ -53,15 +71,10 @@ class Sums:
     )
     candidate_bytes = 100
 
-    def __init__(
-        self,
-        options: Mapping[str, float],
-        aggregates: tuple[Aggregate, ...],
-        width: int,
-        several: bool = False,
-    ) -> None:
-        self.aggregates, self.width, self.several = aggregates, width, several
-        self.slots: list[Objects | None] = []
+    def __init__(self, options: Mapping[str, float], asked: Asked) -> None:
+        self.asked = asked
+        self.retained = False  # rows are retained for watches yet to come
+        self.slots: list[Any] = []
 
     def add(self, bar: float | None) -> int:
         """A slot for one more window; with a bar all objects beyond it are answers."""
@@ -71,12 +84,22 @@ class Sums:
 
     def put(self, slot: int, bar: float | None) -> None:
         self.slots += [None] * (slot + 1 - len(self.slots))
-        self.slots[slot] = Objects(self.aggregates, self.width, self.several, bar)
+        self.slots[slot] = self.objects(bar)
+
+    def objects(self, bar: float | None) -> Any:
+        """The objects of one more window."""
+        return Objects(self.asked.aggregates, self.asked.width, self.asked.several, bar)
 
     def remove(self, slot: int) -> None:
         self.slots[slot] = None
 
-    def _of(self, slot: int) -> Objects:
+    def resize(self, slot: int, k: int) -> None:
+        """So many ranks are asked of a slot."""
+
+    def notes(self) -> list[str]:
+        return ["totals rise and fall, so no row makes another superfluous: all rows of the window are kept"]
+
+    def _of(self, slot: int) -> Any:
         objects = self.slots[slot]
         assert objects is not None
         return objects

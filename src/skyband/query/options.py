@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
+from skyband.query.promises import read_appears, read_ranges
 from skyband.query.words import nearest
 
 NUMBERS = ("additional", "block", "buffer", "cells", "flag", "gamma", "kmax", "limit", "slack")
 """Options that belong to one algorithm or another; which of them fit is the algorithm's business."""
-KNOWN = ("algorithm", "error", "repeat", *NUMBERS)
+OF_OBJECTS = ("appears", "counts", "range", "sample")
+"""Options of grouped and joined queries: what is promised, and what is estimated (promises.py)."""
+KNOWN = ("algorithm", "error", "repeat", *OF_OBJECTS, *NUMBERS)
 REPEATS = ("sum", "max", "last")
+COUNTS = ("sketch", "exact")
 
 
 def check_option(name: str, value: object) -> str | None:
@@ -25,6 +29,18 @@ def check_option(name: str, value: object) -> str | None:
     elif name == "repeat":
         if not isinstance(value, str) or value.lower() not in REPEATS:
             return "The option repeat takes 'sum', 'max' or 'last'"
+    elif name == "range":
+        if not isinstance(value, str) or read_ranges(value) is None:
+            return (
+                "The option range takes least and greatest values, such as range = '0..1' or "
+                "range = 'r1.x 0..1, r2.x 0..9'"
+            )
+    elif name == "appears":
+        if not isinstance(value, str) or read_appears(value) is None:
+            return "The option appears takes 'once', 'once per window' or a number, such as appears = '3 per window'"
+    elif name == "counts":
+        if not isinstance(value, str) or value.lower() not in COUNTS:
+            return "The option counts takes 'sketch' or 'exact'"
     elif isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return f"The option {name} takes a number, such as {name} = {'0.001' if name == 'error' else '2'}"
     elif name == "error" and not 0 <= value < 1:

@@ -106,11 +106,15 @@ class Objects:
         good = np.full(len(codes), np.nan)
         good[alive] = scores(self, codes[alive], values[:, alive], counts[alive])
         self.leaders.tell(codes, good)
+        self._settled(codes, values, counts, alive)
         dead = codes[~alive]
         if len(dead):
             assert self.keys is not None
             self.leaders.drop()  # nobody may be listed whose number is handed out again
             self.keys.drop(dead)
+
+    def _settled(self, codes: Ints, values: Floats, counts: Ints, alive: Any) -> None:
+        """These objects have new totals; those that aren't alive are about to be forgotten."""
 
     def best(self, k: int | None) -> tuple[Ints, Floats, Ints, Ints]:
         """Codes, scores, and times and seqs of the latest rows of the best k objects, best first."""
@@ -124,7 +128,7 @@ class Objects:
 
     def within(self, horizon: Recency, scores: Scores) -> Objects:
         """The objects of a shorter window, made from this one's rows."""
-        other = Objects(self.aggregates, self.width, self.several, self.bar)
+        other = self._empty()
         other.horizon = horizon
         places = self.rows.living(horizon)
         if len(places) and self.keys is not None:
@@ -138,6 +142,9 @@ class Objects:
                 other.add(keys.take(pa.array(own)), part, time[own], seq[own], stream)
         other.settle(scores)
         return other
+
+    def _empty(self) -> Objects:
+        return Objects(self.aggregates, self.width, self.several, self.bar)
 
     # -- keeping -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,332 @@
+"""Chains of instances: what each object's rows add up to from each of them on.
+
+Of an object's rows in the window the oldest leaves first, so the object will have, one after the other, the totals of
+all its rows, of all but the oldest, and so on. Each of these is an *instance*: it belongs to the row with which it
+expires, and it can only gain as long as it lives, for rows that leave before it are not in it. A row that comes is
+added to every instance of its object that is older, and begins one of its own.
+
+An instance's record lies at its row's place: flags, how many rows of each stream are in it, and two numbers for each
+aggregate: a sum is two doubles that hold all its bits, or one of the wide sums (wide.py), as in totals.py. The object's
+record leads to its newest and its oldest instance; in between they are linked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skyband.jit import inlined, kernel
+from skyband.order import Floats, Ints
+from skyband.structures.rows import Places
+from skyband.structures.totals import MAX, SUM, WIDE, Kinds, add
+from skyband.structures.wide import add_wide, read_wide
+
+# an instance: flags, then a count for each stream (32 bits), then the aggregates
+LINKED, TOUCHED = 2, 1
+TALLY = 2  # in numbers of 32 bits
+# an object, in numbers of 32 bits: newest and oldest instance, rows, whether it is touched
+HEAD, OLDEST, ROWS, MARKED = range(4)
+# and in numbers of 64: the streams that it was seen in, and the recency of its latest row
+SEEN, TIME, SEQ = range(2, 5)
+OWN_TALLY = 10  # rows of each stream
+_AHEAD = 128
+
+Halves = Places  # an array of records as numbers of 32 bits
+
+
+def first_of(streams: int) -> int:
+    """Where an instance's aggregates begin."""
+    return 1 + (streams + 1) // 2
+
+
+def widths(streams: int, aggregates: int) -> tuple[int, int]:
+    """The numbers of 64 bits in the records of an instance and of an object."""
+    return first_of(streams) + 2 * aggregates, 5 + (streams + 1) // 2
+
+
+@kernel
+def copy_instance(source: int, to: int, plan: Ints, first: int, record: Ints, wide: Ints, idle: Ints) -> None:
+    """An instance begins with what another one has."""
+    for i in range(record.shape[1]):
+        record[to, i] = record[source, i]
+    bit = WIDE
+    for a in range(plan.shape[0]):
+        if plan[a, 0] == SUM:
+            if record[source, 0] & bit:
+                slot = idle[idle[0]]
+                idle[0] -= 1
+                for i in range(wide.shape[1]):
+                    wide[slot, i] = wide[record[source, first + 2 * a + 1], i]
+                record[to, first + 2 * a + 1] = slot
+            bit <<= 1
+
+
+@kernel
+def release(place: int, plan: Ints, first: int, record: Ints, idle: Ints) -> None:
+    """An instance is no more: its wide sums are free."""
+    bit = WIDE
+    for a in range(plan.shape[0]):
+        if plan[a, 0] == SUM:
+            if record[place, 0] & bit:
+                idle[0] += 1
+                idle[idle[0]] = record[place, first + 2 * a + 1]
+            bit <<= 1
+    record[place, 0] = 0
+
+
+@kernel
+def gain(
+    q: int, place: int, stream: int, x: Floats, plan: Ints, first: int, record: Ints, tally: Halves, values: Floats,
+    wide: Ints, idle: Ints,
+) -> None:  # fmt: skip
+    """A row is added to an instance; there are enough wide sums."""
+    tally[q, TALLY + stream] += 1
+    bit = WIDE
+    for a in range(plan.shape[0]):
+        own = plan[a, 2] == stream
+        at = first + 2 * a
+        value = x[place, plan[a, 1]]
+        if plan[a, 0] == SUM:
+            if own and record[q, 0] & bit:
+                add_wide(wide, record[q, at + 1], value, 1)
+            elif own:
+                high, low, rest = add(values[q, at], values[q, at + 1], value)
+                if rest == 0.0 and high - high == 0.0:
+                    values[q, at], values[q, at + 1] = high, low
+                else:
+                    slot = idle[idle[0]]
+                    idle[0] -= 1
+                    for i in range(wide.shape[1]):
+                        wide[slot, i] = 0
+                    add_wide(wide, slot, values[q, at], 1)
+                    add_wide(wide, slot, values[q, at + 1], 1)
+                    add_wide(wide, slot, value, 1)
+                    record[q, at + 1] = slot
+                    record[q, 0] |= bit
+            bit <<= 1
+        elif own and (tally[q, TALLY + stream] == 1 or value > values[q, at]):
+            values[q, at] = value
+
+
+@kernel
+def enter(
+    begin: int, resume: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
+    first: int, who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints, idle: Ints,
+    older: Places, newer: Places, touched: Places, marked: Ints, state: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows come, in any order. Stops where wide sums run out: at a row, and perhaps at an instance of its object.
+
+    state: how many instances are touched, how many objects are; the most rows of an object in a stream; how many rows
+    came of a stream in which their object had been seen.
+    """
+    sums = plan.shape[0]
+    ahead = begin
+    for p in range(begin, places.shape[0]):
+        if p == ahead:  # independent reads, so that they don't wait for one another
+            ahead = min(p + _AHEAD, places.shape[0])
+            warm = 0
+            for i in range(p, ahead):
+                head = own[code[places[i]], HEAD]
+                if head >= 0:
+                    warm += record[head, 0]
+            state[4] = warm
+        place = places[p]
+        g = code[place]
+        stream = np.int64(kind[place]) if kind.shape[0] > 0 else np.int64(0)
+        if resume < 0:
+            if idle[0] < 2 * sums:
+                return p, -1
+            if own[g, ROWS] == 0:
+                own[g, HEAD] = own[g, OLDEST] = -1
+                who[g, SEEN] = 0
+            if own[g, ROWS] == 0 or time[place] > who[g, TIME] or (
+                time[place] == who[g, TIME] and seq[place] > who[g, SEQ]
+            ):  # fmt: skip
+                who[g, TIME], who[g, SEQ] = time[place], seq[place]
+            own[g, ROWS] += 1
+            own[g, OWN_TALLY + stream] += 1
+            state[2] = max(state[2], own[g, OWN_TALLY + stream])
+            if stream < 62:
+                state[3] += (who[g, SEEN] >> stream) & 1
+                who[g, SEEN] |= 1 << stream
+            if own[g, MARKED] == 0:
+                own[g, MARKED] = 1
+                marked[state[1]] = g
+                state[1] += 1
+            after, before = -1, own[g, HEAD]
+            while before >= 0 and (
+                time[before] > time[place] or (time[before] == time[place] and seq[before] > seq[place])
+            ):
+                after, before = before, older[before]
+            older[place], newer[place] = before, after
+            if before >= 0:
+                newer[before] = place
+            else:
+                own[g, OLDEST] = place
+            if after >= 0:
+                older[after] = place
+                copy_instance(after, place, plan, first, record, wide, idle)
+            else:
+                own[g, HEAD] = place
+                for i in range(record.shape[1]):
+                    record[place, i] = 0
+            record[place, 0] = record[place, 0] | LINKED | TOUCHED
+            touched[state[0]] = place
+            state[0] += 1
+            gain(place, place, stream, x, plan, first, record, tally, values, wide, idle)
+            q = before
+        else:
+            q = resume
+            resume = -1
+        while q >= 0:
+            if idle[0] < sums:
+                return p, q
+            gain(q, place, stream, x, plan, first, record, tally, values, wide, idle)
+            if not record[q, 0] & TOUCHED:
+                record[q, 0] |= TOUCHED
+                touched[state[0]] = q
+                state[0] += 1
+            q = older[q]
+    return places.shape[0], -1
+
+
+@kernel
+def unlink(
+    places: Places, forget: bool, gone: bool, code: Places, kind: Kinds, plan: Ints, first: int, own: Halves,
+    record: Ints, idle: Ints, older: Places, newer: Places, marked: Ints, state: Ints,
+) -> None:  # fmt: skip
+    """Take instances out of their chains; `forget`: and their rows out of their objects' counts.
+
+    `gone`: their rows have left, so that the arrays' places may be taken by others.
+    """
+    for p in range(places.shape[0]):
+        place = places[p]
+        g = code[place]
+        if forget:
+            own[g, ROWS] -= 1
+            own[g, OWN_TALLY + (kind[place] if kind.shape[0] > 0 else 0)] -= 1
+        linked = record[place, 0] & LINKED
+        if linked:
+            before, after = older[place], newer[place]
+            if before >= 0:
+                newer[before] = after
+            else:
+                own[g, OLDEST] = after
+            if after >= 0:
+                older[after] = before
+            else:
+                own[g, HEAD] = before
+            release(place, plan, first, record, idle)
+        if (linked or gone) and own[g, MARKED] == 0:
+            own[g, MARKED] = 1
+            marked[state[1]] = g
+            state[1] += 1
+
+
+@kernel
+def totals_of(
+    places: Places, plan: Ints, first: int, record: Ints, tally: Halves, values: Floats, wide: Ints, out: Floats,
+    counts: Ints, streams: int,
+) -> None:  # fmt: skip
+    """A column of each aggregate for these instances, and how many rows they have; they are touched no longer."""
+    for i in range(places.shape[0]):
+        q = places[i]
+        record[q, 0] &= ~TOUCHED
+        count = 0
+        for s in range(streams):
+            count += tally[q, TALLY + s]
+        counts[i] = count
+        bit = WIDE
+        for a in range(plan.shape[0]):
+            at = first + 2 * a
+            if plan[a, 0] == SUM:
+                if record[q, 0] & bit:
+                    values[q, at] = read_wide(wide, record[q, at + 1])
+                bit <<= 1
+            out[a, i] = values[q, at] + 0.0
+
+
+@kernel
+def most_of(
+    places: Places, code: Places, plan: Ints, first: int, who: Ints, record: Ints, tally: Halves, values: Floats,
+    most: Floats, rows: Ints, ever: bool, out: Floats, counts: Ints,
+) -> None:  # fmt: skip
+    """The most that each aggregate of these instances may yet come to; totals are up to date.
+
+    most: the greatest value of each aggregate; rows: the most rows of an object in each stream, in any window.
+    """
+    streams = rows.shape[0]
+    for i in range(places.shape[0]):
+        q = places[i]
+        seen = who[code[q], SEEN]
+        count = 0
+        for s in range(streams):
+            count += tally[q, TALLY + s] + _yet(s, seen, tally[q, TALLY + s], rows, ever)
+        counts[i] = count
+        for a in range(plan.shape[0]):
+            s = plan[a, 2]
+            value = values[q, first + 2 * a]
+            yet = _yet(s, seen, tally[q, TALLY + s], rows, ever)
+            if yet == 0:
+                out[a, i] = value + 0.0
+            elif plan[a, 0] == MAX:
+                out[a, i] = max(value, most[a]) + 0.0
+            else:
+                out[a, i] = _raised(value, values[q, first + 2 * a + 1], record[q, 0] >= WIDE, yet, most[a])
+
+
+@inlined
+def _raised(high: float, low: float, is_wide: bool, yet: int, most: float) -> float:
+    """No less than any sum of what is there and `yet` more values, rounded once."""
+    part = yet * most
+    s = high + part
+    t = s - high
+    rest = (high - (s - t)) + (part - t)
+    if rest == 0.0 and low == 0.0 and not is_wide and yet & (yet - 1) == 0:
+        return s  # nothing was rounded
+    return np.nextafter(np.nextafter(s, np.inf), np.inf)
+
+
+@kernel
+def _yet(stream: int, seen: int, count: int, rows: Ints, ever: bool) -> int:
+    """How many rows of a stream may yet be added to an instance."""
+    if ever and stream < 62:
+        return 1 - ((seen >> stream) & 1)
+    return max(0, rows[stream] - count)
+
+
+@kernel
+def dominated(
+    places: Places, code: Places, score: Floats, best: Floats, k: int, top: Floats, whose: Ints, out: Places
+) -> int:
+    """Those instances which k other objects will beat as long as they live; places are oldest first.
+
+    From the newest to the oldest, the k best scores of different objects so far are at hand: all expire later than what
+    comes next. An instance whose best is below the last of them is dominated. (Its own object can't be among those that
+    count: what an object has from a newer row on is less than what it has from an older one on.)
+    """
+    n, found = 0, 0
+    bar = -np.inf
+    for p in range(places.shape[0] - 1, -1, -1):
+        place = places[p]
+        if bar > best[p]:
+            out[found] = place
+            found += 1
+        now = score[place]
+        if now > bar:
+            g = code[place]
+            at = -1
+            for t in range(n):
+                if whose[t] == g:
+                    at = t
+                    break
+            if at < 0:
+                if n < k:
+                    n += 1
+                at = n - 1
+            while at > 0 and top[at - 1] < now:
+                top[at], whose[at] = top[at - 1], whose[at - 1]
+                at -= 1
+            top[at], whose[at] = now, g
+            if n == k:
+                bar = top[k - 1]
+    return found

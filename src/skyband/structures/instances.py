@@ -1,0 +1,438 @@
+"""Instances: the objects of one window, without the rows that can't matter any more.
+
+Every row of an object begins an *instance*, the totals from that row on (chains.py). It has a score now, which can only
+rise while it lives, and a best score, what it comes to if every row that may yet come is as great as can be, which can
+only fall. An instance that k other objects beat as long as it lives, with their scores of now against its best, is
+in no answer: *dominated*, after Haghani, Michel and Aberer, who keep a set of ids with each instance. Here one pass
+from the newest to the oldest decides for all: the k best scores of different objects among the newer ones are at hand,
+and the last of them is the bar. The pass is made now and then, since dominance lasts: late, it only finds more.
+
+How far an object may rise is promised or learnt (query/promises.py). Where all is promised a dominated row is forgotten
+for good. Where something is learnt its row stays, out of its object's chain, and costs nothing until it leaves; when a
+value or a count breaks what was learnt, all instances are made anew from the rows. While a negative value is in the
+window nothing is dominated: it would lower scores that others were let go for.
+
+Late rows: an instance that comes before a dominated one of its object doesn't know what that one had. It is told too
+low a score then, and it doesn't matter: what dominates the newer instance dominates it, too.
+
+Cost: a row touches every instance of its object; a pass over all instances for every quarter of them that came.
+Memory: a record of 8 (2 + a) numbers an instance with a aggregates, the same again for each object and 36 bytes a row.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.order import LOWEST, Floats, Ints, Recency
+from skyband.stream.keys import PlainKeys, ValueKeys, keys_for
+from skyband.structures.chains import (
+    HEAD,
+    LINKED,
+    MARKED,
+    OLDEST,
+    OWN_TALLY,
+    ROWS,
+    SEEN,
+    SEQ,
+    TIME,
+    dominated,
+    enter,
+    first_of,
+    most_of,
+    totals_of,
+    unlink,
+    widths,
+)
+from skyband.structures.leaders import Leaders
+from skyband.structures.rows import Places, Rows
+from skyband.structures.totals import Aggregate
+from skyband.structures.wide import WIDTH
+
+Scores = Callable[[Any, Ints, Floats, Ints], Floats]
+PATIENCE = 1024  # rows, beside a quarter of the instances, until the next pass
+HEADROOM = 1.125  # of a greatest value that is learnt
+
+
+class Instances:
+    """The instances of one window of one question, for its best k."""
+
+    def __init__(
+        self, aggregates: tuple[Aggregate, ...], width: int, streams: int, several: bool, most: list[float | None],
+        rows: int | None, ever: bool, final: bool,
+    ) -> None:  # fmt: skip
+        self.several, self.streams, self.width, self.ever, self.final = several, streams, width, ever, final
+        self.plan = np.array(aggregates, dtype=np.int64).reshape(-1, 3)
+        self.first = first_of(streams)
+        self.given = np.array([value is not None for value in most], dtype=bool)
+        self.most = np.array([0.0 if value is None else value for value in most])
+        self.counted = rows is not None  # promised
+        self.crowd = np.full(streams, rows or 1, dtype=np.int64)
+        self.k = 1
+        self.patience = PATIENCE
+        self.rows = Rows(max(1, width))
+        self.leaders = Leaders()
+        self.keys: PlainKeys | ValueKeys | None = None
+        self.horizon = LOWEST
+        self.negative = LOWEST  # the latest row with a negative value
+        self.fresh = 0  # rows since the last pass
+        self.retained = 0  # instances after it
+        self.passes = self.dropped = self.anew = self.broken = 0
+        self.wide = np.zeros((0, WIDTH), dtype=np.int64)
+        self.idle = np.zeros(1, dtype=np.int64)
+        self.kind = np.zeros(0, dtype=np.uint8)
+        self._allot(0)
+        self.who = np.zeros((0, widths(streams, 0)[1]), dtype=np.int64)
+        self.own = self.who.view(np.int32)
+        self.marked = np.zeros(0, dtype=np.int64)
+        self.state = np.zeros(5, dtype=np.int64)
+
+    def _allot(self, places: int) -> None:
+        """Records for so many places; what is there stays."""
+        old = getattr(self, "record", None)
+        width = widths(self.streams, len(self.plan))[0]
+        record, score = np.zeros((places, width), dtype=np.int64), np.zeros(places)
+        touched = np.zeros(places, dtype=np.int32)
+        if old is not None:
+            record[: len(old)], score[: len(old)] = old, self.score
+            touched[: len(old)] = self.touched
+        self.record, self.score, self.touched = record, score, touched
+        self.tally, self.values64 = record.view(np.int32), record.view(np.float64)
+        if self.several:
+            kind = np.zeros(places, dtype=np.uint8)
+            kind[: len(self.kind)] = self.kind
+            self.kind = kind
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.own[:, ROWS]))
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def expire(self, horizon: Recency) -> None:
+        """Rows before the horizon leave."""
+        self.horizon = max(horizon, self.horizon)
+        gone = self.rows.expire(self.horizon)
+        if len(gone):
+            self._unlink(gone, forget=True, gone=True)
+
+    def add(
+        self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: int = 0
+    ) -> None:
+        """Rows come, oldest first; none has a NaN or a key that is null. Those before the horizon are left out."""
+        inside = (time > self.horizon.time) | ((time == self.horizon.time) & (seq >= self.horizon.seq))
+        if not inside.all():
+            kept = np.flatnonzero(inside)
+            keys = keys.take(pa.array(kept))
+            columns = tuple(column[kept] for column in columns)
+            time, seq = time[kept], seq[kept]
+        if not len(seq):
+            return
+        if self.keys is None:
+            self.keys = keys_for(keys.type)
+        codes = self.keys.find(keys)
+        if not columns:
+            columns = (np.zeros(len(seq)),)
+        columns += (columns[0],) * (max(1, self.width) - len(columns))
+        anew = self._learn(columns, time, seq, stream)
+        places = self.rows.add(columns, time, seq)
+        self.rows.cell[places] = codes
+        self._reserve(self.keys.used)
+        if self.several:
+            self.kind[places] = stream
+        self.fresh += len(places)
+        if anew and self.retained_aside():
+            self._make_anew()
+        else:
+            self._enter(places)
+            self._count()
+
+    def _learn(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: int) -> bool:
+        """Look at new values before they are taken in; whether something that was learnt is broken."""
+        anew = False
+        for a, (_, column, own) in enumerate(self.plan.tolist()):
+            if self.given[a] or own != stream:
+                continue
+            if float(columns[column].max()) > self.most[a]:
+                self.most[a] = HEADROOM * float(columns[column].max())
+                anew = True
+            below = np.flatnonzero(columns[column] < 0.0)
+            if len(below):
+                last = int(below[-1])
+                self.negative = max(self.negative, Recency(int(time[last]), int(seq[last])))
+                anew = True
+        return anew
+
+    def _count(self) -> None:
+        """How often an object came in a stream: what was promised is broken, or what was learnt."""
+        if self.ever:
+            self.broken += int(self.state[3])
+        elif self.state[2] > self.crowd.max():
+            if self.counted:
+                self.broken += 1
+            else:
+                self.crowd[:] = self.state[2]
+                if self.retained_aside():
+                    self._make_anew()
+        self.state[2] = self.state[3] = 0
+
+    def retained_aside(self) -> bool:
+        """Whether rows lie aside that something broken may bring back."""
+        return not self.final and self.passes > 0
+
+    def _make_anew(self) -> None:
+        """All instances from the rows, as if none had ever been dominated."""
+        self.anew += 1
+        living = self.rows.living()
+        self.record[living] = 0
+        self.own[:, HEAD] = self.own[:, OLDEST] = -1
+        self.own[:, ROWS] = self.own[:, MARKED] = 0
+        self.own[:, OWN_TALLY:] = 0
+        seen, waiting = self.who[:, SEEN].copy(), self.marked[: self.state[1]].copy()
+        self.idle[0] = len(self.wide)
+        self.idle[1:] = np.arange(len(self.wide))
+        self.state[:] = 0
+        self.passes = 0
+        self._enter(living)
+        self.who[:, SEEN] |= seen
+        waiting = waiting[self.own[waiting, MARKED] == 0]  # whose last row has left in this step
+        self.own[waiting, MARKED] = 1
+        self.marked[self.state[1] : self.state[1] + len(waiting)] = waiting
+        self.state[1] += len(waiting)
+        if not self.counted:
+            self.crowd[:] = np.maximum(self.crowd, self.state[2])
+        self.state[2] = self.state[3] = 0
+
+    def _reserve(self, codes: int) -> None:
+        if codes > len(self.who):
+            more = np.zeros((codes + codes // 2, self.who.shape[1]), dtype=np.int64)
+            more[: len(self.who)] = self.who
+            self.who, self.own = more, more.view(np.int32)
+            marked = np.zeros(len(more), dtype=np.int64)
+            marked[: len(self.marked)] = self.marked
+            self.marked = marked
+        self.leaders.reserve(codes)
+        if len(self.rows.order) > len(self.record):
+            self._allot(len(self.rows.order))
+
+    def _enter(self, places: Places) -> None:
+        rows, done, at = self.rows, 0, -1
+        while done < len(places):
+            done, at = enter(
+                done, at, places, rows.cell, rows.x, rows.time, rows.seq, self.kind, self.plan, self.first, self.who,
+                self.own, self.record, self.tally, self.values64, self.wide, self.idle, rows.prev, rows.next,
+                self.touched, self.marked, self.state,
+            )  # fmt: skip
+            if done < len(places):
+                self._more_wide()
+
+    def _more_wide(self) -> None:
+        old = len(self.wide)
+        wider = np.zeros((2 * old + 4 * max(1, len(self.plan)), WIDTH), dtype=np.int64)
+        wider[:old] = self.wide
+        free = np.concatenate([self.idle[1 : 1 + self.idle[0]], np.arange(old, len(wider))])
+        self.idle = np.zeros(1 + len(wider), dtype=np.int64)
+        self.idle[0] = len(free)
+        self.idle[1 : 1 + len(free)] = free
+        self.wide = wider
+
+    def _unlink(self, places: Places, forget: bool, gone: bool) -> None:
+        unlink(
+            places, forget, gone, self.rows.cell, self.kind, self.plan, self.first, self.own, self.record, self.idle,
+            self.rows.prev, self.rows.next, self.marked, self.state,
+        )  # fmt: skip
+
+    def delete(self, time: Ints, seq: Ints) -> None:
+        raise NotImplementedError("rows of an update stream leave in any order")
+
+    def settle(self, scores: Scores) -> None:
+        """Rows have come and gone: instances and objects have new scores; objects without rows are forgotten."""
+        places = self.touched[: self.state[0]]
+        if len(places):
+            places = places[self.record[places, 0] & LINKED != 0]
+            self.state[0] = 0
+            self.score[places] = self._judge(scores, places, *self._totals(places))
+        if self.fresh >= self.patience + self.retained // 4:
+            self.collect(scores)
+        codes = self.marked[: self.state[1]].copy()
+        if not len(codes):
+            return
+        self.state[1] = 0
+        self.own[codes, MARKED] = 0
+        alive = self.own[codes, ROWS] > 0
+        oldest = self.own[codes, OLDEST]
+        self.leaders.tell(codes, np.where(alive & (oldest >= 0), self.score[oldest], np.nan))
+        dead = codes[~alive]
+        if len(dead):
+            assert self.keys is not None
+            self.leaders.drop()
+            self.own[dead, OWN_TALLY:] = 0
+            self.keys.drop(dead)
+
+    def _totals(self, places: Any) -> tuple[Floats, Ints]:
+        out, counts = np.empty((len(self.plan), len(places))), np.empty(len(places), dtype=np.int64)
+        totals_of(
+            places, self.plan, self.first, self.record, self.tally, self.values64, self.wide, out, counts, self.streams
+        )  # fmt: skip
+        return out, counts
+
+    def _judge(self, scores: Scores, places: Any, values: Floats, counts: Ints) -> Floats:
+        return scores(self, self.rows.cell[places].astype(np.int64), values, counts)
+
+    # -- who may still matter ------------------------------------------------------------------------------
+
+    def linked(self) -> Places:
+        """The instances, oldest first."""
+        living = self.rows.living()
+        return living[self.record[living, 0] & LINKED != 0]
+
+    def best_of(self, places: Places, scores: Scores) -> Floats:
+        """The best score that these instances can come to."""
+        out, counts = np.empty((len(self.plan), len(places))), np.empty(len(places), dtype=np.int64)
+        most_of(
+            places, self.rows.cell, self.plan, self.first, self.who, self.record, self.tally, self.values64,
+            self.most, self.crowd, self.ever, out, counts,
+        )  # fmt: skip
+        return self._judge(scores, places, out, counts)
+
+    def collect(self, scores: Scores) -> None:
+        """Let go of instances that k other objects beat for life. Scores are settled."""
+        self.fresh = 0
+        places = self.linked()
+        self.retained = len(places)
+        if self.negative >= self.horizon or not len(places):
+            return
+        best = self.best_of(places, scores)
+        out = np.empty(len(places), dtype=np.int32)
+        found = dominated(
+            places, self.rows.cell, self.score, best, self.k, np.zeros(self.k), np.zeros(self.k, dtype=np.int64), out
+        )  # fmt: skip
+        self.passes += 1
+        self.dropped += found
+        self.retained -= found
+        if found:
+            self._unlink(out[:found], forget=self.final, gone=False)
+            if self.final:
+                self.rows.remove(out[:found])
+                self.rows._squeeze()
+
+    def resize(self, k: int) -> None:
+        """As many ranks are asked for; more than before: what lies aside comes back."""
+        if k > self.k and self.retained_aside():
+            self._make_anew()
+        self.k = k
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def best(self, k: int | None) -> tuple[Ints, Floats, Ints, Ints]:
+        """Codes, scores, and times and seqs of the latest rows of the best k objects, best first."""
+        codes = self.leaders.best(k, self.who[:, TIME], self.who[:, SEQ])
+        return codes, self.leaders.good[codes], self.who[codes, TIME], self.who[codes, SEQ]
+
+    def values(self, codes: Ints) -> tuple[Floats, Ints]:
+        """A column of each aggregate for these objects, and how many rows they have."""
+        return self._totals(self.own[codes, OLDEST])
+
+    def within(self, horizon: Recency, scores: Scores) -> Instances:
+        """The instances of a shorter window."""
+        other = copy.deepcopy(self)
+        other.tally, other.values64 = other.record.view(np.int32), other.record.view(np.float64)
+        other.own = other.who.view(np.int32)
+        other.expire(horizon)
+        other.settle(scores)
+        return other
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def bytes(self) -> int:
+        keys = 0 if self.keys is None else self.keys.bytes()
+        own = (self.record, self.score, self.touched, self.who, self.marked, self.wide, self.kind)
+        return sum(array.nbytes for array in own) + self.rows.bytes() + self.leaders.bytes() + keys
+
+    def dump(self) -> dict[str, Any]:
+        """Rows with their keys and instances; links are made anew from them."""
+        places = self.rows.living()
+        columns, time, seq = self.rows.values(places)
+        codes = self.rows.cell[places].astype(np.int64)
+        blob: dict[str, Any] = {f"column_{i}": column for i, column in enumerate(columns)}
+        if self.keys is not None:
+            blob["keys"] = pa.table({"key": self.keys.values(codes)})
+        if self.several:
+            blob["stream"] = self.kind[places].copy()
+        blob |= {"time": time, "seq": seq, "horizon": list(self.horizon), "negative": list(self.negative)}
+        blob |= {"most": self.most, "crowd": self.crowd, "k": self.k, "record": self.record[places]}
+        blob |= {"wide": self.wide, "idle": self.idle, "who": self.who[codes, SEEN : SEQ + 1]}
+        did = (self.fresh, self.retained, self.passes, self.dropped, self.anew, self.broken)
+        return {**blob, "did": list(did)}
+
+    def load(self, blob: dict[str, Any], scores: Scores) -> None:
+        self.horizon, self.negative = Recency(*blob["horizon"]), Recency(*blob["negative"])
+        self.most, self.crowd, self.k = blob["most"].copy(), blob["crowd"].copy(), blob["k"]
+        time, seq = blob["time"], blob["seq"]
+        if "keys" in blob and len(seq):
+            keys = blob["keys"].column("key").combine_chunks()
+            self.keys = keys_for(keys.type)
+            codes = self.keys.find(keys)
+            places = self.rows.add(tuple(blob[f"column_{i}"] for i in range(max(1, self.width))), time, seq)
+            self.rows.cell[places] = codes
+            self._reserve(self.keys.used)
+            if self.several:
+                self.kind[places] = blob["stream"]
+            self._enter(places)  # counts of rows; then the instances as they were
+            self._unlink(places, forget=False, gone=False)
+            self.state[0] = 0
+            self.wide, self.idle = blob["wide"].copy(), blob["idle"].copy()
+            self._relink(places, blob["record"], blob["who"])
+        did = blob["did"]
+        self.fresh, self.retained, self.passes, self.dropped, self.anew, self.broken = did
+        self.state[2] = self.state[3] = 0
+        self.settle(scores)
+
+    def _relink(self, places: Places, record: Ints, who: Ints) -> None:
+        """Records of instances that were written down, oldest first, and what was known of each one's object."""
+        self.record[places] = record
+        older, newer, own = self.rows.prev, self.rows.next, self.own
+        for place, told in zip(places.tolist(), who, strict=True):
+            code = int(self.rows.cell[place])
+            self.who[code, SEEN : SEQ + 1] = told
+            if not self.record[place, 0] & LINKED:
+                continue
+            before = int(own[code, HEAD])
+            older[place], newer[place] = before, -1
+            if before >= 0:
+                newer[before] = place
+            else:
+                own[code, OLDEST] = place
+            own[code, HEAD] = place
+        linked = self.linked()
+        self.touched[: len(linked)] = linked
+        self.state[0] = len(linked)
+
+    def _check(self) -> None:
+        self.rows._check()
+        self.leaders._check()
+        living, own = self.rows.living(), self.own
+        codes = self.rows.cell[living]
+        # objects know how many rows they have, in all and of each stream
+        assert np.array_equal(np.bincount(codes, minlength=len(own)), own[:, ROWS])
+        for stream in range(self.streams):
+            part = codes[self.kind[living] == stream] if self.several else codes
+            assert np.array_equal(np.bincount(part, minlength=len(own)), own[:, OWN_TALLY + stream])
+        if self.keys is not None:
+            self.keys._check(np.flatnonzero(own[: self.keys.used, ROWS]))
+        # every chain goes from the oldest instance to the newest and back, and has all that are linked
+        linked, seen = self.linked(), 0
+        recency = {int(place): at for at, place in enumerate(linked.tolist())}
+        for code in np.unique(self.rows.cell[linked]).tolist():
+            place, before = int(own[code, OLDEST]), -1
+            while place >= 0:
+                assert self.rows.prev[place] == before and self.rows.cell[place] == code
+                assert before < 0 or recency[before] < recency[place]
+                before, place, seen = place, int(self.rows.next[place]), seen + 1
+            assert own[code, HEAD] == before
+        assert seen == len(linked) and self.state[0] == self.state[1] == 0
+        # nobody is touched or marked between steps
+        assert not (self.record[living, 0] & 1).any() and not own[:, MARKED].any()
