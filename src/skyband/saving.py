@@ -32,7 +32,12 @@ def make_watch(monitor: Monitor, stream: Stream, name: str, query: Any, choice: 
         kind = PairWatch
     elif isinstance(query, Grouped | Joined):
         kind = ObjectWatch
-    return kind(monitor, stream, name, query, choice)
+    made = kind(monitor, stream, name, query, choice)
+    known = monitor._known.get(name)
+    if type(known) is not kind:
+        return made
+    known.__dict__ = made.__dict__
+    return known
 
 
 def dump(monitor: Monitor) -> dict[str, Any]:
@@ -97,7 +102,7 @@ def restore(kind: type[Monitor], content: dict[str, Any]) -> Monitor:
 
 
 def fill(monitor: Monitor, content: dict[str, Any]) -> None:
-    """Let a monitor continue from what `dump` gave. Watches of the same name stay the objects that they were."""
+    """Let a monitor continue from what `dump` gave."""
     monitor.time, monitor.key, monitor.op = (content[name] for name in ("time", "key", "op"))
     monitor.retain = None if content["retain"] is None else window(content["retain"])
     given = content["schema"]
@@ -119,12 +124,12 @@ def fill(monitor: Monitor, content: dict[str, Any]) -> None:
         joint = Joint(monitor, tuple(part["members"]), part["time"])
         monitor.joints[joint.name] = joint
         joint.load(part)
-    known, monitor.watches = monitor.watches, {}
-    _fill_watches(monitor, content["watches"], known)
+    monitor.watches = {}
+    _fill_watches(monitor, content["watches"])
     monitor._report.forget()
 
 
-def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]], known: dict[str, Watch]) -> None:
+def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]]) -> None:
     every: dict[str, Stream] = {**monitor.streams, **monitor.joints}
     places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
     for part in parts:
@@ -133,9 +138,6 @@ def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]], known: dict[str
         group = stream._parts[part["group"]]
         choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
         watch = make_watch(monitor, stream, part["name"], query, choice)
-        if type(known.get(watch.name)) is type(watch):
-            known[watch.name].__dict__ = watch.__dict__
-            watch = known[watch.name]
         watch.k, watch.window = part["k"], window(part["window"])
         watch.beginning = Recency(*part["beginning"])
         watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]

@@ -89,8 +89,13 @@ class Engine:
             self._keeper = Keeper(self.folder, self.settings, files or Files())
             try:
                 self._load(self._keeper)
-            except BaseException:
+            except BaseException as error:
                 self._keeper.close()
+                if isinstance(error, OSError):
+                    said = error.strerror or error
+                    raise JournalError(
+                        f"The journal {folder} can't be opened ({said}): see to the disk."
+                    ) from None
                 raise
         monitor.journal = self
 
@@ -404,10 +409,13 @@ class Engine:
             try:
                 keeper.wait()
                 keeper.leave_out(self._never)
+                self.monitor._known = self.monitor.watches  # whoever holds one goes on with it
                 self._load(keeper)
             except Exception as error:
                 log.error("%s It could not be made anew: %s", self._broken, error)
                 return
+            finally:
+                self.monitor._known = {}
             log.error("%s It was made anew from the disk, without that step.", self._broken)
             self._broken, self._never = None, []
 

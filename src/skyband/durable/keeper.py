@@ -120,7 +120,7 @@ class Keeper:
             finally:
                 self.took = time.perf_counter() - began
 
-        if wait:
+        if wait or not self.settings.background:
             write()
             return
         self._thread = threading.Thread(target=write, name="skyband-snapshot", daemon=True)

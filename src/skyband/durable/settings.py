@@ -20,3 +20,4 @@ class Settings:
     history_steps: int = 10_000  # so many steps' changes can be read again
     history_changes: int = 200_000  # but not more changes than these in all
     keys: int = 100_000  # so many idempotency keys are remembered
+    background: bool = True  # snapshots are written beside the stream; else a step waits for them

@@ -1,0 +1,129 @@
+"""The journal on disks that fail at the n-th write, flush, rename, for every n."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from pathlib import Path
+
+import pytest
+from tests.durable.disks import Counting, Failing, Killed, Killing, PowerCut
+from tests.durable.story import leave, open_engine, same, story
+
+import skyband as sb
+from skyband.durable import Engine
+from skyband.errors import DiskFull, JournalError
+
+
+def act_on(engine: Engine, number: int) -> None:
+    """The story's step of this number; that the monitor refuses one belongs to it."""
+    with contextlib.suppress(sb.InputError, sb.QueryError):
+        story()[number](engine.monitor, f"key {number}")
+
+
+def told(folder: Path, disk: Counting) -> int:
+    """The story on a disk, up to where it is killed: how many of its steps were acknowledged."""
+    try:
+        engine = open_engine(folder, disk)
+    except Killed:
+        return 0
+    for number in range(len(story())):
+        try:
+            act_on(engine, number)
+        except (JournalError, Killed):
+            leave(engine)
+            return number
+    same(engine, len(story()))
+    with contextlib.suppress(Killed):
+        engine.close()
+    leave(engine)
+    return len(story())
+
+
+@pytest.fixture(scope="module")
+def moments(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many things the story does to a disk, of every kind."""
+    disk = Counting()
+    assert told(tmp_path_factory.mktemp("whole") / "journal", disk) == len(story())
+    assert {"create", "write", "sync", "rename", "sync_folder", "remove"} <= set(disk.log)
+    return disk.done
+
+
+def test_the_story_needs_segments_and_snapshots_and_removes_both(tmp_path: Path) -> None:
+    folder = tmp_path / "journal"
+    told(folder, Counting())
+    snapshots = sorted(folder.glob("*.snapshot"))
+    segments = sorted(folder.glob("*.journal"))
+    assert len(snapshots) == 2 and "0" * 20 not in snapshots[0].name
+    assert int(segments[0].stem) > 2
+
+
+def went_on(folder: Path, acknowledged: int) -> None:
+    """Open the folder again: all that was acknowledged is there, and the one step under way may be. The rest of the
+    story then comes to the same end, though a client that never got its answer sends its batch again."""
+    engine = open_engine(folder)
+    assert engine.offset in (acknowledged, acknowledged + 1)
+    same(engine, engine.offset)
+    if engine.offset > acknowledged and engine.keys.get(f"key {acknowledged}") is not None:
+        act_on(engine, acknowledged)
+        same(engine, acknowledged + 1)
+    for number in range(engine.offset, len(story())):
+        act_on(engine, number)
+    same(engine, len(story()))
+    leave(engine)
+    engine = open_engine(folder)
+    same(engine, len(story()))
+    leave(engine)
+
+
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_twice(moments: int, tmp_path: Path) -> None:
+    for at in range(1, moments + 1):
+        went_on(tmp_path / str(at), told(tmp_path / str(at), Killing(at)))
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
+def test_a_power_cut_at_any_moment_is_no_worse(seed: int, moments: int, tmp_path: Path) -> None:
+    for at in range(1, moments + 1):
+        disk = PowerCut(at, seed=1000 * seed + at)
+        acknowledged = told(tmp_path / str(at), disk)
+        disk.lose()
+        went_on(tmp_path / str(at), acknowledged)
+
+
+@pytest.mark.parametrize(
+    ("number", "times"),
+    [
+        (errno.EIO, 1),
+        (errno.ENOSPC, 3),
+        pytest.param(errno.EIO, 4, marks=pytest.mark.soak),
+        pytest.param(errno.ENOSPC, 1, marks=pytest.mark.soak),
+    ],
+)
+def test_a_disk_that_fails_for_a_while_loses_nothing(
+    number: int, times: int, moments: int, tmp_path: Path
+) -> None:
+    failed = 0
+    for at in range(1, moments + 1):
+        folder, disk = tmp_path / str(at), Failing(at, number, times)
+        engine = None
+        while engine is None:
+            try:
+                engine = open_engine(folder, disk)
+            except JournalError:
+                assert disk.done <= at + times
+        for place in range(len(story())):
+            while engine.offset == place:
+                try:
+                    act_on(engine, place)
+                except JournalError as error:
+                    failed += 1
+                    assert disk.done <= at + times
+                    assert isinstance(error, DiskFull) == (number == errno.ENOSPC)
+                    same(engine, place)  # not changed by what failed
+        same(engine, len(story()))
+        leave(engine)
+        engine = open_engine(folder)
+        same(engine, len(story()))
+        leave(engine)
+    # what fails once is mostly tried again with a new segment, and nobody hears of it
+    assert (failed > 0) == (number == errno.ENOSPC or times > 1)
