@@ -173,17 +173,30 @@ def top(
 
 @command
 def explain(
-    sql: Sql,
     file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="Replay this file first.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="Replay this file first; or a pipeline file to explain.",
+            show_default=False,
+        ),
     ] = None,
+    sql: Sql = [],  # noqa: B006 - typer makes a new one
     time: Time = None,
 ) -> None:
     """Print the plan of a query.
 
     The plan says which algorithm answers it, why, and how many rows that keeps: predicted, and with a file
-    also what it really kept after the file's last row.
+    also what it really kept after the file's last row. Of a pipeline file it says where the state will be, and why,
+    and the plan of each of its queries.
     """
+    if not sql and file is not None and file.endswith(".toml"):
+        from skyband.spark.placement import explain_pipeline
+
+        print(explain_pipeline(file))
+        return
+    if not sql:
+        raise typer.BadParameter("give the query with --sql, or a pipeline file.")
     from skyband.terminal.progress import Bar
     from skyband.terminal.quick import without_pandas
     from skyband.terminal.replay import Replay, monitor_of, parse_all

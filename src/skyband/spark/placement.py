@@ -9,6 +9,7 @@ checkpoint stays where it began.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
@@ -41,6 +42,27 @@ def choose_placement(pipeline: Pipeline, checkpoint: Checkpoint | None, first: i
     if wanted != "auto":
         return wanted, "asked for in [spark]"
     return _fitting(pipeline)
+
+
+def explain_pipeline(path: str | Path) -> str:
+    """Where a pipeline's state will be and why, and the plan of each query. Neither rows nor Spark are needed."""
+    from ..monitor import Monitor
+    from .config import load_pipeline
+    from .engine import bound
+
+    pipeline = load_pipeline(path)
+    checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
+    chosen, why = choose_placement(pipeline, checkpoint, checkpoint.first_new())
+    columns = {
+        name: {s.name: getattr(s, name) for s in pipeline.streams if getattr(s, name) is not None} or None
+        for name in ("time", "key", "op")
+    }
+    monitor = Monitor(**columns)
+    monitor.lists_only = True  # as on Spark
+    for query in pipeline.queries:
+        monitor.watch(bound(query, pipeline), name=query.name)
+    plans = [str(watch.explain()) for watch in monitor.watches.values()]
+    return "\n\n".join([f"placement {chosen}: {why}", *plans])
 
 
 def _fitting(pipeline: Pipeline) -> tuple[str, str]:

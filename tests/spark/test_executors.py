@@ -1,0 +1,121 @@
+"""The executors placement equals the oracle on every batch, and the driver placement's files, whatever the shards."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.streams import (
+    OTHER,
+    QUERIES,
+    Truth,
+    as_answers,
+    make_files,
+    pipeline_text,
+    rejected,
+    shown_tops,
+    write_file,
+)
+
+from skyband.errors import SkybandError
+from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+MORE = {
+    "sums": "SELECT g, SUM(x) FROM s GROUP BY g ORDER BY SUM(x) DESC LIMIT 2 WINDOW 60 ROWS",
+    "couples": "SELECT a.n, b.n FROM s a, s b WHERE a.n <> b.n ORDER BY abs(a.x - b.x) LIMIT 4 WINDOW 40 ROWS",
+}
+
+
+def run(path: Path, spark: SparkSession) -> list[BatchInfo]:
+    infos: list[BatchInfo] = []
+    run_pipeline(path, available_now=True, on_batch=infos.append, spark=spark)
+    return infos
+
+
+def text(queries: dict[str, str], placement: str, more: str = "") -> str:
+    return pipeline_text(queries, spark=f'placement = "{placement}"\n{more}')
+
+
+def outputs(out: Path, kind: str, query: str | None = None) -> list[list[dict[str, Any]]]:
+    """The files of one kind, batch after batch, with a query's rows together."""
+    found = []
+    for path in sorted((out / kind).iterdir(), key=lambda p: (len(p.name), p.name)):
+        rows = pq.read_table(path).to_pylist()
+        found.append(sorted(rows, key=lambda row: row.get("query", "")))
+    return found
+
+
+def test_equals_the_oracle_and_the_driver(tmp_path: Path, spark: SparkSession) -> None:
+    files = make_files(7, seed=21, rows=(40, 200))
+    truth = Truth(QUERIES)
+    asked = {**QUERIES, **MORE}
+    for name in ("executors", "driver"):
+        (tmp_path / name).mkdir()
+    history: list[dict[str, dict[int, float]]] = []
+    for first, last, shards in ((0, 3, 2), (3, 5, 3), (5, 7, 1)):
+        # Three starts, with another number of shards each; the last with other queries, too.
+        if last == 7:
+            asked = {
+                **{n: q for n, q in QUERIES.items() if n != "above"},
+                "other": OTHER,
+                "sums": MORE["sums"],
+            }
+            truth.change_queries({n: q for n, q in asked.items() if n not in MORE})
+        for number in range(first, last):
+            for name in ("executors", "driver"):
+                write_file(tmp_path / name / "data" / f"{number}.parquet", files[number])
+        path = tmp_path / "executors" / "pipeline.toml"
+        path.write_text(text(asked, "executors", f"shards = {shards}\nprune_rows = {60 * (shards % 2)}\n"))
+        infos = run(path, spark)
+        assert [info.batch for info in infos] == list(range(first, last))
+        for info in infos:
+            truth.push(files[info.batch])
+            right = truth.tops()
+            shown = shown_tops({n: t for n, t in info.tops.items() if n not in MORE})
+            assert shown == right
+            history.append(as_answers(right))
+            assert rejected(tmp_path / "executors" / "out", info.batch) == truth.take_rejects()
+            assert info.tasks and all(process != os.getpid() for _, process in info.tasks)
+        other = tmp_path / "driver" / "pipeline.toml"
+        other.write_text(text(asked, "driver"))
+        run(other, spark)
+    told = folded_rows(tmp_path / "executors" / "out", 7)
+    assert [{n: a for n, a in answers.items() if n not in MORE} for answers in told] == history
+    for kind in ("changes", "rejects", "top"):
+        assert outputs(tmp_path / "executors" / "out", kind) == outputs(tmp_path / "driver" / "out", kind)
+    assert verify_pipeline(path).ok
+
+
+def folded_rows(out: Path, batches: int) -> list[dict[str, dict[int, float]]]:
+    """The answers after each batch, from the changes of queries about rows."""
+    answers: dict[str, dict[int, float]] = {}
+    history = []
+    for batch in range(batches):
+        for row in pq.read_table(out / "changes" / f"batch-{batch}.parquet").to_pylist():
+            if row["query"] in MORE:
+                continue
+            if row["change"] == "leave":
+                del answers[row["query"]][row["seq"]]
+            else:
+                answers.setdefault(row["query"], {})[row["seq"]] = row["score"]
+        history.append({name: dict(answer) for name, answer in answers.items() if answer})
+    return history
+
+
+def test_a_checkpoint_stays_where_it_began(tmp_path: Path, spark: SparkSession) -> None:
+    write_file(tmp_path / "data" / "0.parquet", make_files(1, seed=22)[0])
+    path = tmp_path / "pipeline.toml"
+    queries = {"ties": QUERIES["ties"]}
+    path.write_text(text(queries, "auto"))
+    run(path, spark)  # the driver, on one machine
+    path.write_text(text(queries, "executors"))
+    with pytest.raises(SkybandError, match=r'begun with the state in the driver.*placement = "executors"'):
+        run(path, spark)

@@ -1,0 +1,335 @@
+"""The work dealt out to units, without Spark: what tasks, units and driver make together equals one monitor."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.spark.streams import QUERIES, SCHEMA, make_files, moment
+
+from skyband.errors import SkybandError
+from skyband.files.rows import Chunk
+from skyband.query.sql import parse
+from skyband.spark import merging, routing
+from skyband.spark.frames import late_of, write_frame
+from skyband.spark.gather import Gather, Told
+from skyband.spark.handover import _cut
+from skyband.spark.merging import Part, take, unpacked
+from skyband.spark.routing import Era, Job
+from skyband.spark.shards import ROWS, Layout, LayoutLog, Streams, key_of, kind_of, murmur
+
+KINDS = {
+    **QUERIES,
+    "untied": "SELECT x FROM s ORDER BY dist(x, y, 0.3, 0.4) LIMIT 3 WINDOW 45 SECONDS",
+    "sums": "SELECT g, SUM(x) FROM s GROUP BY g ORDER BY SUM(x) DESC LIMIT 2 WINDOW 60 ROWS",
+    "counted": "SELECT n, COUNT(*) FROM s GROUP BY n ORDER BY COUNT(*) DESC LIMIT 4 WINDOW 30 SECONDS",
+    "loud": "SELECT n, SUM(y) FROM s GROUP BY n HAVING SUM(y) > 3 WINDOW 80 ROWS",
+    "couples": "SELECT a.n, b.n FROM s a, s b WHERE a.n <> b.n ORDER BY abs(a.x - b.x) LIMIT 4 WINDOW 40 ROWS",
+}
+
+
+def bound(queries: Mapping[str, str]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, parse(sql)) for name, sql in queries.items())
+
+
+class Local:
+    """Tasks, units and driver in one process; state is bytes between two batches, as Spark would keep it."""
+
+    def __init__(self, folder: Path, streams: Streams, seed: int = 1) -> None:
+        self.folder, self.streams = folder, streams
+        self.gather = Gather(streams)
+        self.chance = random.Random(seed)
+        self.states: dict[int, bytes] = {}
+        self.batch = 0
+        self.asked: tuple[tuple[str, Any], ...] = ()
+        self.frame: dict[str, Any] | None = None
+
+    def start(self, queries: Mapping[str, str], layout: Layout) -> None:
+        """A start with these queries: units that are new take over from the others."""
+        before, self.before = self.asked, self.asked
+        self.asked = bound(queries)
+        units = layout.units(self.asked)
+        retired, moved = [], []
+        old = self.layout.units(before) if self.batch else ()
+        keys = {unit.key for unit in units}
+        for unit in old:
+            if unit.key not in keys:
+                (moved if unit.kind in layout.kinds else retired).append(unit)
+        for unit in units if self.batch else ():
+            if unit.key not in self.states:
+                own = [self.states[u.key] for u in old if u.kind == ROWS]
+                self.states[unit.key] = _cut(own, unit)
+        gone = tuple(Unit for Unit in (routing.replace(u, queries=()) for u in retired))
+        era = Era(self.batch, units, gone, tuple(unit.key for unit in moved))
+        self.layout = layout
+        self.job = Job(
+            self.streams, (era,), str(self.folder), self.batch, prune_rows=self.chance.choice([0, 60])
+        )
+        if self.frame is not None:
+            kept = {name for name, query in self.asked if dict(before).get(name) == query}
+            self._write(self.batch - 1, kept)
+
+    def _write(self, batch: int, kept: set[str]) -> None:
+        assert self.frame is not None
+        late = late_of(self.frame, self.asked, self.streams.time, kept)
+        write_frame(self.folder, batch, self.frame, late)
+
+    def push(self, rows: Sequence[tuple[str, pa.Table]]) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """One micro-batch: its changes, its rejects and the answers."""
+        era = self.job.era(self.batch)
+        parts: dict[int, list[Part]] = {unit.key: [] for unit in era.units}
+        for unit in era.retired if self.batch == era.first else ():
+            parts[unit.key] = []
+        for key in era.moved if self.batch == era.first else ():
+            parts[key] = []
+        number = 0
+        for stream, table in rows:
+            for piece in self._cut(table):
+                chunk = Chunk(piece)
+                for line in routing._lines(
+                    self.job, era, self.batch, (0, number, 0), stream, chunk
+                ).to_pylist():
+                    part = Part((0, line["number"], 0), line["stream"], line["blob"])
+                    parts[line["unit"]].append(part)
+                number += 1
+        lines = []
+        for key, own in parts.items():
+            if self.chance.random() < 0.5:
+                merging._HELD.clear()  # another worker
+            self.chance.shuffle(own)
+            after, told = take(self.job, self.batch, key, own, self.states.pop(key, None))
+            if after is not None:
+                self.states[key] = after
+            lines += [
+                {"kind": x.kind, "unit": key, "query": x.query, "number": x.number, "blob": x.blob}
+                for x in told
+            ]
+        heard = Told(pa.Table.from_pylist(lines))
+        before = self.before if self.batch == era.first else self.asked
+        changes = self.gather.changes(heard, before, self.asked)
+        tops = self.gather.answers(heard, self.asked)
+        self.frame = heard.frame()
+        self._write(self.batch, {name for name, _ in self.asked})
+        self.batch += 1
+        return changes, heard.rejects(), tops
+
+    def _cut(self, table: pa.Table) -> list[pa.Table]:
+        edges = sorted({0, table.num_rows, *(self.chance.randrange(table.num_rows + 1) for _ in range(2))})
+        return [table.slice(a, b - a) for a, b in pairwise(edges)]
+
+
+class One:
+    """One monitor that does it all: what the driver placement has."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.monitor = streams.monitor()
+
+    def start(self, queries: Mapping[str, str]) -> list[pa.Table]:
+        from skyband.spark.engine import drop
+
+        left = []
+        for name in list(self.monitor.watches):
+            if name not in queries or self.monitor.watches[name].query != parse(queries[name]):
+                left.append(plain(drop(self.monitor, name)))
+        for name, sql in queries.items():
+            if name not in self.monitor.watches:
+                self.monitor.watch(sql, name=name)
+        return left
+
+    def push(self, rows: Sequence[tuple[str, pa.Table]]) -> tuple[pa.Table, list[tuple[int, str]]]:
+        first = self.monitor.rows_seen
+        parts = [(stream, [self.monitor.sifter(stream).sift(table)]) for stream, table in rows]
+        rejects = []
+        for _, (part,) in parts:
+            rejects += [(first + r.seq, r.reason) for r in part.accepted().rejects]
+            first += part.count
+        return plain(self.monitor.push_sifted(parts)), rejects
+
+
+def plain(table: pa.Table) -> pa.Table:
+    return pa.table(
+        {name: table.column(name).cast(_plain(table.schema.field(name).type)) for name in table.column_names}
+    )
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def by_query(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        found.setdefault(row["query"], []).append(row)
+    return found
+
+
+def arrow(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist([{**row, "ts": moment(row["ts"])} for row in rows], schema=SCHEMA)
+
+
+def compare(
+    local: Local, one: One, batches: Sequence[Sequence[tuple[str, pa.Table]]], left: Sequence[pa.Table] = ()
+) -> None:
+    for rows in batches:
+        changes, rejects, tops = local.push(rows)
+        truth, rejected = one.push(rows)
+        truth = pa.concat_tables([*left, truth])
+        left = []
+        assert by_query(changes) == by_query(truth)
+        assert list(zip(*(rejects.column(c).to_pylist() for c in ("seq", "reason")), strict=True)) == rejected
+        shown = by_query(tops)
+        for name, watch in one.monitor.watches.items():
+            top = watch.top()
+            found = [(row["rank"], row["score"]) for row in shown.get(name, [])]
+            assert found == list(zip(*(top.column(c).to_pylist() for c in ("rank", "score")), strict=True))
+
+
+STREAMS = Streams({"s": "ts"}, {}, {}, {"s": SCHEMA})
+
+
+def layout(queries: Mapping[str, str], rows: int, parts: int, epoch: int = 0) -> Layout:
+    kinds = {kind_of(query): (parts, epoch) for _, query in bound(queries)}
+    return Layout(2, {**kinds, ROWS: (rows, epoch), **({"pairs": (1, epoch)} if "pairs" in kinds else {})})
+
+
+@pytest.mark.parametrize("rows,parts", [(1, 1), (3, 2)])
+def test_units_equal_one_monitor(tmp_path: Path, rows: int, parts: int) -> None:
+    local, one = Local(tmp_path, STREAMS), One(STREAMS)
+    local.start(KINDS, layout(KINDS, rows, parts))
+    one.start(KINDS)
+    compare(local, one, [[("s", arrow(rows))] for rows in make_files(6, seed=80 + rows)])
+
+
+def test_units_are_dealt_out_anew(tmp_path: Path) -> None:
+    """Other numbers of units, other queries, kinds that come and go: nothing is lost, and what leaves is said."""
+    files = [[("s", arrow(rows))] for rows in make_files(12, seed=90)]
+    local, one = Local(tmp_path, STREAMS), One(STREAMS)
+    asked = dict(KINDS)
+    known = layout(asked, 2, 2)
+    for start, (rows, change) in enumerate(
+        (
+            (2, {}),
+            (5, {}),
+            (1, {"above": None, "couples": None}),
+            (3, {"many": QUERIES["ties"], "sums": None, "loud": None}),
+            (3, {"sums": KINDS["sums"], "couples": KINDS["couples"]}),
+            (2, {"untied": None, "counted": KINDS["loud"]}),
+        )
+    ):
+        asked = {name: sql for name, sql in {**asked, **change}.items() if sql is not None}
+        kinds = {kind: known.kinds.get(kind, (2, start)) for kind in layout(asked, rows, 2).kinds}
+        kinds[ROWS] = known.kinds[ROWS] if known.kinds[ROWS][0] == rows else (rows, start)
+        known = Layout(
+            2, {kind: (1, epoch) if kind == "pairs" else (of, epoch) for kind, (of, epoch) in kinds.items()}
+        )
+        local.start(asked, known)
+        compare(local, one, files[2 * start : 2 * start + 2], one.start(asked))
+
+
+def test_joined_streams(tmp_path: Path) -> None:
+    schemas = {
+        name: pa.schema([("t", pa.float64()), ("id", pa.int64()), (c, pa.float64())])
+        for name, c in (("r", "x"), ("q", "y"))
+    }
+    streams = Streams({"r": "t", "q": "t"}, {}, {}, schemas)
+    queries = {
+        "both": "SELECT id FROM r FULL JOIN q USING (id) ORDER BY x - 2 * y DESC LIMIT 4 WINDOW 40 ROWS",
+        "late": "SELECT id FROM r FULL JOIN q USING (id) ORDER BY x + y LIMIT 3 WINDOW 9 SECONDS",
+        "single": "SELECT id FROM q ORDER BY y DESC LIMIT 3 WINDOW 30 ROWS",
+    }
+    chance = np.random.default_rng(5)
+    batches = []
+    for number in range(8):
+        parts = []
+        for name, column in (("r", "x"), ("q", "y")):
+            n = int(chance.integers(1, 40))
+            time = number * 4 + chance.integers(-60, 16, n) / 4
+            values = chance.integers(0, 9, n).astype(float)
+            parts.append(
+                (
+                    name,
+                    pa.table(
+                        {"t": time, "id": chance.integers(0, 12, n), column: values}, schema=schemas[name]
+                    ),
+                )
+            )
+        batches.append(parts[: 1 + number % 2])
+    local, one = Local(tmp_path, streams), One(streams)
+    local.start(queries, layout(queries, 2, 3))
+    one.start(queries)
+    compare(local, one, batches)
+
+
+def test_an_update_stream_is_one_unit(tmp_path: Path) -> None:
+    schema = pa.schema([("k", pa.int64()), ("op", pa.string()), ("v", pa.float64())])
+    streams = Streams({}, {"s": "k"}, {"s": "op"}, {"s": schema})
+    queries = {
+        "best": "SELECT k FROM s ORDER BY v DESC LIMIT 3 WINDOW 50 ROWS",
+        "sums": "SELECT k, SUM(v) FROM s GROUP BY k ORDER BY SUM(v) DESC LIMIT 2 WINDOW 50 ROWS",
+    }
+    chance = np.random.default_rng(6)
+    batches = []
+    for _ in range(5):
+        n = 30
+        ops = chance.choice(["c", "u", "d", "?"], n, p=[0.4, 0.3, 0.25, 0.05])
+        batches.append(
+            [
+                (
+                    "s",
+                    pa.table(
+                        {"k": chance.integers(0, 10, n), "op": ops, "v": chance.random(n)}, schema=schema
+                    ),
+                )
+            ]
+        )
+    local, one = Local(tmp_path, streams), One(streams)
+    local.start(queries, Layout(1, {"updates": (1, 0)}))
+    one.start(queries)
+    compare(local, one, batches)
+
+
+def test_what_is_not_whole_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = Local(tmp_path, STREAMS)
+    queries = {"ties": QUERIES["ties"]}
+    local.start(queries, layout(queries, 1, 1))
+    (rows,) = make_files(1, seed=70)
+    local.push([("s", arrow(rows))])
+    ((key, state),) = local.states.items()
+    with pytest.raises(SkybandError, match="is damaged"):
+        unpacked(state[:-1])
+    with pytest.raises(SkybandError, match="no state of unit"):
+        take(Job(STREAMS, (Era(1, local.job.eras[0].units),), str(tmp_path), 1), 1, key, [], None)
+    monkeypatch.setattr("skyband.spark.merging.FORMAT", 99)
+    monkeypatch.setattr("skyband.blob.FORMAT", 99)
+    with pytest.raises(SkybandError, match=r"in format \d+, of another skyband"):
+        unpacked(state)
+
+
+def test_layouts_are_remembered(tmp_path: Path) -> None:
+    log = LayoutLog(tmp_path)
+    first, second = layout(KINDS, 2, 2), layout(KINDS, 3, 2, epoch=1)
+    assert log.at(0) is None
+    log.set(0, first)
+    log.set(4, second)
+    assert (log.at(0), log.at(3), log.at(4), log.at(9)) == (first, first, second, second)
+    log.set(4, first)  # batch 4 was never attempted: another start, another mind
+    assert log.at(9) == first
+
+
+def test_keys_go_round_the_partitions() -> None:
+    # From Spark itself: SELECT hash(id) for these bigints.
+    assert [murmur(value) for value in HASHED] == list(HASHED.values())
+    for partitions in (1, 2, 3, 7):
+        places = [murmur(key_of(ROWS, 0, part, partitions)) % partitions for part in range(2 * partitions)]
+        assert places == [part % partitions for part in range(2 * partitions)]
+    keys = {key_of(kind, epoch, part, 4) for kind in KINDS for epoch in range(3) for part in range(5)}
+    assert len(keys) == 15 * len(KINDS)
+
+
+HASHED = {0: -1670924195, 1: -1712319331, -5: 424949597, 123456789012345: 1130168193, 65536: 366000550}
