@@ -18,6 +18,7 @@ begins anew when the server does; candidates and tops don't. For pairs, objects 
 from __future__ import annotations
 
 import math
+import threading
 from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, Any
 
@@ -102,26 +103,29 @@ class Sample:
 
 
 class Sampler:
-    """Samples of all streams of a monitor. Whoever calls it holds the engine's lock."""
+    """Samples of all streams of a monitor. Rows may come while somebody looks."""
 
     def __init__(self) -> None:
         self.samples: dict[str, Sample] = {}
+        self._lock = threading.Lock()
 
     def pushed(self, stream: Stream, batch: Any, first_seq: int, rows: int) -> None:
         """Call it after each push: the batch as it was pushed, its first row's seq and how many rows it has."""
         if stream.updates is not None or not rows:
             return
-        sample = self.samples.setdefault(stream.name, Sample())
-        sample.pushed(batch, rows, first_seq)
-        if sample.full:
-            sample.settle(stream)
+        with self._lock:
+            sample = self.samples.setdefault(stream.name, Sample())
+            sample.pushed(batch, rows, first_seq)
+            if sample.full:
+                sample.settle(stream)
 
     def of(self, stream: Stream, rows: int, horizon: Recency) -> Batch | None:
         sample = self.samples.get(stream.name)
         if sample is None or stream.schema is None:
             return None
-        sample.settle(stream)
-        found = sample.evenly(rows, horizon)
+        with self._lock:
+            sample.settle(stream)
+            found = sample.evenly(rows, horizon)
         if found is None:
             return None
         missing = [field for field in stream.schema if field.name not in found.table.column_names]

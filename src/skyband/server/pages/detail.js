@@ -17,10 +17,10 @@ export class Detail {
     this.name = null;
     this.data = null;
     this.chart = new RankChart($("ranks"));
-    this.slider = el("input", { type: "range", min: 0, max: 1000, value: 0, id: "ahead", "aria-describedby": "ahead-word", oninput: () => this.drawNext() });
-    this.word = el("output", { id: "ahead-word", for: "ahead" });
-    this.list = el("ol", { class: "next" });
-    $("next").replaceChildren(el("label", { class: "ahead", for: "ahead" }, el("span", {}, "Move the window on"), this.slider), this.word, this.list);
+    this.slider = $("ahead");
+    this.slider.addEventListener("input", () => this.drawNext());
+    this.word = $("ahead-word");
+    this.list = $("next");
     $("plan").addEventListener("toggle", () => this.explain());
     $("change").addEventListener("submit", (event) => { event.preventDefault(); this.change(); });
     $("drop").addEventListener("click", () => this.drop());
@@ -97,6 +97,7 @@ export class Detail {
       this.drawLegend();
       this.drawNext();
     } catch (error) {
+      this.offset = null; // try again
       if (name === this.name) say($("why"), error.message);
     } finally {
       this.looking = false;
@@ -136,7 +137,7 @@ export class Detail {
     this.slider.disabled = !able;
     if (!able) {
       say(this.word, data && data.kind === "objects" ? "An object stays as long as its rows add up: what comes next depends on all of them." : "Nobody is there to expire yet.");
-      this.list.replaceChildren();
+      this.list.replaceChildren(el("li", {}, "–"));
       return;
     }
     const edge = this.edge();
@@ -146,8 +147,8 @@ export class Detail {
     const left = data.top.filter((p) => p[0] < edge).length;
     const fresh = now.filter((p) => !was.has(p[2])).length;
     say(this.word, moved
-      ? `${this.when(edge)}, if no row came: ${left} of ${data.top.length} have left, ${fresh} ${fresh === 1 ? "has" : "have"} come up.`
-      : "Who is waiting below is known already: that is what the candidates are kept for.");
+      ? `${capital(this.when(edge))}, if no row came: ${left} of ${data.top.length} have left, ${fresh} ${fresh === 1 ? "has" : "have"} come up.`
+      : "See who comes up when the oldest rows leave. They are known already: that is what candidates are kept for.");
     this.redraw();
     const labels = new Map(data.next.filter((step) => step.row && Object.keys(step.row).length).map((step) => [step.enters, labelOf({ ...step.row, seq: step.enters }, Object.keys(step.row))]));
     this.list.replaceChildren(...data.next.map((step) => this.step(step, edge, labels)));
@@ -212,6 +213,8 @@ export class Detail {
     }
   }
 }
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 function why(data) {
   const { window_rows: rows, state_rows: kept } = data;

@@ -77,6 +77,7 @@ export class Pusher {
   }
 
   async push() {
+    this.look.cancel();
     const found = kindOf(this.text.value);
     if (found.wrong !== undefined) return;
     // the same rows under the same key are taken once, should the answer get lost on its way
@@ -85,8 +86,10 @@ export class Pusher {
     try {
       const told = await ask(rowsPath($("push-stream").value.trim() || "s"), { method: "POST", body: found.body || this.text.value.trim(), type: found.type, key: this.key });
       this.key = null;
-      const rejected = told.rejected ? `, ${count(told.rejected)} rejected` : "";
-      this.say("good", `${count(told.rows)} ${told.rows === 1 ? "row" : "rows"} pushed${rejected}; ${count(told.changes)} ${told.changes === 1 ? "change" : "changes"}.`);
+      const changes = `${count(told.changes)} ${told.changes === 1 ? "change" : "changes"}`;
+      const pushed = `${count(told.rows)} ${told.rows === 1 ? "row" : "rows"} pushed`;
+      if (told.rejected) this.say("bad", `${pushed}, ${count(told.rejected)} rejected${await lastReason()}; ${changes}.`);
+      else this.say("good", `${pushed}; ${changes}.`);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       this.say("bad", error.message);
@@ -94,4 +97,12 @@ export class Pusher {
       $("push").disabled = false;
     }
   }
+}
+
+/** Why the latest row was rejected. */
+async function lastReason() {
+  try {
+    const { rejects } = await ask("/api/rejects?limit=1");
+    return rejects.length ? ` (${rejects.at(-1).reason}: ${rejects.at(-1).detail})` : "";
+  } catch { return ""; }
 }

@@ -18,7 +18,7 @@ export function drawTiles(stats) {
   drawState(stats);
   say($("open-rejects"), count(stats.rejected ?? null));
   const reasons = Object.entries(stats.rejects || {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
-  say($("reject-reasons"), reasons.length ? reasons.map(([name, n]) => `${name} ${short(n)}`).join(", ") : "every row fits");
+  say($("reject-reasons"), reasons.length ? reasons.map(([name, n]) => `${name} ${short(n)}`).join(", ") : stats.rows ? "every row fits" : "none so far");
   say($("version"), stats.version ? `skyband ${stats.version}` : "");
 }
 

@@ -1,0 +1,383 @@
+"""The dashboard, used as a person uses it: a real server, Debian's Chromium, and what is on the screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.parts import found
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60_000  # milliseconds until something that is awaited counts as missing
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+SQL = "SELECT name, x FROM s ORDER BY x DESC LIMIT 3 WINDOW 50 ROWS"
+
+
+def chromium() -> str | None:
+    path = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if path is None and shutil.which("apt-get") and os.geteuid() == 0:
+        subprocess.run(["apt-get", "install", "-y", "-q", "chromium"], check=False, capture_output=True)
+        path = shutil.which("chromium")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    try:
+        from playwright.sync_api import expect, sync_playwright
+    except ImportError:
+        found("chromium", "the package playwright is not installed")
+    path = chromium()
+    found("chromium", None if path else "it is not on the path: apt-get install chromium")
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Server:
+    """`skyband serve` in a process of its own; a few rows are not worth compiling for."""
+
+    def __init__(self, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "skyband.cli", "serve", "--in-memory", "--port", "0", *options],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "NUMBA_DISABLE_JIT": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        match = re.search(r"http://\S+", line)
+        assert match, f"the server said {line!r}"
+        self.url = match[0]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.stop()
+
+
+class Person:
+    """Somebody at a page, who notices whatever goes wrong in it."""
+
+    def __init__(self, browser: Any, url: str, **how: Any) -> None:
+        self.context = browser.new_context(
+            viewport=how.pop("viewport", {"width": 1280, "height": 900}), **how
+        )
+        self.context.set_default_timeout(PATIENCE)
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("console", self._console)
+        self.page.on("dialog", lambda dialog: self.wrong.append(f"a dialog says {dialog.message}"))
+        self.url = url
+
+    def _console(self, message: Any) -> None:
+        # that a refused request shows there is the browser's doing
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.wrong.append(message.text)
+
+    def open(self, place: str = "") -> Person:
+        self.page.goto(f"{self.url}/{place}")
+        self.page.wait_for_selector("#status[data-state=live]")
+        return self
+
+    def ask(self, sql: str, name: str) -> None:
+        self.page.click("#open-editor")
+        self.page.fill("#sql", sql)
+        self.page.fill("#query-name", name)
+        self.page.wait_for_selector("#save:enabled")
+        self.page.click("#save")
+        self.page.wait_for_selector("#editor:not([open])", state="attached")
+
+    def push(self, rows: str, stream: str = "s", end: str = "good") -> None:
+        self.page.click("#open-push")
+        self.page.fill("#push-stream", stream)
+        self.page.fill("#rows", rows)
+        self.page.wait_for_selector("#push:enabled")
+        self.page.click("#push")
+        self.page.wait_for_selector(f"#push-word[data-kind={end}]")
+        self.page.keyboard.press("Escape")
+        self.page.wait_for_selector("#pusher:not([open])", state="attached")
+
+    def names(self, board: str = "#detail-board") -> list[str]:
+        return list(self.page.locator(f"{board} tbody .c0").all_text_contents())
+
+    def sees(self, names: list[str], board: str = "#detail-board") -> None:
+        """The board comes to show these, from the first rank on."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(f"{board} tbody .c0")).to_have_text(names)
+
+    def narrow(self) -> None:
+        wide = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1], f"the page is {wide[0]} wide on a screen of {wide[1]}"
+
+    def leave(self) -> None:
+        self.context.close()
+        assert self.wrong == []
+
+
+@pytest.fixture
+def person(browser: Any, server: Server) -> Iterator[Person]:
+    someone = Person(browser, server.url)
+    yield someone
+    someone.leave()
+
+
+def watched(person: Person, name: str, sql: str = SQL) -> None:
+    """Start with a query of this name that has no rows yet, whatever happened before."""
+    person.open()
+    person.page.request.delete(f"{person.url}/api/queries/{name}")
+    made = person.page.request.post(f"{person.url}/api/queries", data={"name": name, "sql": sql})
+    assert made.status == 201, made.text()
+    person.page.goto(f"{person.url}/#/query/{name}")
+    person.page.wait_for_selector("#detail:not([hidden])")
+
+
+def test_a_person_asks_pushes_and_watches_a_rank_move(person: Person) -> None:
+    page = person.open().page
+    person.ask(SQL, "tallest")
+    page.wait_for_selector("#detail-name:has-text('tallest')")
+    person.push("name,x\nann,10\nben,20\ncid,30\n")
+    person.sees(["cid", "ben", "ann"])
+    person.push('[{"name": "dot", "x": 25}]')
+    person.sees(["cid", "dot", "ben"])
+    marks = page.locator("#detail-board tbody .move")
+    assert marks.all_text_contents() == ["", "new", "▼1"]
+    assert marks.nth(2).get_attribute("aria-label") == "down 1"
+    # the chart has a line for each that was there, and the bend of the one that fell
+    page.wait_for_selector("#ranks .rank-line >> nth=3", state="attached")
+    assert page.locator("#ranks .rank-line.gone").count() == 1
+    assert page.locator("#ranks text:text-is('dot')").count() == 1
+    # and the overview has the same board
+    page.click(".back")
+    person.sees(["cid", "dot", "ben"], board=".card:has-text('tallest')")
+
+
+def test_the_picture_and_who_comes_up_next(person: Person) -> None:
+    from playwright.sync_api import expect
+
+    watched(person, "pictured")
+    page = person.page
+    person.push("name,x\n" + "".join(f"r{i},{(i * 37) % 41}\n" for i in range(40)))
+    page.wait_for_selector("#legend:has-text('can still come up')")
+    page.wait_for_selector("#why:has-text('3 newer rows that are better')")
+    page.wait_for_selector("#next time")
+    ink = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
+    assert page.eval_on_selector("#picture", ink) > 10, "nothing is drawn"
+    first = page.locator("#next li").first
+    expect(first).to_have_text(re.compile(r"leaves, r\d+ comes up at 3 with \d+"))
+    page.focus("#ahead")
+    page.keyboard.press("End")
+    page.wait_for_selector("#ahead-word:has-text('3 of 3 have left')")
+    assert page.locator("#next li.done").count() > 0
+    page.keyboard.press("Home")
+    page.wait_for_selector("#ahead-word:has-text('known already')")
+
+
+def test_a_broken_query_is_marked_at_its_place(person: Person) -> None:
+    watched(person, "there")
+    page = person.page
+    person.push("name,height\nann,1\n", stream="s")
+    page.click("#open-editor")
+    page.wait_for_selector("#columns button:text-is('height')")
+    page.keyboard.type("SELECT name FROM s ORDER BY heigth DESC LIMIT 3 WINDOW 50 ROWS")
+    word = page.wait_for_selector("#sql-word[data-kind=bad]")
+    assert "height" in (word.text_content() or ""), "the nearest column is named"
+    assert page.locator("#sql-back mark").text_content() == "heigth"
+    assert page.locator("#save").is_disabled()
+    page.fill("#sql", "SELECT name FROM s ORDER BY height DESC LIMIT 3 WINDOW 50 ROWS")
+    page.wait_for_selector("#sql-word[data-kind=good]")
+    assert page.locator("#sql-back mark").count() == 0
+    page.click("#sql-plan summary")
+    page.wait_for_selector("#sql-explain:has-text('algorithm')")
+    page.click("#examples button >> nth=0")
+    page.wait_for_selector("#sql-word[data-kind=good]")
+    assert "ORDER BY" in page.input_value("#sql")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#editor:not([open])", state="attached")
+    # a name that is taken
+    person.page.click("#open-editor")
+    page.fill("#sql", SQL)
+    page.fill("#query-name", "there")
+    page.wait_for_selector("#save:enabled")
+    page.click("#save")
+    page.wait_for_selector("#sql-word[data-kind=bad]:has-text('there')")
+
+
+def test_what_rows_and_queries_say_is_never_markup(person: Person) -> None:
+    from playwright.sync_api import expect
+
+    evil = '<img src="x" onerror="alert(1)"><b>bold'
+    watched(person, "plain")
+    page = person.page
+    person.push(f"name,x\n'{evil.replace(chr(34), '')}',9\n")
+    person.sees([f"'{evil.replace(chr(34), '')}'"])
+    made = page.request.post(f"{person.url}/api/queries", data={"name": evil, "sql": SQL})
+    assert made.status == 201
+    person.push(f'[{{"name": "{evil.replace(chr(34), chr(39))}", "x": 10}}]')
+    person.push('[{"name": "<script>alert(2)</script>", "x": "<i>no number</i>"}]', end="bad")
+    page.click(".back")
+    page.wait_for_selector(".card h2 a >> text=<img src")
+    page.click("#open-rejects")
+    page.wait_for_selector(".reject:has-text('<i>no number</i>')")
+    assert page.locator("img, main b:text-is('bold'), .reject i, body script").count() == 0
+    page.keyboard.press("Escape")
+    page.click(".card h2 a >> text=<img src")
+    page.wait_for_selector("#detail-name:has-text('<img src')")
+    page.wait_for_selector("#next li")
+    page.click("#drop")
+    page.click("#drop:has-text('for good')")
+    page.wait_for_selector("#overview:not([hidden])")
+    expect(page.locator(".card h2 a >> text=<img src")).to_have_count(0)
+
+
+def test_on_a_phone(browser: Any, server: Server) -> None:
+    person = Person(browser, server.url, viewport={"width": 390, "height": 844}, has_touch=True)
+    watched(person, "a-rather-long-name-for-a-query-that-must-be-broken-somewhere")
+    long = "x" * 60
+    person.push(f"name,x\n{long},123456789\nben,2\n")
+    page = person.page
+    page.wait_for_selector("#detail-board tbody tr:nth-child(2)")
+    page.wait_for_selector("#why:has-text('rows')")
+    person.narrow()
+    page.click("#plan summary")
+    page.wait_for_selector("#explain:has-text('algorithm')")
+    person.narrow()
+    page.click("#open-editor")
+    page.fill("#sql", f"SELECT {long} FROM s")
+    page.wait_for_selector("#sql-word[data-kind=bad]")
+    person.narrow()
+    box = page.locator("#editor .sheet").bounding_box()
+    assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
+    page.keyboard.press("Escape")
+    page.click(".back")
+    page.wait_for_selector(".card")
+    person.narrow()
+    person.leave()
+
+
+def test_by_keyboard_alone(person: Person) -> None:
+    watched(person, "keys")
+    page = person.open().page
+    page.wait_for_selector(".card")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the leaderboards"
+    page.keyboard.press("Enter")
+    order = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        order.append(page.evaluate("document.activeElement.textContent"))
+        if order[-1] == "keys":
+            break
+    assert order[-1] == "keys"
+    seen = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert seen == "solid", "the focus can't be seen"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#detail-name:has-text('keys')")
+    page.focus("#open-editor")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#editor[open]")
+    assert page.evaluate("document.activeElement.id") == "sql"
+    page.keyboard.type(SQL)
+    page.wait_for_selector("#save:enabled")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#editor:not([open])", state="attached")
+    assert page.evaluate("document.activeElement.id") == "open-editor"
+
+
+def test_light_and_dark(browser: Any, server: Server) -> None:
+    person = Person(browser, server.url, color_scheme="dark", reduced_motion="reduce").open()
+    page = person.page
+    shade = "getComputedStyle(document.documentElement).backgroundColor.match(/\\d+/g).map(Number)[0]"
+    assert page.evaluate(shade) < 60
+    for name, dark in (("light", False), ("dark", True), ("system", True)):
+        page.click("#theme")
+        assert page.locator("#theme").get_attribute("aria-label") == f"Theme: {name}"
+        assert (page.evaluate(shade) < 60) == dark
+    page.emulate_media(color_scheme="light")
+    assert page.evaluate(shade) > 200
+    # who wants no motion is shown none
+    watched(person, "still")
+    person.push("name,x\nann,1\nben,2\n")
+    person.sees(["ben", "ann"])
+    person.push("name,x\ncid,3\n")
+    person.sees(["cid", "ben", "ann"])
+    assert page.evaluate("document.getAnimations().length") == 0
+    person.leave()
+
+
+def test_it_connects_again_by_itself_and_says_so(person: Person) -> None:
+    sockets: list[Any] = []
+
+    def through(socket: Any) -> None:
+        sockets.append(socket)
+        socket.connect_to_server()
+
+    person.page.route_web_socket("**/api/live", through)
+    page = person.open().page
+    page.evaluate(
+        """() => {
+            window.words = [];
+            const text = document.getElementById("status-text");
+            new MutationObserver(() => words.push(text.textContent)).observe(text, {childList: true, subtree: true});
+        }"""
+    )
+    sockets[0].close(code=1001)
+    page.wait_for_function("window.words.some(word => word.startsWith('Disconnected, trying again'))")
+    page.wait_for_selector("#status[data-state=live]")
+    assert len(sockets) == 2
+    assert not page.evaluate("document.body.classList.contains('stale')")
+
+
+def test_a_token_and_sample_data_in_one_click(browser: Any, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("admin the-right-one-of-all\nread only-for-looking-at\n", encoding="utf-8")
+    tokens.chmod(0o600)
+    server = Server("--tokens", str(tokens))
+    try:
+        person = Person(browser, server.url)
+        page = person.page
+        page.goto(server.url)
+        for token in ("a wrong one", "only-for-looking-at"):
+            page.wait_for_selector("#token[open]")
+            page.fill("#token-text", token)
+            page.keyboard.press("Enter")
+            if token == "a wrong one":
+                page.wait_for_selector("#token-word:not(:empty)")
+        page.wait_for_selector("#status[data-state=live]")
+        assert page.locator("#open-editor").is_disabled() and page.locator("#open-push").is_disabled()
+        page.click("#forget-token")
+        page.wait_for_selector("#token[open]")
+        page.fill("#token-text", "the-right-one-of-all")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#status[data-state=live]")
+        assert page.locator("#open-editor").is_enabled()
+        assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        page.wait_for_selector("text=Nothing is watched yet")
+        page.click("#load-sample")
+        page.wait_for_selector(".card tbody tr:nth-child(10)")
+        assert page.locator(".card h2").all_text_contents() == ["fastest flows", "busiest services"]
+        page.wait_for_selector("#latency:not(:text-is('–'))")
+        page.click("#stop-sample")
+        page.wait_for_selector("#stop-sample", state="hidden")
+        # the browser itself says that a socket was refused
+        person.wrong = [words for words in person.wrong if "WebSocket connection" not in words]
+        person.leave()
+    finally:
+        server.stop()
