@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyband.errors import InputError
-from skyband.files import BadRow, Chunk, cut, open_rows, parse_csv, parse_json_lines
+from skyband.files import BadRow, Chunk, cut, header_of, open_rows, parse_csv, parse_json_lines
 from skyband.files import source as bytes_of
 
 
@@ -166,6 +166,19 @@ def test_json_types_are_those_of_the_first_block(tmp_path: Path, monkeypatch: py
     lines[80], lines[81], lines[82] = '{"n": 1.5}', '{"n": true}', '{"n": 99999999999999999999}'
     chunk = read(written(tmp_path, "\n".join(lines)))
     assert [row.position for row in chunk.bad] == [80, 81, 82]
+
+
+def test_a_line_that_is_null() -> None:
+    """Arrow's own reader ends the process there."""
+    schema = pa.schema([("a", pa.float64())])
+    for data in (b"null\n", b'{"a": 1}\n null\n{"a": 2}\n', b'{"a": 1}null\n'):
+        chunk = parse_json_lines(data, schema)
+        assert "null" in chunk.bad[0].raw
+
+
+def test_a_header_with_a_bare_carriage_return() -> None:
+    with pytest.raises(InputError, match="no header that can be read"):
+        header_of(b"a\r,b\n", "f.csv")
 
 
 def test_json_fields_may_be_missing_or_more() -> None:

@@ -32,7 +32,12 @@ def header_of(line: bytes, name: str) -> tuple[list[str], str]:
             f"{name} isn't UTF-8 (its header can't be read): convert it, for instance with iconv -t UTF-8."
         ) from None
     delimiter = max(DELIMITERS, key=text.count)
-    names = next(csv.reader([text], delimiter=delimiter), [])
+    try:
+        names = next(csv.reader([text], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise InputError(
+            f"{name} has no header that can be read ({error}): name the columns in its first line."
+        ) from None
     if not names or all(_is_value(field) for field in names):
         raise InputError(
             f"{name} seems to have no header: its first line is {_short(text)!r}; "

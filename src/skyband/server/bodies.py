@@ -23,6 +23,7 @@ import pyarrow.json as pajson
 
 from skyband.errors import InputError
 from skyband.files.csvtext import header_of, infer_csv, parse_csv
+from skyband.files.jsontext import bare_null
 from skyband.files.rows import settle, texts_among
 from skyband.server.problems import Problem, limit
 from skyband.server.settings import Settings
@@ -75,14 +76,25 @@ def read_body(data: bytes, content_type: str | None, known: Known, settings: Set
     except (pa.ArrowException, UnicodeError, RecursionError, OverflowError) as error:
         told = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise InputError(f"The body can't be read as {kind} ({told}): check what is sent.") from None
+    rows = max(rows, body.rows)
     if rows > settings.max_rows:
         raise limit("The number of rows", f"{rows:,}", "--max-rows", settings.max_rows)
     names = names_of(raw)
+    if not names and rows:
+        return _without_columns(body, known)
     if len(names) > settings.max_columns:
         raise limit("The number of columns", f"{len(names):,}", "--max-columns", settings.max_columns)
     if any(not name or len(name) > 1000 for name in names):
         raise InputError("A column has no name, or one of more than 1,000 characters: name each one.")
     return Body(raw, rows, body.unread, body.packed)
+
+
+def _without_columns(body: Body, known: Known) -> Body:
+    """Rows in which nothing is said: all null, in a stream that has columns."""
+    if known.schema is None or not known.schema.names:
+        raise InputError("No row of the body can be read, or none has a column: name its columns.")
+    field = known.schema.field(0)
+    return Body({field.name: pa.chunked_array([pa.nulls(body.rows, field.type)])}, body.rows, body.unread)
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------
@@ -100,7 +112,7 @@ def _json(data: bytes, known: Known) -> Body:
                 "of objects."
             )
         _encodable(value)
-        return Body(value, 0)
+        return Body(value, max(map(len, value.values()), default=0))
     if not isinstance(value, list):
         raise InputError("The body must be an array of objects, or an object of columns, not a single value.")
     return _objects(value, lambda place: json.dumps(value[place], ensure_ascii=False))
@@ -121,6 +133,8 @@ def _lines(data: bytes, known: Known) -> Body:
 def _quick_lines(data: bytes, schema: pa.Schema | None) -> pa.Table | None:
     """The lines by Arrow's reader; None if one of them isn't just like those before it."""
     if schema is None or not schema.names or not all(any(test(f.type) for test in _QUICK) for f in schema):
+        return None
+    if bare_null(data):
         return None
     if not data.isascii():
         try:

@@ -30,6 +30,10 @@ _GRACE = 5  # seconds for requests under way when the server ends
 def serve(settings: Settings, pipeline: str | None = None) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     logging.basicConfig(format="skyband: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    # uvicorn says so of every WebSocket that was refused with a status of its own
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda told: "without completing handshake" not in told.getMessage()
+    )
     guard = Guard(settings)  # who may come in is settled before anybody can
     listening = bind(settings.host, settings.port)
     try:

@@ -74,7 +74,7 @@ def accept(
     for row, (detail, _) in unparsed.items():
         wrong[row] = ("type", detail)
     codes = _codes(door, table, wrong)
-    time, late = _times(door, table, codes, wrong)
+    time, late = _times(door, table, rows, codes, wrong)
     if not wrong:
         return Accepted(rows, table, None, time, [], total=_data(rows, codes), codes=codes)
     inside = np.ones(rows, dtype=bool)
@@ -116,11 +116,11 @@ def _codes(door: Door, table: pa.Table, wrong: dict[int, tuple[str, str]]) -> Co
 
 
 def _times(
-    door: Door, table: pa.Table, codes: Codes | None, wrong: dict[int, tuple[str, str]]
+    door: Door, table: pa.Table, rows: int, codes: Codes | None, wrong: dict[int, tuple[str, str]]
 ) -> tuple[Ints, list[int]]:
     """Each row's time key, and which rows are wrong for no other reason than that they are late."""
     if door.time is None or door.kind is None:
-        return np.zeros(table.num_rows, dtype=np.int64), []
+        return np.zeros(rows, dtype=np.int64), []  # a table without columns doesn't know how many
     time, missing = clock.keys_of(flat(table.column(door.time)), door.kind)
     judged = np.ones(len(time), dtype=bool)
     if codes is not None:  # a delete needs no time, and is never too late

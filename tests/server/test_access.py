@@ -1,0 +1,205 @@
+"""Tokens wrong, missing and of the wrong role; foreign hosts and origins."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect as open_socket
+
+import skyband as sb
+from skyband.errors import InputError
+from skyband.server.guard import Caller, Guard, Rates, read_tokens
+from skyband.server.settings import Settings
+from skyband.server.testing import Running
+
+from .conftest import start
+from .test_http import CARS, problem, push
+
+TOKENS = {role: f"{role}-token-of-a-fair-length" for role in ("read", "push", "admin")}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokens") / "tokens"
+    path.write_text(
+        "# who may come in\n\n" + "".join(f"{role}  {token}  # {role}\n" for role, token in TOKENS.items())
+    )
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(tokens: Path) -> Iterator[Running]:
+    found = start(in_memory=True, host="0.0.0.0", tokens=tokens)
+    found.url = found.url.replace("0.0.0.0", "127.0.0.1")
+    yield found
+    assert found.stop() == 0
+    assert found.said() == ""
+
+
+# what needs which role
+CALLS = [
+    ("read", "GET", "/api/streams", None),
+    ("read", "GET", "/api/queries", None),
+    ("read", "GET", "/api/stats", None),
+    ("read", "GET", "/api/rejects", None),
+    ("read", "GET", "/api/settings", None),
+    ("read", "GET", "/metrics", None),
+    ("read", "POST", "/api/check", {"sql": CARS}),
+    ("push", "POST", "/api/streams/cars/rows", [{"id": "a", "speed": 1.0}]),
+    ("push", "POST", "/api/advance", {"time": 1}),
+    ("admin", "POST", "/api/queries", {"sql": CARS}),
+    ("admin", "PATCH", "/api/queries/none", {"k": 1}),
+    ("admin", "DELETE", "/api/queries/none", None),
+]
+
+
+@pytest.mark.parametrize("role, method, path, body", CALLS)
+def test_each_call_needs_its_role(
+    http: httpx.Client, role: str, method: str, path: str, body: object
+) -> None:
+    def call(headers: dict[str, str]) -> httpx.Response:
+        return (
+            http.request(method, path, headers=headers, json=body)
+            if body
+            else http.request(method, path, headers=headers)
+        )
+
+    missing = call({})
+    assert (
+        "Bearer" in problem(missing, 401, "unauthorized") and missing.headers["www-authenticate"] == "Bearer"
+    )
+    for wrong in ("x", TOKENS["admin"][:-1], TOKENS["admin"] + "x", TOKENS["admin"].upper(), "ä" * 30):
+        problem(call({"authorization": f"Bearer {wrong}".encode()}), 401, "unauthorized")  # type: ignore[dict-item]
+    problem(call({"authorization": f"Basic {TOKENS['admin']}"}), 401, "unauthorized")
+    roles = list(TOKENS)
+    for given in roles:
+        response = call(bearer(TOKENS[given]))
+        if roles.index(given) < roles.index(role):
+            assert role in problem(response, 403, "forbidden")
+        else:
+            assert response.status_code not in (401, 403)
+
+
+def test_pages_health_and_the_document_need_no_token(http: httpx.Client) -> None:
+    for path in ("/", "/docs", "/openapi.json", "/health"):
+        assert http.get(path).status_code == 200
+    assert http.get("/openapi.json").json()["paths"]["/api/streams"]["get"]["security"] == [{"token": []}]
+    assert http.get("/api/settings", headers=bearer(TOKENS["push"])).json()["role"] == "push"
+
+
+def test_a_token_in_a_websocket(server: Running) -> None:
+    def encoded(token: str) -> str:
+        return "token." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+
+    url = "ws" + server.url.removeprefix("http")
+    for path in ("/api/changes", "/api/live"):
+        for good in (
+            {"additional_headers": bearer(TOKENS["read"])},
+            {"subprotocols": ["skyband", encoded(TOKENS["read"])]},
+        ):
+            with open_socket(url + path, **good) as socket:
+                assert "offset" in socket.recv(30)
+                assert socket.subprotocol == ("skyband" if "subprotocols" in good else None)
+        for bad in (
+            {},
+            {"subprotocols": ["skyband", encoded("x" * 30)]},
+            {"subprotocols": ["skyband", "token.%%"]},
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                open_socket(url + path, **bad)
+            assert refused.value.response.status_code == 401
+            assert b'"unauthorized"' in refused.value.response.body
+
+
+def test_the_client_has_a_token(server: Running) -> None:
+    with sb.connect(server.url, TOKENS["read"]) as reader, pytest.raises(InputError, match="role push"):
+        reader.push({"id": ["a"], "speed": [1.0]}, stream="cars")
+    with pytest.raises(InputError, match="needs a token"):
+        sb.connect(server.url)
+
+
+# -- without a server ----------------------------------------------------------------------------------------
+
+
+def test_no_address_but_loopback_without_tokens() -> None:
+    for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost"):
+        assert Guard(Settings(host=host)).caller(None, (), "x").role == "admin"
+    for host in ("0.0.0.0", "::", "192.168.0.7", "example.org", "localhost.example.org"):
+        with pytest.raises(InputError, match="--tokens"):
+            Guard(Settings(host=host))
+
+
+def test_hosts_and_origins(http: httpx.Client, tokens: Path) -> None:
+    local = Guard(Settings())
+    for host in ("127.0.0.1:8321", "localhost:8321", "localhost", "[::1]:8321", "127.0.0.1"):
+        local.check_names(host, None)
+        local.check_names(host, f"http://{host}")
+    for host, origin in [
+        ("evil.example:8321", None), (None, None), ("", None), ("127.0.0.1.evil.example", None), ("[", None),
+        ("localhost:8321", "http://evil.example"), ("localhost:8321", "null"), ("localhost:8321", "http://localhost:9"),
+        ("localhost:8321", "file://"), ("localhost:8321", "http://["),
+    ]:  # fmt: skip
+        with pytest.raises(sb.SkybandError):
+            local.check_names(host, origin)
+    named = Guard(Settings(host="0.0.0.0", tokens=str(tokens), names="a.example, B.example"))
+    named.check_names("b.example:443", "https://b.example:443")
+    with pytest.raises(sb.SkybandError, match="--names"):
+        named.check_names("c.example", None)
+
+
+def test_a_page_elsewhere_cant_use_a_local_server(starting: object) -> None:
+    server = start(in_memory=True)
+    try:
+        with httpx.Client(base_url=server.url, timeout=60) as http:
+            problem(http.get("/api/streams", headers={"host": "evil.example"}), 403, "forbidden")
+            problem(push(http, "s", [{"a": 1}], origin="http://evil.example"), 403, "forbidden")
+            assert push(http, "s", [{"a": 1}], origin=server.url).status_code == 200
+        url = "ws" + server.url.removeprefix("http") + "/api/changes"
+        with pytest.raises(InvalidStatus) as refused:
+            open_socket(url, origin="http://evil.example")
+        assert refused.value.response.status_code == 403
+        with open_socket(url, origin=server.url) as socket:  # type: ignore[arg-type]
+            assert "offset" in socket.recv(30)
+    finally:
+        server.stop()
+
+
+def test_token_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "tokens"
+    for text, word in {
+        "": "no token", "# nothing\n": "no token", "root abcdefghijklmnopqrstuvwxyz": "Line 1", "read": "Line 1",
+        "read short": "at least 16", "\nread a b c": "Line 2",
+    }.items():  # fmt: skip
+        path.write_text(text)
+        with pytest.raises(InputError, match=word):
+            read_tokens(str(path))
+    with pytest.raises(InputError, match="can't be read"):
+        read_tokens(str(tmp_path / "none"))
+    path.write_text("read abcdefghijklmnopqrstuvwxyz\n")
+    os.chmod(path, 0o644)
+    capsys.readouterr()
+    assert read_tokens(str(path)) == [("read", b"abcdefghijklmnopqrstuvwxyz")]
+    assert "chmod 600" in capsys.readouterr().err
+
+
+def test_rates() -> None:
+    rates = Rates(10)
+    assert [rates.take("a", 0.0) for _ in range(10)] == [0.0] * 10
+    assert rates.take("a", 0.0) == pytest.approx(0.1)
+    assert rates.take("b", 0.0) == 0.0
+    assert rates.take("a", 0.5) == 0.0
+    for number in range(3 * Rates.MOST):
+        rates.take(f"c{number}", 1.0)
+    assert len(rates._buckets) <= Rates.MOST
+    assert Caller("push", "x").may("read") and not Caller("push", "x").may("admin")

@@ -1,0 +1,168 @@
+"""Bodies that nobody would send on purpose. Whatever comes, it is rows and rejects, or a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from skyband.durable import Engine
+from skyband.errors import JournalError, SkybandError
+from skyband.monitor import Monitor
+from skyband.server.bodies import ARROW, CSV, JSON, LINES, TYPES, Body, Known, read_body
+from skyband.server.settings import Settings
+
+from .test_http import ipc
+
+UNKNOWN = Known()
+KNOWN = Known(pa.schema([("id", pa.string()), ("x", pa.float64()), ("ts", pa.timestamp("us"))]))
+LIMITS = Settings(max_rows=100, max_columns=50)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["\ud800", ""])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=3), v, max_size=3),
+    max_leaves=6,
+)
+NAMES = st.sampled_from(["id", "x", "ts", "", "ä", "a.b", "seq", "\ud800"]) | st.text(max_size=3)
+ROWS = st.lists(st.dictionaries(NAMES, VALUES, max_size=4) | VALUES, max_size=5)
+
+
+def take(data: bytes, kind: str, known: Known = UNKNOWN) -> Body | None:
+    """A body, given to a monitor as the server would; None if it was refused in a sentence."""
+    try:
+        body = read_body(data, kind, known, LIMITS)
+    except SkybandError as error:
+        assert str(error).endswith((".", "?")) and "\n" not in str(error)
+        return None
+    engine = Engine(Monitor(schema=known.schema))
+    try:
+        receipt = engine.push(body.packed or body.batch, "s", None, body.unread)
+    except SkybandError as error:
+        assert not isinstance(error, JournalError), error  # the engine has broken
+        return None
+    assert receipt.rows == body.rows
+    assert receipt.rejected >= len(body.unread or ())
+    assert engine.monitor.rejects().num_rows == receipt.rejected
+    return body
+
+
+@given(ROWS, st.sampled_from([Known(), KNOWN]))
+@example([None], KNOWN)
+@example([{"x": 1.0}, None, {"x": 2.0}], KNOWN)
+@example([{"x": "\ud800"}], KNOWN)
+@example([{"x": 10**400}], KNOWN)
+@example([{"ts": 10**20}, {"ts": "9999-12-31"}], KNOWN)
+@example([{"x": [1, "a"]}, {"x": {"": 2}}], Known())
+def test_any_json(rows: list[Any], known: Known) -> None:
+    whole = take(json.dumps(rows).encode(), JSON, known)
+    lines = take("\n".join(map(json.dumps, rows)).encode(), LINES, known)
+    if whole is not None and lines is not None:
+        assert whole.rows == lines.rows == len(rows)
+
+
+@given(
+    st.dictionaries(NAMES, st.lists(VALUES, max_size=3) | VALUES, max_size=3),
+    st.sampled_from([Known(), KNOWN]),
+)
+def test_any_columns(columns: dict[str, Any], known: Known) -> None:
+    take(json.dumps(columns).encode(), JSON, known)
+
+
+@given(
+    st.lists(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=4), max_size=5),
+    st.sampled_from(["\n", "\r\n", "\r", ",", ";", "\t", '"']),
+    st.sampled_from([Known(), KNOWN]),
+)
+def test_any_csv(records: list[list[str]], end: str, known: Known) -> None:
+    text = "".join(",".join(record) + end for record in records)
+    take(text.encode(), CSV, known)
+    take(("id,x,ts\n" + text).encode(), CSV, known)
+
+
+@given(st.binary(max_size=60), st.sampled_from(TYPES), st.sampled_from([Known(), KNOWN]))
+@example(b"\xef\xbb\xbfid,x\n1,2\n", CSV, KNOWN)
+@example(b"id,x\r\n1,2\r\n", CSV, KNOWN)
+@example(b'id,x\n"1,2\n', CSV, KNOWN)
+@example(b'{"x": NaN}\n{"x": Infinity}', LINES, KNOWN)
+def test_any_bytes(data: bytes, kind: str, known: Known) -> None:
+    take(data, kind, known)
+
+
+STREAM = ipc(
+    pa.table(
+        {
+            "x": pa.array([1.0, None, 3.0]),
+            "s": pa.array(["a", "bb", None]),
+            "d": pa.array(["a", "b", "a"]).dictionary_encode(),
+            "l": pa.array([[1, 2], None, []]),
+            "t": pa.array([1, 2, 3], pa.timestamp("ns", "UTC")),
+        }
+    )
+)
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.tuples(st.integers(0, len(STREAM) - 1), st.integers(0, 255)), max_size=4),
+    st.integers(0, len(STREAM)),
+)
+def test_arrow_with_bytes_changed_and_cut(changes: list[tuple[int, int]], length: int) -> None:
+    """Offsets that lead out of a buffer are what an attacker would send: nothing may be read there."""
+    data = bytearray(STREAM)
+    for at, value in changes:
+        data[at] = value
+    take(bytes(data), ARROW)
+    take(bytes(data[:length]), ARROW)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 2], pa.uint64()), pa.array([2**63, 1], pa.uint64()), pa.array([1.5, 2], pa.float16()),
+        pa.array([b"a", None]), pa.array(["a", None], pa.large_string()), pa.array(["a", "b"], pa.string_view()),
+        pa.array([1, 2], pa.time64("ns")), pa.array([1, 2], pa.duration("s")), pa.array([1, 2], pa.date64()),
+        pa.nulls(2), pa.array([{"a": 1}, None]),
+        pa.array([[1], None], pa.list_(pa.int64(), 1)), pa.array([[(1, 2)], None], pa.map_(pa.int8(), pa.int8())),
+        pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([7])),
+        pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])]),
+        pa.array([1, 2], pa.decimal128(5, 2)), pa.array([1, 2], pa.decimal256(50, 2)),
+    ],
+    ids=lambda column: str(column.type),
+)  # fmt: skip
+def test_every_type_of_arrow(column: pa.Array) -> None:
+    take(ipc(pa.table({"c": column, "x": [1.0, 2.0]})), ARROW)
+    if not pa.types.is_nested(column.type):
+        take(ipc(pa.table({"x": column})), ARROW, KNOWN)
+
+
+def test_quick_and_slow_lines_agree() -> None:
+    rows = [
+        {"id": "a", "x": 1, "ts": "2024-05-01T10:00:00"},
+        {"x": 2.5, "id": None},
+        {"id": "ä\n", "x": -0.0},
+    ]
+    text = "\n".join(json.dumps(row) for row in rows)
+    quick = read_body(text.encode(), LINES, KNOWN, LIMITS)
+    slow = read_body(
+        (text + "\n\n").encode(), LINES, KNOWN, LIMITS
+    )  # a blank line is none, and not for the quick one
+    assert isinstance(quick.batch, pa.Table) and not isinstance(slow.batch, pa.Table)
+    answers = []
+    for body in (quick, slow):
+        monitor = Monitor(schema=KNOWN.schema)
+        watch = monitor.watch("SELECT id, ts FROM s ORDER BY x LIMIT 9 WINDOW 9 ROWS")
+        monitor.push(body.batch)
+        answers.append(watch.top().to_pylist())
+        assert not sum(monitor.reject_counts.values())
+    assert answers[0] == answers[1]

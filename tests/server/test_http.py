@@ -1,0 +1,296 @@
+"""The addresses, one after the other, on a real server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from skyband.server.testing import Running
+
+CARS = "SELECT id, speed FROM cars ORDER BY speed DESC LIMIT 3 WINDOW 100 ROWS"
+
+
+def ipc(table: pa.Table, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def push(
+    http: httpx.Client, stream: str, content: Any, kind: str = "application/json", **headers: str
+) -> httpx.Response:
+    body = content if isinstance(content, str | bytes) else json.dumps(content)
+    return http.post(f"/api/streams/{stream}/rows", content=body, headers={"content-type": kind, **headers})
+
+
+def problem(response: httpx.Response, status: int, code: str) -> str:
+    """The sentence of an error, which has the one shape."""
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"code", "message", "where"} and error["code"] == code
+    assert error["message"].endswith((".", "?")) and "\n" not in error["message"]
+    return str(error["message"])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fastest(http: httpx.Client) -> None:
+    made = http.post("/api/queries", json={"name": "fastest", "sql": CARS})
+    assert made.status_code == 201
+    assert made.json() == {
+        "name": "fastest", "sql": CARS, "k": 3, "window": "100 ROWS", "algorithm": "ra", "kind": "topk",
+        "stream": "cars",
+    }  # fmt: skip
+    pushed = push(http, "cars", [{"id": "a", "speed": 88.0}, {"id": "b", "speed": 93.5}])
+    assert pushed.json() == {
+        "rows": 2, "rejected": 0, "first_seq": 0, "changes": 2, "offset": 2, "repeated": False,
+    }  # fmt: skip
+
+
+def test_every_form_of_a_body_gives_the_same_rows(http: httpx.Client) -> None:
+    table = pa.table({"id": ["x", "y"], "v": [1.5, 2.0]})
+    bodies = {
+        "application/json": '[{"id": "x", "v": 1.5}, {"id": "y", "v": 2}]',
+        "application/json; charset=utf-8": '{"id": ["x", "y"], "v": [1.5, 2]}',
+        "application/x-ndjson": '{"id": "x", "v": 1.5}\n{"id": "y", "v": 2}',
+        "text/csv": "id,v\nx,1.5\ny,2\n",
+        "application/vnd.apache.arrow.stream": ipc(table),
+    }
+    for number, (kind, body) in enumerate(bodies.items()):
+        name = f"form{number}"
+        # while there is one stream, any name in a query means that one: so rows first
+        assert push(http, name, body, kind).json()["rejected"] == 0
+        sql = f"SELECT id FROM {name} ORDER BY v DESC LIMIT 9 WINDOW 9 ROWS"
+        assert http.post("/api/queries", json={"name": name, "sql": sql}).status_code == 201
+        for rank in (2, 4):  # now the stream's types are known, and quicker readers are at work
+            assert push(http, name, body, kind).json()["rejected"] == 0
+            top = http.get(f"/api/queries/{name}/top").json()
+            assert top["columns"] == ["rank", "score", "seq", "id"] and len(top["rows"]) == rank
+            assert [row["score"] for row in top["rows"]] == sorted([1.5, 2.0] * (rank // 2), reverse=True)
+    for stream in http.get("/api/streams").json()["streams"]:
+        if stream["name"].startswith("form"):
+            assert stream["columns"] == [{"name": "id", "type": "string"}, {"name": "v", "type": "double"}]
+
+
+def test_rows_that_dont_fit_are_rejects_with_their_text(http: httpx.Client) -> None:
+    before = http.get("/api/rejects").json()["counts"]["type"]
+    assert (
+        push(http, "cars", '[{"id": "c", "speed": "fast"}, 5, {"id": "d", "speed": 1}]').json()["rejected"]
+        == 2
+    )
+    lines = '{"id": "e", "speed": 2}\nno json\n\n{"id": "f", "speed": "\\ud800"}\n[1]\n'
+    assert push(http, "cars", lines, "application/x-ndjson").json()["rejected"] == 3
+    assert push(http, "cars", "id,speed\ng,3,3\nh,x\ni,4\n", "text/csv").json()["rejected"] == 2
+    told = http.get("/api/rejects?limit=7").json()
+    assert told["counts"]["type"] == before + 7
+    assert [row["raw"] for row in told["rejects"]] == [
+        '{"id": "c", "speed": "fast"}', "5", "no json", '{"id": "f", "speed": "\\ud800"}', "[1]", "g,3,3", "h,x",
+    ]  # fmt: skip
+    assert http.get("/api/rejects?limit=0").json()["rejects"] == []
+
+
+@pytest.mark.parametrize(
+    "kind, body",
+    [
+        ("application/json", b"{"),
+        ("application/json", b""),
+        ("application/json", b"7"),
+        ("application/json", b'{"a": 1}'),
+        ("application/json", b'{"a": [1], "b": [1, 2]}'),
+        ("application/json", b"[" * 100_000),
+        ("application/json", b'{"a": ["\\ud800"]}'),
+        ("application/json", b'[{"a": 1}, \xff]'),
+        ("application/x-ndjson", b"\x00\xff\n\xfe"),
+        ("text/csv", b""),
+        ("text/csv", b"1,2\n3,4\n"),
+        ("text/csv", b"a,a\n3,4\n"),
+        ("text/csv", b"\xff\xfe\n1\n"),
+        ("application/vnd.apache.arrow.stream", b""),
+        ("application/vnd.apache.arrow.stream", b"ARROW1"),
+        ("application/vnd.apache.arrow.stream", ipc(pa.table({"a": [1.0] * 99}))[:-60]),
+    ],
+)
+def test_a_body_that_is_nothing_is_a_sentence(http: httpx.Client, kind: str, body: bytes) -> None:
+    problem(push(http, "nothing", body, kind), 400, "bad_input")
+    assert "nothing" not in [stream["name"] for stream in http.get("/api/streams").json()["streams"]]
+
+
+def test_compressed_arrow_is_refused(http: httpx.Client) -> None:
+    for codec in ("zstd", "lz4"):
+        table = pa.table({"a": pa.array(["x"] * 5000).dictionary_encode()})
+        body = ipc(table, compression=codec)
+        assert "compressed" in problem(
+            push(http, "nothing", body, "application/vnd.apache.arrow.stream"), 400, "bad_input"
+        )
+
+
+def test_a_batch_is_taken_once_under_its_key(http: httpx.Client) -> None:
+    first = push(http, "cars", [{"id": "k", "speed": 5.0}], **{"idempotency-key": "one"})
+    again = push(http, "cars", [{"id": "k", "speed": 5.0}], **{"idempotency-key": "one"})
+    assert again.json() == first.json() | {"repeated": True}
+    other = push(http, "cars", [{"id": "k", "speed": 5.0}] * 2, **{"idempotency-key": "one"})
+    assert "one" in problem(other, 409, "key_reused")
+    problem(push(http, "cars", [{"id": "k"}], **{"idempotency-key": "x" * 201}), 400, "bad_input")
+
+
+def test_answers(http: httpx.Client) -> None:
+    top = http.get("/api/queries/fastest/top").json()
+    assert [row["id"] for row in top["rows"]][:2] == ["b", "a"] and top["query"] == "fastest"
+    assert len(http.get("/api/queries/fastest/top?k=1").json()["rows"]) == 1
+    assert len(http.get("/api/queries/fastest/top?window=1 row").json()["rows"]) <= 1
+    table = pa.ipc.open_stream(
+        http.get(
+            "/api/queries/fastest/top", headers={"accept": "application/vnd.apache.arrow.stream"}
+        ).content
+    ).read_all()
+    assert table.column_names == top["columns"] and table.num_rows == 3
+    assert http.get("/api/queries/fastest/explain").json()["text"].startswith("fastest: top 3")
+    assert http.get("/api/queries/fastest/picture").json()["k"] == 3
+    problem(http.get("/api/queries/fastest/top?k=0"), 400, "bad_input")
+    problem(http.get("/api/queries/fastest/top?k=many"), 400, "bad_input")
+    problem(http.get("/api/queries/fastest/top?k=50"), 400, "bad_query")
+    problem(http.get("/api/queries/fastest/top?window=soon"), 400, "bad_query")
+
+
+def test_queries_come_change_and_go(http: httpx.Client) -> None:
+    unnamed = http.post("/api/queries", json={"sql": CARS}).json()["name"]
+    assert http.patch(f"/api/queries/{unnamed}", json={"k": 2, "window": "50 ROWS"}).json()["sql"] == (
+        "SELECT id, speed FROM cars ORDER BY speed DESC LIMIT 2 WINDOW 50 ROWS"
+    )
+    problem(http.patch(f"/api/queries/{unnamed}", json={}), 400, "bad_input")
+    problem(http.patch(f"/api/queries/{unnamed}", json={"k": -1}), 400, "bad_query")
+    problem(http.patch(f"/api/queries/{unnamed}", json={"k": True}), 400, "bad_input")
+    problem(http.post("/api/queries", json={"name": unnamed, "sql": CARS}), 409, "exists")
+    assert http.delete(f"/api/queries/{unnamed}").json()["dropped"] == unnamed
+    for response in (http.delete(f"/api/queries/{unnamed}"), http.get(f"/api/queries/{unnamed}")):
+        assert unnamed in problem(response, 404, "not_found")
+    problem(http.post("/api/queries", json={"name": "", "sql": CARS}), 400, "bad_input")
+    problem(http.post("/api/queries", json={"name": "x\n", "sql": CARS}), 400, "bad_input")
+    problem(http.post("/api/queries", json={"sql": CARS, "more": 1}), 400, "bad_input")
+    problem(
+        http.post("/api/queries", content=b"{", headers={"content-type": "application/json"}),
+        400,
+        "bad_input",
+    )
+    problem(
+        http.post("/api/queries", content=b"{}", headers={"content-type": "text/plain"}),
+        415,
+        "unsupported_type",
+    )
+
+
+def test_a_query_is_checked_before_it_is_asked(http: httpx.Client) -> None:
+    before = http.get("/api/queries").json()
+    fine = http.post("/api/check", json={"sql": CARS}).json()
+    assert fine["ok"] and fine["query"]["columns"] == ["id", "speed"] and "top 3" in fine["explain"]
+    wrong = http.post("/api/check", json={"sql": CARS.replace("speed DESC", "sped DESC")})
+    assert "did you mean speed" in problem(wrong, 400, "bad_query")
+    assert wrong.json()["error"]["where"] == {"line": 1, "column": 37, "hint": "speed"}
+    problem(http.post("/api/check", json={"sql": "SELECT"}), 400, "bad_query")
+    problem(http.post("/api/check", json={"sql": CARS.replace("100 ROWS", "1 MINUTE")}), 400, "bad_query")
+    problem(http.post("/api/check", json={"sql": CARS.replace("cars", "planes")}), 400, "bad_query")
+    pairs = "SELECT a.id FROM cars a, cars b WHERE a.id < b.id ORDER BY a.speed + b.speed DESC LIMIT 2 WINDOW 9 ROWS"
+    assert http.post("/api/check", json={"sql": pairs}).json()["query"]["kind"] == "pairs"
+    assert http.get("/api/queries").json() == before
+
+
+def test_limits_are_told_by_the_option_that_raises_them(http: httpx.Client) -> None:
+    for change, option in {
+        "LIMIT 10001": "--max-k",
+        "LIMIT 3 WINDOW 10000001 ROWS": "--max-window-rows",
+        f"LIMIT {'0' * 10_000}3": "--max-sql",
+    }.items():
+        sql = (
+            CARS.replace("LIMIT 3", change, 1) if "WINDOW" not in change else CARS.split("LIMIT")[0] + change
+        )
+        assert option in problem(http.post("/api/queries", json={"sql": sql}), 422, "limit")
+    many = CARS.replace("id, speed", ", ".join(f"speed + {n} AS c{n}" for n in range(350)))
+    assert "--max-terms" in problem(http.post("/api/check", json={"sql": many}), 422, "limit")
+    columns = [{f"c{n}": 1 for n in range(1001)}]
+    assert "--max-columns" in problem(push(http, "wide", columns), 422, "limit")
+    problem(
+        http.post("/api/check", content=b" " * (1 << 21), headers={"content-type": "application/json"}),
+        413,
+        "too_large",
+    )
+
+
+def test_small_limits(starting: Any) -> None:
+    limits = {"max_body": 2000, "max_rows": 3, "max_queries": 1, "max_streams": 1, "max_rate": 30}
+    server = starting(in_memory=True, **limits)
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        assert "--max-rows" in problem(push(http, "s", [{"a": 1}] * 4), 422, "limit")
+        assert "--max-body" in problem(push(http, "s", " " * 3000), 413, "too_large")
+        parts = iter([b"[" + b" " * 1500, b" " * 1500])
+        refused = http.post(
+            "/api/streams/s/rows", content=parts, headers={"content-type": "application/json"}
+        )
+        assert "--max-body" in problem(refused, 413, "too_large")
+        assert push(http, "s", [{"a": 1}]).status_code == 200
+        assert "--max-streams" in problem(push(http, "t", [{"a": 1}]), 422, "limit")
+        sql = "SELECT a FROM s ORDER BY a LIMIT 1 WINDOW 9 ROWS"
+        assert http.post("/api/queries", json={"sql": sql}).status_code == 201
+        assert "--max-queries" in problem(http.post("/api/queries", json={"sql": sql}), 422, "limit")
+        assert http.get("/api/settings").json()["settings"]["max_rows"] == 3
+        answers = [http.get("/api/streams") for _ in range(100)]
+        slow = [answer for answer in answers if answer.status_code == 429]
+        assert slow and int(slow[0].headers["retry-after"]) >= 1
+        assert "--max-rate" in problem(slow[0], 429, "too_many_requests")
+        assert http.get("/health").status_code == 200
+
+
+def test_one_error_shape_for_what_isnt_there(http: httpx.Client) -> None:
+    problem(http.get("/nowhere"), 404, "not_found")
+    problem(http.get("/api/queries/"), 404, "not_found")
+    problem(http.get("/static/../settings.py"), 404, "not_found")
+    problem(http.get("/static/%2e%2e%2fsettings.py"), 404, "not_found")
+    problem(http.get("/static/none.js"), 404, "not_found")
+    refused = http.delete("/api/streams")
+    problem(refused, 405, "method_not_allowed")
+    assert refused.headers["allow"] == "GET, HEAD"
+    problem(http.options("/api/streams"), 405, "method_not_allowed")
+    problem(http.post("/api/advance", json={"time": 5}), 400, "bad_input")
+    problem(http.post("/api/advance", json={}), 400, "bad_input")
+
+
+def test_every_answer_has_the_headers_that_keep_browsers_in_bounds(http: httpx.Client) -> None:
+    for path in ("/", "/docs", "/api/streams", "/nowhere", "/metrics"):
+        headers = http.get(path).headers
+        policy = headers["content-security-policy"]
+        assert (
+            "default-src 'none'" in policy
+            and "script-src 'self';" in policy
+            and "frame-ancestors 'none'" in policy
+        )
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+        assert "server" not in headers
+    assert http.get("/api/streams").headers["cache-control"] == "no-store"
+
+
+def test_pages_come_from_this_server_alone(http: httpx.Client) -> None:
+    page = http.get("/docs")
+    assert page.headers["content-type"].startswith("text/html") and "://" not in page.text
+    for part in ("/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/docs/begin.js"):
+        found = http.get(part)
+        assert found.status_code == 200
+        again = http.get(part, headers={"if-none-match": found.headers["etag"]})
+        assert again.status_code == 304 and not again.content
+    assert http.get("/").headers["content-type"].startswith("text/html")
+    assert http.get("/docs/swagger-ui.js").status_code == 404
+
+
+def test_health_metrics_and_stats(http: httpx.Client, server: Running) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    assert http.get("/health").json()["status"] == "ok"
+    stats = http.get("/api/stats").json()
+    found = {family.name: family for family in text_string_to_metric_families(http.get("/metrics").text)}
+    assert found["skyband_rows"].samples[0].value == stats["rows"] > 0
+    assert found["skyband_push_seconds"].type == "histogram"
+    assert stats["latency_ms"]["p99"] >= stats["latency_ms"]["p50"] > 0
+    assert http.get("/api/settings").json()["role"] == "admin"

@@ -1,0 +1,48 @@
+"""One table makes the command line, the docs and the limits."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from skyband.cli import app
+from skyband.errors import InputError
+from skyband.server.openapi import PAGES, PATHS
+from skyband.server.routes import ENDPOINTS
+from skyband.server.settings import Settings, flag, markdown
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_page_has_the_table() -> None:
+    assert markdown() in (DOCS / "server.md").read_text(encoding="utf-8")
+
+
+def test_the_command_line_has_each_option() -> None:
+    command = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    options = {parameter.name: parameter for parameter in command.params}
+    assert list(options) == ["pipeline", *(option.name for option in fields(Settings))]
+    for option in fields(Settings):
+        assert options[option.name].help == option.metadata["help"]
+        assert options[option.name].opts == [flag(option)]
+        assert options[option.name].default == option.default
+
+
+def test_wrong_values() -> None:
+    for wrong, word in [
+        ({"max_k": 0}, "--max-k"), ({"max_body": 10}, "--max-body"), ({"port": -1}, "--port"),
+        ({"port": 65536}, "--port"), ({"certfile": "x"}, "--keyfile"), ({"max_rate": 1.5}, "--max-rate"),
+    ]:  # fmt: skip
+        with pytest.raises(InputError, match=word):
+            Settings(**wrong)  # type: ignore[arg-type]
+
+
+def test_no_secret_and_no_path_is_told() -> None:
+    assert not {"tokens", "data", "certfile", "keyfile", "host"} & set(Settings().told())
+
+
+def test_every_address_is_described() -> None:
+    assert {(each.method, each.path) for each in ENDPOINTS if each.path not in PAGES} == set(PATHS)
