@@ -39,7 +39,8 @@ def in_watch_order(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.spark
-def test_equals_the_oracle(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize("shards", [1, 2])
+def test_equals_the_oracle(tmp_path: Path, spark: SparkSession, shards: int) -> None:
     files = make_files(3, seed=50)
     truth = Truth(ASKED)
     answers: dict[str, dict[int, float]] = {}
@@ -51,7 +52,7 @@ def test_equals_the_oracle(tmp_path: Path, spark: SparkSession) -> None:
             .option("maxFilesPerTrigger", 1)
             .parquet(str(tmp_path / "data"))
         )
-        changes = watch(df.repartition(2), queries, time="ts")
+        changes = watch(df.repartition(2), queries, time="ts", shards=shards)
         query = (
             changes.writeStream.format("parquet")
             .option("path", str(out))
@@ -108,6 +109,11 @@ def test_mistakes_are_found_where_they_are_made(spark: SparkSession) -> None:
         watch(df, ["SELECT value FROM s ORDER BY valu LIMIT 1 WINDOW 5 ROWS"])
     with pytest.raises(SkybandError, match="at least one query"):
         watch(df, [])
+    with pytest.raises(SkybandError, match="shards= must be a whole number of at least 1, not 0"):
+        watch(df, ["SELECT value FROM s ORDER BY value LIMIT 1 WINDOW 5 ROWS"], shards=0)
+    joined = "SELECT id FROM r FULL JOIN q USING (id) ORDER BY x + y LIMIT 3 WINDOW 9 ROWS"
+    with pytest.raises(SkybandError, match="joins several streams, and watch has one DataFrame"):
+        watch(df, [joined])
     changes = watch(df, "SELECT value FROM s ORDER BY value LIMIT 1 WINDOW 5 ROWS", time="timestamp")
     assert changes.columns == ["query", "change", "rank", "score", "seq", "seq_b", "id", "time"]
 

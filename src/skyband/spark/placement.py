@@ -53,11 +53,11 @@ def explain_pipeline(path: str | Path) -> str:
     pipeline = load_pipeline(path)
     checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
     chosen, why = choose_placement(pipeline, checkpoint, checkpoint.first_new())
-    columns = {
-        name: {s.name: getattr(s, name) for s in pipeline.streams if getattr(s, name) is not None} or None
+    time, key, op = (
+        {s.name: getattr(s, name) for s in pipeline.streams if getattr(s, name) is not None} or None
         for name in ("time", "key", "op")
-    }
-    monitor = Monitor(**columns)
+    )
+    monitor = Monitor(time=time, key=key, op=op)
     monitor.lists_only = True  # as on Spark
     for query in pipeline.queries:
         monitor.watch(bound(query, pipeline), name=query.name)

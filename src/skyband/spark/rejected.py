@@ -32,7 +32,7 @@ class RejectFolder:
 
     def put(self, rejects: pa.Table, first: bool) -> None:
         """Write the rejects of the micro-batch that this task belongs to; `first`: none came before it."""
-        batch, query = _task()
+        batch, query = task_batch()
         target = Path(self.path) / f"batch-{batch}.parquet"
         try:
             for file in [*Path(self.path).glob("batch-*.parquet")] if first else [target]:
@@ -56,7 +56,7 @@ class RejectFolder:
                 torn.unlink(missing_ok=True)
 
 
-def _task() -> tuple[int, str]:
+def task_batch() -> tuple[int, str]:
     """The micro-batch of this task, and its streaming query's id, which is the same after a restart."""
     from pyspark import TaskContext
 

@@ -124,7 +124,7 @@ class Route:
             return Sifted(_only(part, np.flatnonzero(own), self.counts))
         if self.sifter is not None and prune and self.sifter.can_prune:
             return self.sifter.pruned(part)
-        if self.sifter is not None and self.sifter.columns:
+        if self.sifter is not None and self.sifter.can_prune and self.sifter.columns:
             wanted = set(self.sifter.columns)
             part = replace(part, table=part.table.select([c for c in part.table.column_names if c in wanted]))
         return Sifted(part)

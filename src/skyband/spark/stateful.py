@@ -9,20 +9,22 @@ Rows that don't fit have no place among changes. The same task writes them to fi
 where (see `rejected`), and tells of them in its log if not.
 
 One key means one task: set `spark.sql.shuffle.partitions` to 1 or so before the query starts, since all other
-partitions only cost time.
+partitions only cost time. With `shards` the queries are dealt out to that many keys (see `dealt`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ..blob import OtherFormat
-from ..errors import InputError
+from ..errors import InputError, QueryError
+from .dealt import dealt_changes
 from .engine import drop
 from .hashing import in_order
 from .rejected import RejectFolder, reject_folder
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.state import GroupState
 
     from ..monitor import Monitor
+    from ..query.model import Query
+    from ..stream.rejects import Reject
 
 _STATE = "monitor binary"
 log = logging.getLogger("skyband")
@@ -43,6 +47,7 @@ def watch(
     queries: Sequence[str] | Mapping[str, str],
     time: str | None = None,
     rejects: str | os.PathLike[str] | None = None,
+    shards: int = 1,
 ) -> DataFrame:
     """The changes of the queries' answers over a streaming DataFrame.
 
@@ -54,11 +59,21 @@ def watch(
     micro-batch that has any, with the columns of `Monitor.rejects` and `batch` before them. A micro-batch that is
     done again replaces its file. Each streaming query needs a folder of its own. Without `rejects`, the task's log
     has their number and the last of them, and nothing keeps the others.
+
+    `shards` deals the queries out to so many keys of the stateful operator, for as many tasks; it has to stay the
+    same for a checkpoint. Rows are then pruned where they are, before they travel.
     """
     named = _named(queries)
     schema = _arrow_schema(df, time)
     _check(named, schema, time)
     folder = None if rejects is None else reject_folder(rejects, df.isStreaming)
+    if isinstance(shards, bool) or not isinstance(shards, int) or shards < 1:
+        raise InputError(f"shards= must be a whole number of at least 1, not {shards!r}.")
+    if shards > 1:
+        from ..query.sql import parse
+
+        models = {name: parse(sql) for name, sql in named.items()}
+        return dealt_changes(df, models, schema, time, folder, shards, _change_columns(df, time))
     blobs = df.select(*schema.names).mapInArrow(_pack, "one int, rows binary")
     return blobs.groupBy("one").applyInPandasWithState(
         _stepper(named, schema, time, folder), _change_columns(df, time), _STATE, "append", "NoTimeout"
@@ -89,6 +104,15 @@ def _arrow_schema(df: DataFrame, time: str | None) -> pa.Schema:
 
 def _check(named: Mapping[str, str], schema: pa.Schema, time: str | None) -> None:
     """Find a wrong query here and not in a task."""
+    from ..query.model import Joined
+    from ..query.sql import parse
+
+    for name, sql in named.items():
+        if isinstance(parse(sql), Joined):
+            raise QueryError(
+                f"Query '{name}' joins several streams, and watch has one DataFrame: ask it in a pipeline "
+                f"(skyband run)."
+            )
     _ask(_monitor(schema, time), named)
 
 
@@ -131,7 +155,7 @@ def _stepper(
         state.update((monitor.to_bytes(),))
         for table in [*left, changes]:
             if table.num_rows:
-                yield _pandas(table)
+                yield pandas_of(table)
 
     return step
 
@@ -153,15 +177,23 @@ def _push_and_tell(monitor: Monitor, rows: pa.Table) -> pa.Table:
     changes = monitor.push(rows)
     new = {reason: n - before[reason] for reason, n in monitor.reject_counts.items() if n > before[reason]}
     if new:
-        counts = ", ".join(f"{n} {reason}" for reason, n in new.items())
-        raw = monitor.rejects().column("raw")[-1].as_py()
-        log.warning(
-            "%d rows rejected (%s), the last one: %s; watch(..., rejects=folder) keeps all of them",
-            sum(new.values()),
-            counts,
-            raw,
-        )
+        _warn(new, monitor.rejects().column("raw")[-1].as_py())
     return changes
+
+
+def tell(rejects: Sequence[Reject]) -> None:
+    """How many rows were rejected, and the last of them, for the task's log."""
+    if rejects:
+        _warn(Counter(reject.reason for reject in rejects), rejects[-1].raw)
+
+
+def _warn(counted: Mapping[str, int], raw: str) -> None:
+    log.warning(
+        "%d rows rejected (%s), the last one: %s; watch(..., rejects=folder) keeps all of them",
+        sum(counted.values()),
+        ", ".join(f"{n} {reason}" for reason, n in counted.items()),
+        raw,
+    )
 
 
 def _push_all(monitor: Monitor, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -185,17 +217,22 @@ def _ask(monitor: Monitor, named: Mapping[str, str]) -> list[pa.Table]:
     """Let the monitor have these queries; what dropped ones leave behind."""
     from ..query.sql import parse
 
+    return ask(monitor, {name: parse(sql) for name, sql in named.items()})
+
+
+def ask(monitor: Monitor, queries: Mapping[str, Query]) -> list[pa.Table]:
+    """Let the monitor have these queries; what dropped ones leave behind."""
     left: list[pa.Table] = []
     for name in list(monitor.watches):
-        if name not in named or monitor.watches[name].query != parse(named[name]):
+        if name not in queries or monitor.watches[name].query != queries[name]:
             left.append(drop(monitor, name))
-    for name, sql in named.items():
+    for name, query in queries.items():
         if name not in monitor.watches:
-            monitor.watch(sql, name=name)
+            monitor.watch(query, name=name)
     return left
 
 
-def _pandas(changes: pa.Table) -> pd.DataFrame:
+def pandas_of(changes: pa.Table) -> pd.DataFrame:
     """Changes for Spark: integers that may be null must not become floats."""
     import pandas as pd
 

@@ -1,0 +1,369 @@
+"""`watch(df, queries, shards=n)`: a DataFrame's rows for queries that are dealt out to several units.
+
+    rows -> check, hash, prune (tasks) -> number (one task) -> one stateful operator, a key for each unit -> changes
+
+A micro-batch of a DataFrame has no order of its own: its rows are ordered by time and a hash, over all partitions. So
+every task sends, beside the rows that units need, two numbers for each of its rows; one task sorts those, and every
+row gets its place. Only then a unit can take its rows.
+
+There is no driver to tell the tasks what is late, so the units judge that, each for itself and all alike: every unit
+has a *clock*, a monitor that sees no row but counts all, with the windows of all queries. Rows that are pruned though
+they are late do no harm: they only ever stand in the way of rows that are older still. Whoever wants all rejected rows
+with their text gets them from the first unit, which then has to be sent every row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import blob
+from ..blob import FORMAT, check_format
+from ..errors import InputError
+from ..query.model import TopK
+from ..query.nodes import Column
+from ..sift import Sifted
+from ..stream.accept import Accepted, accept
+from ..stream.arrow import numbers_array
+from ..stream.batches import read
+from ..stream.rejects import Reject, raw_text
+from .files import frame, unframe
+from .hashing import in_order, stable_hash
+from .rejected import RejectFolder
+from .routing import Era, Job, Packed, routes
+from .shards import ROWS, Streams, Unit, kind_of, part_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.state import GroupState
+
+    from ..monitor import Monitor
+    from ..query.model import Query
+
+_CHUNK_ROWS = 1_000_000
+_KEYS = -1  # the line with the two numbers of each row
+_CHUNK_COLUMNS = "chunk string, unit bigint, blob binary"
+_PART_COLUMNS = "unit bigint, blob binary"
+_STATE = "state binary"
+_NAME = "The state of this query in Spark's checkpoint"
+
+
+@dataclass(frozen=True)
+class Deal:
+    """What every task knows."""
+
+    job: Packed
+    stream: str
+    time: str | None
+    folder: RejectFolder | None
+
+
+def dealt_changes(
+    df: DataFrame,
+    queries: Mapping[str, Query],
+    schema: pa.Schema,
+    time: str | None,
+    folder: RejectFolder | None,
+    shards: int,
+    columns: str,
+) -> DataFrame:
+    """The changes, as `watch` gives them."""
+    stream = "s"
+    asked = [(name, replace(query, stream=stream)) for name, query in queries.items()]  # type: ignore[arg-type]
+    units = []
+    for part in range(shards):
+        own = [(n, q) for n, q in asked if (part_of(q, shards) if kind_of(q) == ROWS else 0) == part]
+        units.append(Unit(part, ROWS, part, shards, 0, tuple(own), teller=part == 0))
+    streams = Streams({stream: time} if time is not None else {}, {}, {}, {stream: schema})
+    deal = Deal(Packed(Job(streams, (Era(0, tuple(units)),), "", 0)), stream, time, folder)
+    chunks = df.select(*schema.names).mapInArrow(_deal_out(deal), _CHUNK_COLUMNS)
+    parts = chunks.repartition(1).mapInArrow(_number(shards), _PART_COLUMNS)
+    return parts.groupBy("unit").applyInPandasWithState(
+        _stepper(deal), columns, _STATE, "append", "NoTimeout"
+    )
+
+
+# -- tasks
+
+
+def _deal_out(deal: Deal) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def deal_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        name = "0" if context is None else str(context.partitionId())
+        for number, rows in enumerate(_chunks(batches)):
+            yield lines_of(deal, rows, f"{name}.{number}")
+
+    return deal_out
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """A partition's rows, a million at a time."""
+    some: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        some.append(batch)
+        rows += batch.num_rows
+        if rows >= _CHUNK_ROWS:
+            yield pa.Table.from_batches(some)
+            some, rows = [], 0
+    if rows:
+        yield pa.Table.from_batches(some)
+
+
+def lines_of(deal: Deal, rows: pa.Table, chunk: str) -> pa.RecordBatch:
+    """What a task sends of some rows: their two numbers, and to each unit its own."""
+    job = deal.job.get()
+    rows = in_order(rows.combine_chunks(), deal.time)
+    raw, count = read(rows)
+    found = routes(job, job.eras[0])[deal.stream]
+    door = job.streams.monitor().sifter(deal.stream).door
+    part = accept(door, raw, count)
+    lines = [(_KEYS, _pack_keys(rows, deal.time))]
+    for route in found:
+        route = replace(route, counts=True)
+        whole = route.unit.teller and deal.folder is not None and deal.time is not None
+        sifted = Sifted(part) if whole else route.part_of(part, count >= _many(route.unit))
+        lines.append((route.unit.key, _counting(sifted, part).to_bytes()))
+    return pa.RecordBatch.from_pydict(
+        {
+            "chunk": pa.array([chunk] * len(lines), pa.string()),
+            "unit": pa.array([key for key, _ in lines], pa.int64()),
+            "blob": pa.array([data for _, data in lines], pa.binary()),
+        }
+    )
+
+
+def _many(unit: Unit) -> int:
+    kept = sum(2 * (getattr(query, "k", 0) or 0) for _, query in unit.queries)
+    return max(20_000, 8 * kept)
+
+
+def _counting(sifted: Sifted, whole: Accepted) -> Sifted:
+    """With the times of all rows: any of them may turn out to be late."""
+    part = sifted.accepted()
+    if part.passed is None:
+        return sifted
+    position = np.arange(whole.count) if whole.position is None else whole.position
+    return Sifted(replace(part, passed=(position, whole.time)))
+
+
+def _pack_keys(rows: pa.Table, time: str | None) -> bytes:
+    """What decides the order: time (rows without one come last), then the hash."""
+    keys: dict[str, Any] = {"hash": stable_hash(rows).view(np.int64)}
+    if time is not None:
+        column = rows.column(time).combine_chunks()
+        if pa.types.is_timestamp(column.type):
+            column = pc.cast(column, pa.int64())
+        keys["none"] = np.asarray(column.is_null()).astype(np.uint8)
+        keys["time"] = np.asarray(pc.fill_null(column, 0))
+    return blob.to_bytes(keys)
+
+
+# -- one task
+
+
+def _number(shards: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def number(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = [row for batch in batches for row in batch.to_pylist()]
+        if found:
+            yield numbered(found, shards)
+
+    return number
+
+
+def numbered(lines: list[dict[str, Any]], shards: int) -> pa.RecordBatch:
+    """One part for each unit, whose rows know their places among all rows of the micro-batch."""
+    lines = sorted(lines, key=lambda line: (line["chunk"], line["unit"]))
+    keys = [blob.from_bytes(line["blob"]) for line in lines if line["unit"] == _KEYS]
+    columns = [
+        np.concatenate([k[name] for k in keys]) for name in ("hash", "time", "none") if name in keys[0]
+    ]
+    columns[0] = columns[0].view(np.uint64)
+    order = np.lexsort(columns)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    starts = np.cumsum([0, *(len(k["hash"]) for k in keys)])
+    parts = []
+    for unit in range(shards):
+        own = [Sifted.from_bytes(line["blob"]).accepted() for line in lines if line["unit"] == unit]
+        moved = [_moved(part, place[a : a + part.count]) for part, a in zip(own, starts, strict=False)]
+        parts.append(Sifted(_joined(moved)).to_bytes())
+    return pa.RecordBatch.from_pydict(
+        {"unit": pa.array(range(shards), pa.int64()), "blob": pa.array(parts, pa.binary())}
+    )
+
+
+def _moved(part: Accepted, place: npt.NDArray[np.int64]) -> Accepted:
+    """A chunk's rows with their places in the whole."""
+    position = place if part.position is None else place[part.position]
+    passed = (position, part.time) if part.passed is None else (place[part.passed[0]], part.passed[1])
+    rejects = [reject._replace(seq=int(place[reject.seq])) for reject in part.rejects]
+    return replace(part, position=position, passed=passed, rejects=rejects)
+
+
+def _joined(parts: list[Accepted]) -> Accepted:
+    """Chunks as one part, in order."""
+    position = np.concatenate([part.position for part in parts])
+    order = np.argsort(position)
+    passed = [np.concatenate([p.passed[i] for p in parts if p.passed is not None]) for i in (0, 1)]
+    counted = np.argsort(passed[0])
+    table = pa.concat_tables([part.table for part in parts]).take(numbers_array(order))
+    return Accepted(
+        count=sum(part.count for part in parts),
+        table=table.combine_chunks(),
+        position=position[order],
+        time=np.concatenate([part.time for part in parts])[order],
+        rejects=sorted(reject for part in parts for reject in part.rejects),
+        passed=(passed[0][counted], passed[1][counted]),
+        total=sum(part.total for part in parts),
+    )
+
+
+def without_late(part: Accepted, late_before: int | None, stream: str) -> Accepted:
+    """A part without the rows that are late; those become rejects, with their text where it is known."""
+    if late_before is None or part.passed is None:
+        return part
+    position, time = part.passed
+    late = time < late_before
+    if not late.any():
+        return part
+    assert part.position is not None
+    known = {int(p): row for row, p in enumerate(part.position.tolist())}
+    why = "older than every window and than what is retained"
+    rejects = []
+    for at in position[late].tolist():
+        raw = raw_text(part.table, known[at]) if at in known else ""
+        rejects.append(Reject(at, stream, "late", why, raw))
+    kept = np.flatnonzero(part.time >= late_before)
+    return replace(
+        part,
+        table=part.table.take(numbers_array(kept)),
+        position=part.position[kept],
+        time=part.time[kept],
+        passed=(position[~late], time[~late]),
+        rejects=sorted([*part.rejects, *rejects]),
+        total=part.total - int(np.count_nonzero(late)),
+    )
+
+
+# -- units
+
+
+@dataclass
+class _Held:
+    """A unit's state: its monitor, the clock, and which of the clock's windows each query is judged by."""
+
+    monitor: Monitor
+    clock: Monitor
+    windows: dict[str, str]
+    queries: str = ""
+
+    def to_bytes(self, unit: Unit) -> bytes:
+        header = {"format": FORMAT, "of": unit.of, "windows": self.windows, "queries": self.queries}
+        return frame(header, self.monitor.to_bytes(), self.clock.to_bytes())
+
+
+def _held(job: Job, unit: Unit, before: bytes | None, batch: int) -> _Held:
+    from ..monitor import Monitor
+
+    if before is None:
+        if batch:
+            raise InputError(f"{_NAME} knows no shard {unit.part}: shards= must stay as it began.")
+        return _Held(job.streams.monitor(), job.streams.monitor(), {})
+    found = unframe(before)
+    if found is None:
+        raise InputError(f"{_NAME} is damaged: start again with an empty checkpoint.")
+    header, blobs = found
+    check_format(header.get("format", 1), _NAME, ", or start again with an empty checkpoint")
+    if header["of"] != unit.of:
+        raise InputError(
+            f"{_NAME} was begun with shards={header['of']}: that must stay, or start again with an empty checkpoint."
+        )
+    monitor, clock = (Monitor.from_bytes(data) for data in blobs)
+    monitor.lists_only = clock.lists_only = True
+    return _Held(monitor, clock, header["windows"], header["queries"])
+
+
+def step_unit(
+    deal: Deal, key: int, data: bytes | None, before: bytes | None, batch: int
+) -> tuple[bytes, list[pa.Table], list[Reject]]:
+    """One unit's micro-batch: its state afterwards, its changes, and what was rejected."""
+    from .stateful import ask
+
+    job = deal.job.get()
+    era = job.eras[0]
+    unit = era.units[key]
+    held = _held(job, unit, before, batch)
+    asked = {name: query for unit in era.units for name, query in unit.queries}
+    digest = "".join(unit.digest for unit in era.units)
+    left: list[pa.Table] = []
+    if held.queries != digest:
+        left = ask(held.monitor, dict(unit.queries))
+        _set_clock(held, asked, deal)
+        held.queries = digest
+    first = held.monitor.rows_seen
+    rejects: list[Reject] = []
+    changes = []
+    if data is not None:
+        late = held.clock.sifter(deal.stream).door.late_before
+        part = without_late(Sifted.from_bytes(data).accepted(), late, deal.stream)
+        none = np.empty(0, dtype=np.int64)
+        silent = replace(part, table=part.table.slice(0, 0), position=none, time=none, rejects=[])
+        held.clock.push_sifted([(deal.stream, [Sifted(silent)])])
+        changes = [held.monitor.push_sifted([(deal.stream, [Sifted(part)])])]
+        held.monitor._rejects.last.clear()
+        rejects = [reject._replace(seq=first + reject.seq) for reject in part.rejects]
+    return held.to_bytes(unit), [*left, *changes], rejects
+
+
+def _set_clock(held: _Held, asked: Mapping[str, Query], deal: Deal) -> None:
+    """Let the clock have a window for every query: queries that are asked at the same time share one."""
+    windows = {name: known for name, known in held.windows.items() if name in asked}
+    new: dict[str, str] = {}
+    if deal.time is not None:
+        for name, query in asked.items():
+            text = str(query.window)
+            known = windows.get(name)
+            if known is None or json.loads(known)[0] != text:
+                windows[name] = new.setdefault(text, json.dumps([text, held.clock.rows_seen]))
+    for name in list(held.clock.watches):
+        if name not in windows.values():
+            held.clock.drop(name)
+    for name in dict.fromkeys(windows.values()):
+        if name not in held.clock.watches:
+            assert deal.time is not None
+            window = next(asked[query].window for query, known in windows.items() if known == name)
+            score = Column(deal.time)
+            held.clock.watch(TopK(deal.stream, (), score, True, 1, window), name=name)
+    held.windows = windows
+
+
+def _stepper(deal: Deal) -> Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    def step(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        from ..stream.rejects import to_table
+        from .rejected import task_batch
+        from .stateful import pandas_of, tell
+
+        data = next((row for rows in frames for row in rows["blob"]), None)
+        before = bytes(state.get[0]) if state.exists else None
+        after, tables, rejects = step_unit(deal, int(key[0]), data, before, task_batch()[0])
+        if int(key[0]) == 0 and deal.folder is not None:
+            deal.folder.put(to_table(rejects), first=before is None)
+        elif int(key[0]) == 0:
+            tell(rejects)
+        state.update((after,))
+        for table in tables:
+            if table.num_rows:
+                yield pandas_of(table)
+
+    return step
