@@ -30,12 +30,26 @@ CONNECTOR: list[Coordinates] = [
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
+class Missing(Exception):
+    """Why something is not to be had."""
+
+
+def need(name: str, wanted: Sequence[Coordinates], alone: bool) -> list[Path]:
+    """The same as `fetch`, for a test that can't do without."""
+    try:
+        return fetch(name, wanted, alone)
+    except Missing as why:
+        parts.found("Kafka", str(why))
+        raise
+
+
 def fetch(name: str, wanted: Sequence[Coordinates], alone: bool) -> list[Path]:
-    """Jars by their coordinates, `alone` or with all that they need; skips the test if there is no way to get them."""
+    """Jars by their coordinates, `alone` or with all that they need."""
     folder = Path(tempfile.gettempdir()) / f"skyband-test-{name}-{os.getuid()}-{wanted[0][2]}"
     if not (folder / "done").exists():
         maven = shutil.which("mvn")
-        parts.found("Kafka", None if maven else "there is no mvn to fetch it with: apt-get install maven")
+        if maven is None:
+            raise Missing("there is no mvn to fetch it with: apt-get install maven")
         work = Path(tempfile.mkdtemp(prefix="skyband-mvn-"))
         pieces = "".join(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
@@ -56,7 +70,8 @@ def fetch(name: str, wanted: Sequence[Coordinates], alone: bool) -> list[Path]:
         ]
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=280)
         last = (done.stdout.strip().splitlines() or ["nothing"])[0][:300]
-        parts.found("Kafka", None if done.returncode == 0 else f"mvn could not fetch {name}: {last}")
+        if done.returncode:
+            raise Missing(f"mvn could not fetch {name}: {last}")
         (work / "jars" / "done").touch()
         with contextlib.suppress(OSError):  # another test process may have been quicker
             (work / "jars").rename(folder)
@@ -77,7 +92,7 @@ class Broker:
         self.folder = folder
         self.port, controller = free_port(), free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
-        self._jars = os.pathsep.join(map(str, fetch("broker", BROKER, alone=False)))
+        self._jars = os.pathsep.join(map(str, need("broker", BROKER, alone=False)))
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._settings = folder / "server.properties"
@@ -135,10 +150,12 @@ class Broker:
         from kafka import KafkaProducer
 
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all", linger_ms=5)
-        for partition, value in records:
-            producer.send(topic, value=value, partition=partition)
-        producer.flush()
-        producer.close()
+        try:
+            for partition, value in records:
+                producer.send(topic, key=b"" if value is None else None, value=value, partition=partition)
+            producer.flush(timeout=60)
+        finally:
+            producer.close(timeout=5)
 
     def read(self, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
         """All records of a topic: partition, key, value."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.spark.broker import CONNECTOR, Missing, fetch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,8 +20,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from skyband.spark.session import start_session
 
     folder: Path = tmp_path_factory.mktemp("session")
+    conf = {"spark.sql.shuffle.partitions": "1"}
+    with contextlib.suppress(Missing, OSError):  # only the tests of Kafka need it, and say so
+        conf["spark.jars"] = ",".join(map(str, fetch("connector", CONNECTOR, alone=True)))
     session = start_session(
-        SparkSpec(checkpoint=folder, master="local[2]", conf=(("spark.sql.shuffle.partitions", "1"),)),
+        SparkSpec(checkpoint=folder, master="local[2]", conf=tuple(conf.items())),
         folder / "spark.log",
     )
     yield session

@@ -34,6 +34,7 @@ from ..blob import FORMAT, check_format
 from ..errors import InputError
 from .config import Pipeline, QuerySpec, StreamSpec
 from .files import append_line, frame, read_frame, read_lines, write_atomic
+from .inputs import FILES, sources_of
 
 Queries = tuple[QuerySpec, ...]
 
@@ -52,8 +53,9 @@ class Step:
 class Checkpoint:
     """The folder of one pipeline's checkpoint."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sources: tuple[str, ...] = (FILES,)) -> None:
         self.folder = folder
+        self.sources = sources  # in the order of Spark's offset log
         self.own = folder / "skyband"
         self.files = self.own / "files.jsonl"
         self._batches = self.own / "batches.jsonl"
@@ -158,8 +160,14 @@ class Checkpoint:
         """The files that Spark has put into a batch: its own log, written before the batch runs."""
         path = self.folder / "offsets" / str(batch)
         try:
-            lines = path.read_text().splitlines()
-            return dict(json.loads(lines[2]))
+            found: dict[str, Any] = {}
+            for name, line in zip(self.sources, path.read_text().splitlines()[2:], strict=True):
+                end = None if line == "-" else json.loads(line)
+                if name == FILES:
+                    found.update(end or {})
+                elif end is not None:
+                    found[name] = end
+            return found
         except (OSError, IndexError, ValueError):
             raise InputError(
                 f"Spark's offset log {path} cannot be read: the checkpoint is damaged."
@@ -169,7 +177,7 @@ class Checkpoint:
         """Whether Spark will not ask for a batch again; there is nothing to ask for before batch 0."""
         return batch < 0 or (self.folder / "commits" / str(batch)).exists()
 
-    def batches(self) -> dict[int, dict[str, int]]:
+    def batches(self) -> dict[int, dict[str, Any]]:
         """Up to which file each batch reads, for all batches ever."""
         return {record["batch"]: record["end"] for record in read_lines(self._batches)}
 
@@ -257,4 +265,4 @@ def open_checkpoint(pipeline: Pipeline) -> Checkpoint:
         raise InputError(f"The checkpoint folder {folder} cannot be made: {problem.strerror}.") from None
     if not os.access(folder, os.W_OK):
         raise InputError(f"The checkpoint folder {folder} is not writable: choose another in [spark].")
-    return Checkpoint(folder.resolve())
+    return Checkpoint(folder.resolve(), sources_of(pipeline))

@@ -331,7 +331,7 @@ class _Reader:
         own = ("master", "checkpoint", "trigger", "placement", "prune_rows", "shards")
         conf: dict[str, str] = {}
         for key, setting in _flat({k: v for k, v in table.items() if k not in own}):
-            if "." not in key:
+            if "." not in key and key != "jars":
                 self.known(where, {key: setting}, own)
             name = key if key.startswith("spark.") else f"spark.{key}"
             conf[name] = str(setting).lower() if isinstance(setting, bool) else str(setting)

@@ -27,8 +27,10 @@ import pyarrow as pa
 from ..errors import InputError, SkybandError
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
+from .connector import kafka_sentence, needs_kafka
 from .engine import Engine, bound, compare_queries, new_monitor
-from .filelog import FileLog, StreamFiles, file_path, list_files
+from .filelog import FileLog, file_path, list_files
+from .inputs import RATE_SCHEMA, source_frame
 from .progress import BatchInfo, OnBatch, Summary, print_batch
 from .reading import declared_schema, infer_schema
 from .sifting import SiftJob, collect_sifted
@@ -47,12 +49,13 @@ def run_pipeline(
     available_now: bool = False,
     on_batch: OnBatch | None = None,
     spark: SparkSession | None = None,
+    stopping: threading.Event | None = None,
 ) -> Summary:
-    """Run a pipeline until there is nothing more to read (`available_now`) or a signal stops it."""
+    """Run a pipeline until there is nothing more to read (`available_now`), or a signal or the event stops it."""
     pipeline = load_pipeline(path)
     available_now = available_now or pipeline.spark.trigger == "available-now"
     checkpoint = open_checkpoint(pipeline)
-    with checkpoint.locked(), _Signals() as stop:
+    with checkpoint.locked(), _Signals(stopping) as stop:
         checkpoint.check_format()
         checkpoint.repair()
         first = checkpoint.first_new()
@@ -68,9 +71,20 @@ def run_pipeline(
             checkpoint.fix_schemas(pipeline.streams, schemas)
         say_queries(pipeline, checkpoint, first)
         checkpoint.set_queries(first, pipeline.queries)
-        return Run(pipeline, checkpoint, schemas, sink, on_batch or print_batch, stop).run(
+        kind = run_kind(pipeline, checkpoint, first)
+        return kind(pipeline, checkpoint, schemas, sink, on_batch or print_batch, stop).run(
             spark, available_now
         )
+
+
+def run_kind(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> type[Run]:
+    """The run that the placement asks for."""
+    from .executors import ExecutorsRun
+    from .placement import choose_placement
+
+    chosen, why = choose_placement(pipeline, checkpoint, first)
+    say(f"placement {chosen}: {why}")
+    return ExecutorsRun if chosen == "executors" else Run
 
 
 def find_schemas(pipeline: Pipeline, wait: bool, stop: _Signals) -> dict[str, pa.Schema] | None:
@@ -86,7 +100,7 @@ def find_schemas(pipeline: Pipeline, wait: bool, stop: _Signals) -> dict[str, pa
                     f'pipeline.toml: schema = {{column = "double", ...}}.'
                 )
             if not told:
-                _say(f"waiting for the first file of stream '{spec.name}' in {spec.path}")
+                say(f"waiting for the first file of stream '{spec.name}' in {spec.path}")
                 told = True
             if stop.event.wait(0.5):
                 return None
@@ -136,6 +150,8 @@ def _first_schema(spec: StreamSpec, kinds: dict[str, str]) -> pa.Schema | None:
     """The schema by the first file that can be read; one that is still being copied may stand before it."""
     if spec.schema is not None:
         return declared_schema(spec.schema)
+    if spec.format == "rate":
+        return RATE_SCHEMA
     problem: InputError | None = None
     for name, size, _ in sorted(list_files(spec.path)):
         if size:
@@ -166,19 +182,14 @@ def say_queries(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> None:
         return
     old = checkpoint.queries(first - 1)
     kept, added, dropped = compare_queries(old, pipeline.queries)
-    _say(f"continuing at batch {first}")
+    say(f"continuing at batch {first}")
     if added or dropped:
         for name in kept:
-            _say(f"query '{name}': kept")
+            say(f"query '{name}': kept")
         for name in dropped:
-            _say(f"query '{name}': {'changed: the old one is dropped' if name in added else 'dropped'}")
+            say(f"query '{name}': {'changed: the old one is dropped' if name in added else 'dropped'}")
         for name in added:
-            _say(f"query '{name}': added, from batch {first} on")
-
-
-def stream_files(pipeline: Pipeline) -> list[StreamFiles]:
-    """The streams as the source wants them."""
-    return [StreamFiles(s.name, s.format, str(s.path.resolve()), s.max_files) for s in pipeline.streams]
+            say(f"query '{name}': added, from batch {first} on")
 
 
 class Run:
@@ -210,6 +221,7 @@ class Run:
         began = time.monotonic()
         session = spark or self._session()
         try:
+            self._sink.start(session)
             query = self._start(session, available_now)
             self._await(query)
         finally:
@@ -218,7 +230,7 @@ class Run:
                     session.stop()
         waiting = self._waiting()
         if waiting and not self._stop.event.is_set():
-            _say(f"left for later, because it cannot be read yet: {', '.join(waiting)}")
+            say(f"left for later, because it cannot be read yet: {', '.join(waiting)}")
         rows, changes, rejects = (sum(column) for column in zip((0, 0, 0), *self._infos, strict=False))
         return Summary(
             batches=len(self._infos),
@@ -233,18 +245,14 @@ class Run:
     def _session(self) -> SparkSession:
         from .session import start_session
 
-        session = start_session(self._pipeline.spark, self._checkpoint.own / "spark.log")
+        kafka = needs_kafka(self._pipeline)
+        session = start_session(self._pipeline.spark, self._checkpoint.own / "spark.log", kafka=kafka)
         self._stop.install()  # Spark has put a handler of its own there
         return session
 
     def _source(self, session: SparkSession) -> DataFrame:
-        """What Spark reads: lines that say which pieces of which files belong to a micro-batch."""
-        from .source import SplitSource, source_options
-
-        session.dataSource.register(SplitSource)
-        tasks = int(session.sparkContext.defaultParallelism)
-        options = source_options(stream_files(self._pipeline), self._checkpoint.files, tasks)
-        return session.readStream.format(SplitSource.name()).options(**options).load()
+        """What Spark reads: lines that say which pieces of which files belong to a micro-batch, or carry records."""
+        return source_frame(session, self._pipeline, self._checkpoint)
 
     def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
         return self._write(self._source(session), available_now)
@@ -295,6 +303,9 @@ class Run:
         )
         if found is not None:
             return InputError(found[1].strip())
+        sentence = kafka_sentence(str(problem), self._pipeline) if needs_kafka(self._pipeline) else None
+        if sentence is not None and self._problem is None:
+            return InputError(sentence)
         return self._problem if isinstance(self._problem, Exception) else problem
 
     def _batch(self, splits: DataFrame, batch: int) -> None:
@@ -372,7 +383,11 @@ class Run:
         log.refresh()
         start = self._checkpoint.offset(batch - 1) if batch else {}
         rows = 0
+        files = {spec.name for spec in self._pipeline.streams if spec.files}
         for name, end in offset.items():
+            if name not in files:
+                rows += _records(end) - _records(start.get(name))
+                continue
             for taken in log.taken(name)[start.get(name, 0) : end]:
                 groups = taken.groups
                 rows += taken.size // _TEXT_ROW_BYTES if groups is None else sum(n for n, _ in groups)
@@ -383,15 +398,23 @@ class Run:
         return tuple(
             str(spec.path / name)
             for spec in self._pipeline.streams
+            if spec.files
             for name in self._files.waiting(spec.name)
         )
+
+
+def _records(offset: Any) -> int:
+    """About how many records lie before an offset: the sum over Kafka's partitions, or the seconds of `rate`."""
+    if isinstance(offset, dict):
+        return sum(end for partitions in offset.values() for end in partitions.values())
+    return 0 if offset is None else int(offset)
 
 
 class _Signals:
     """SIGINT and SIGTERM ask for a stop; a second one insists."""
 
-    def __init__(self) -> None:
-        self.event = threading.Event()
+    def __init__(self, event: threading.Event | None = None) -> None:
+        self.event = event or threading.Event()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Signals:
@@ -431,5 +454,5 @@ def _signals_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(f"skyband: {text}", file=sys.stderr, flush=True)

@@ -63,7 +63,9 @@ _LOCAL = {
 _LIGHT_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 
 
-def start_session(spec: SparkSpec, log: Path | None = None, app: str = "skyband") -> SparkSession:
+def start_session(
+    spec: SparkSpec, log: Path | None = None, app: str = "skyband", kafka: bool = False
+) -> SparkSession:
     """The session of a pipeline. Raises a sentence if there is no Java or Spark does not start."""
     _environment()
     try:
@@ -78,11 +80,16 @@ def start_session(spec: SparkSpec, log: Path | None = None, app: str = "skyband"
     settings = _settings(spec, scratch, app)
     try:
         if SparkContext._active_spark_context is None and SparkContext._gateway is None and log is not None:
-            _launch(settings, log)
+            if kafka:
+                _launch_with_kafka(settings, log)
+            else:
+                _launch(settings, log)
         builder = SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
+    except InputError:
+        raise
     except Exception as problem:
         where = "" if log is None else f" (its log is {log})"
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
@@ -138,6 +145,40 @@ def _launch(settings: dict[str, str], log: Path) -> None:
     with open(log, "ab") as out:
         gateway = launch_gateway(conf, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _launch_with_kafka(settings: dict[str, str], log: Path) -> None:
+    """Start the JVM with Spark's Kafka connector: the one that was named, or the first that is to be had."""
+    import pyspark
+
+    from .connector import connectors, unresolved
+
+    tried: list[str] = []
+    for packages in connectors(pyspark.__version__, settings):
+        if packages is not None:
+            settings["spark.jars.packages"] = packages
+            tried.append(packages.rpartition(":")[2])
+        begun = log.stat().st_size if log.exists() else 0
+        try:
+            _launch(settings, log)
+        except Exception:
+            with open(log, "rb") as said:
+                said.seek(begun)
+                if packages is None or not unresolved(said.read().decode(errors="replace")):
+                    raise
+            continue
+        if len(tried) > 1:
+            print(
+                f"skyband: Spark's Kafka connector {tried[0]} is not to be had; taking {tried[-1]}",
+                file=sys.stderr,
+                flush=True,
+            )
+        return
+    raise InputError(
+        f"Spark's Kafka connector could not be fetched (versions {', '.join(tried)} tried; the log is {log}): name one "
+        f'in [spark], such as jars.packages = "org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}", or '
+        f'its files in jars = "a.jar,b.jar".'
+    )
 
 
 def _environment() -> None:

@@ -16,15 +16,24 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..files.rows import Chunk
-from .reading import join_chunks, read_split
+from .inputs import task_parts
+from .reading import read_split
 from .splits import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SIFTED_COLUMNS = (
-    "number bigint, stream string, rows bigint, kept bigint, host string, process bigint, blob binary"
+    "place int, number bigint, piece bigint, stream string, rows bigint, kept bigint, host string, process bigint, "
+    "blob binary"
 )
+_SIFTED = pa.schema(
+    [
+        ("place", pa.int32()), ("number", pa.int64()), ("piece", pa.int64()), ("stream", pa.string()),
+        ("rows", pa.int64()), ("kept", pa.int64()), ("host", pa.string()), ("process", pa.int64()),
+        ("blob", pa.binary()),
+    ]
+)  # fmt: skip
 _RUN_ROWS = 1_000_000  # small files are sifted together up to this many rows
 
 
@@ -55,9 +64,8 @@ def sift_batches(job: SiftJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
     """The function for mapInArrow."""
 
     def sift(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        splits = (Split(**row) for batch in batches for row in batch.to_pylist())
-        for piece, run in enumerate(read_runs(splits, job.schemas)):
-            yield _answer(job, run.split, piece, join_chunks(run.chunks))
+        for place, number, piece, stream, chunk in task_parts(batches, job.schemas):
+            yield _answer(job, (place, number, piece), stream, chunk)
 
     return sift
 
@@ -78,19 +86,22 @@ def read_runs(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Iter
         yield run
 
 
-def _answer(job: SiftJob, split: Split, piece: int, chunk: Chunk) -> pa.RecordBatch:
+def _answer(job: SiftJob, order: tuple[int, int, int], stream: str, chunk: Chunk) -> pa.RecordBatch:
     table, texts = with_gaps(chunk)
-    sifted = job.sifters[split.stream].sift(table, job.prune, texts)
+    sifted = job.sifters[stream].sift(table, job.prune, texts)
+    place, number, piece = order
     line = {
-        "number": split.number * (1 << 32) + piece,  # a large file is more than one run
-        "stream": split.stream,
+        "place": place,
+        "number": number,
+        "piece": piece,
+        "stream": stream,
         "rows": sifted.count,
         "kept": sifted.kept,
         "host": socket.gethostname(),
         "process": os.getpid(),
         "blob": sifted.to_bytes(),
     }
-    return pa.RecordBatch.from_pylist([line])
+    return pa.RecordBatch.from_pylist([line], _SIFTED)
 
 
 def with_gaps(chunk: Chunk) -> tuple[pa.Table, dict[int, tuple[str, str]] | None]:
@@ -106,4 +117,4 @@ def with_gaps(chunk: Chunk) -> tuple[pa.Table, dict[int, tuple[str, str]] | None
 def collect_sifted(splits: DataFrame, job: SiftJob) -> list[dict[str, Any]]:
     """Run the tasks; their answers in arrival order."""
     answers = splits.mapInArrow(sift_batches(job), SIFTED_COLUMNS).toArrow()
-    return sorted(answers.to_pylist(), key=lambda line: int(line["number"]))
+    return sorted(answers.to_pylist(), key=lambda line: (line["place"], line["number"], line["piece"]))

@@ -7,7 +7,6 @@ rows that have no fitting type or no time, with `rejects`. No Spark is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from ..errors import InputError
-from ..files.rows import Chunk
+from .again import Again
 from .brute import Brute, Ranked
 from .checkpoint import Checkpoint, Queries
 from .config import Pipeline, load_pipeline
 from .engine import bound, compare_queries
-from .filelog import FileLog, StreamFiles
 from .outputs import Output, output_of
-from .reading import join_chunks
-from .sifting import read_runs
 from .sinks import json_text
-from .splits import plan_splits
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ class _Verification:
     ) -> None:
         self._pipeline = pipeline
         self._checkpoint = checkpoint
-        self._schemas = schemas
+        self._again = Again(pipeline, checkpoint, schemas)
         self._output = output
         streams = pipeline.streams
         self._brute = Brute(
@@ -96,10 +91,10 @@ class _Verification:
         self._folded: dict[str, dict[Who, float]] = {}
         self._counts = dict.fromkeys(("batches", "rows", "answers", "places", "rejects"), 0)
 
-    def run(self, batches: dict[int, dict[str, int]]) -> Report:
+    def run(self, batches: dict[int, dict[str, Any]]) -> Report:
         difference = None
         try:
-            start: dict[str, int] = {}
+            start: dict[str, Any] = {}
             for batch in range(len(batches)):
                 if batch not in batches:
                     raise _Different(f"batch {batch} is missing from the checkpoint.")
@@ -112,11 +107,13 @@ class _Verification:
             self._compare_top()
         except _Different as found:
             difference = str(found)
+        finally:
+            self._again.close()
         return Report(**self._counts, difference=difference)
 
-    def _batch(self, batch: int, start: dict[str, int], end: dict[str, int]) -> None:
+    def _batch(self, batch: int, start: dict[str, Any], end: dict[str, Any]) -> None:
         self._ask(self._checkpoint.queries(batch))
-        rows = list(self._read(start, end))
+        rows = self._again.rows(start, end)
         self._brute.push(rows)
         self._counts["batches"] += 1
         self._counts["rows"] += sum(chunk.count for _, chunk in rows)
@@ -133,15 +130,6 @@ class _Verification:
             if query.name in added:
                 self._brute.watch(query.name, bound(query, self._pipeline))
         self._queries = queries
-
-    def _read(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[str, Chunk]]:
-        log = FileLog(self._checkpoint.files)
-        streams = [
-            StreamFiles(s.name, s.format, str(s.path.resolve()), s.max_files) for s in self._pipeline.streams
-        ]
-        for run in plan_splits(log, streams, start, end, tasks=1):
-            for part in read_runs(run, self._schemas):
-                yield part.split.stream, join_chunks(part.chunks)
 
     def _fold(self, batch: int) -> None:
         """Apply a batch's changes: leaves first, then enters."""

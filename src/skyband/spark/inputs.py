@@ -1,0 +1,154 @@
+"""What Spark reads: one streaming DataFrame for all streams of a pipeline.
+
+Files are read by our tasks, and Spark handles lines that name pieces of them (`source`). Kafka's records and the rows
+of `rate` come from Spark's own sources, as lines that carry a value. Both have the same columns, so that one query,
+with one offset log and one numbering of batches, has them all: the files first, then every other stream in the
+order of the pipeline file. A task finds lines of one kind only, since a union keeps the partitions of its parts.
+
+Arrival order is (stream, piece of a file or Kafka partition, position or offset): all of it stands in the lines, so a
+replay gives every row the same seq, whichever task reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ..files.rows import Chunk
+from .config import Pipeline, StreamSpec
+from .filelog import StreamFiles
+from .splits import Split
+from .values import value_chunks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from .checkpoint import Checkpoint
+
+RECORD = "record-"  # the format of lines that carry a value, before what the value is
+FILES = ""  # the name of the one source of all streams of files
+RATE_SCHEMA = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.int64())])
+_RUN_RECORDS = 200_000  # records that are read together
+_RUN_BYTES = 64 << 20
+
+
+def sources_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """The sources in the order of Spark's offset log, by their streams' names."""
+    files = (FILES,) if any(spec.files for spec in pipeline.streams) else ()
+    return (*files, *(spec.name for spec in pipeline.streams if not spec.files))
+
+
+def stream_files(pipeline: Pipeline) -> list[StreamFiles]:
+    """The streams of files as the source wants them."""
+    return [
+        StreamFiles(s.name, s.format, str(s.path.resolve()), s.max_files) for s in pipeline.streams if s.files
+    ]
+
+
+def source_frame(session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint) -> DataFrame:
+    """The lines of all streams."""
+    records = [spec for spec in pipeline.streams if not spec.files]
+    frames = [record_lines(session.readStream, spec) for spec in records]
+    files = stream_files(pipeline)
+    if files:
+        from .source import SplitSource, source_options
+
+        session.dataSource.register(SplitSource)
+        tasks = int(session.sparkContext.defaultParallelism)
+        options = source_options(files, checkpoint.files, tasks)
+        splits = session.readStream.format(SplitSource.name()).options(**options).load()
+        if not frames:
+            return splits
+        frames.insert(0, splits.selectExpr("*", "CAST(NULL AS binary) AS value"))
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def record_lines(reader: Any, spec: StreamSpec, **options: str) -> DataFrame:
+    """The records of a stream as lines."""
+    frame: DataFrame
+    if spec.format == "rate":
+        # one partition, so that rows come in the order of their values
+        frame = reader.format("rate").options(**dict(spec.options), numPartitions="1", **options).load()
+        told = "to_json(struct(date_format(timestamp, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\") AS timestamp, value))"
+        return frame.selectExpr(*_columns(spec, "0L", "value", f"encode({told}, 'UTF-8')"))
+    frame = reader.format("kafka").options(**{**dict(spec.options), **options}).load()
+    return frame.selectExpr(*_columns(spec, "CAST(partition AS bigint)", "offset", "value"))
+
+
+def _columns(spec: StreamSpec, number: str, position: str, value: str) -> list[str]:
+    form, name = f"'{RECORD}{spec.values}'", spec.name.replace("\\", "\\\\").replace("'", "\\'")
+    return [
+        f"{number} AS number", f"'{name}' AS stream", f"{form} AS format", "'' AS path", "0L AS size", "0L AS changed",
+        f"{position} AS first", "1L AS count", "1L AS rows", f"{value} AS value",
+    ]  # fmt: skip
+
+
+# -- in a task ---------------------------------------------------------------------------------------------
+
+Piece = tuple[
+    int, int, int, str, Chunk
+]  # the stream's place, split or partition, piece or offset; stream; rows
+
+
+def task_parts(batches: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
+    """The rows that a task's lines name or carry, each piece with its place in the order of arrival."""
+    from .reading import join_chunks
+    from .sifting import read_runs
+
+    some = (batch for batch in batches if batch.num_rows)
+    first = next(some, None)
+    if first is None:
+        return
+    lines = chain([first], some)
+    places = {name: place for place, name in enumerate(schemas)}
+    if first.column("format")[0].as_py().startswith(RECORD):
+        for stream, partition, offset, chunk in _record_runs(lines, schemas):
+            yield places[stream], partition, offset, stream, chunk
+        return
+    splits = (Split(**row) for batch in lines for row in _split_columns(batch).to_pylist())
+    for piece, run in enumerate(read_runs(splits, schemas)):
+        yield places[run.split.stream], run.split.number, piece, run.split.stream, join_chunks(run.chunks)
+
+
+def _split_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    names = [name for name in batch.schema.names if name != "value"]
+    return batch.select(names)
+
+
+def _record_runs(
+    lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]
+) -> Iterator[tuple[str, int, int, Chunk]]:
+    """(stream, partition, offset of the first record, rows), run by run."""
+    held: list[bytes | None] = []
+    offsets: list[int] = []
+    where: tuple[str, int, str] | None = None
+    size = 0
+    for batch in lines:
+        columns = {
+            name: batch.column(name).to_pylist() for name in ("stream", "number", "format", "first", "value")
+        }
+        for stream, number, form, offset, value in zip(*columns.values(), strict=True):
+            here = (stream, number, form)
+            if where != here or len(held) >= _RUN_RECORDS or size >= _RUN_BYTES:
+                yield from _run(where, held, offsets, schemas)
+                held, offsets, where, size = [], [], here, 0
+            held.append(None if value is None else bytes(value))
+            offsets.append(offset)
+            size += len(value or b"")
+    yield from _run(where, held, offsets, schemas)
+
+
+def _run(
+    where: tuple[str, int, str] | None,
+    values: list[bytes | None],
+    offsets: list[int],
+    schemas: Mapping[str, pa.Schema],
+) -> Iterator[tuple[str, int, int, Chunk]]:
+    if where is not None:
+        stream, partition, form = where
+        for place, chunk in value_chunks(form.removeprefix(RECORD), values, schemas[stream]):
+            yield stream, partition, offsets[place], chunk

@@ -1,0 +1,78 @@
+"""From the values of records to rows.
+
+A record's value is a JSON object (one row) or an Arrow IPC stream (any number of rows). What can't be read is one row
+that doesn't fit: it keeps its place, its seq and its text, and ends up among the rejects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from ..files.jsontext import parse_json_lines
+from ..files.rows import BadRow, Chunk
+
+Values = Sequence[bytes | None]
+
+
+def value_chunks(form: str, values: Values, schema: pa.Schema) -> Iterator[tuple[int, Chunk]]:
+    """The rows of consecutive values, in pieces of one set of columns, each with the place of its first value."""
+    if form == "json":
+        yield 0, json_values(values, schema)
+    else:
+        yield from arrow_values(values, schema)
+
+
+def json_values(values: Values, schema: pa.Schema) -> Chunk:
+    """A row for each value."""
+    there = [(place, value) for place, value in enumerate(values) if value is not None and value.strip()]
+    # Inside an object a line end is a blank; between lines it isn't.
+    lines = [value.replace(b"\n", b" ").replace(b"\r", b" ") for _, value in there]
+    chunk = parse_json_lines(b"\n".join(lines), schema)
+    told = {place for place, _ in there}
+    bad = [BadRow(place, "the record has no value", "") for place in range(len(values)) if place not in told]
+    for row in chunk.bad:
+        place, value = there[row.position]
+        bad.append(BadRow(place, row.detail, text_of(value)))
+    return Chunk(chunk.table, sorted(bad))
+
+
+def arrow_values(values: Values, schema: pa.Schema) -> Iterator[tuple[int, Chunk]]:
+    """All rows of each value; values with the same columns go together."""
+    tables: list[pa.Table] = []
+    bad: list[BadRow] = []
+    first = rows = 0
+    for place, value in enumerate(values):
+        found = _table(value, schema)
+        if isinstance(found, str):
+            bad.append(BadRow(rows, found, "" if value is None else text_of(value)))
+            rows += 1
+            continue
+        if tables and not tables[0].schema.equals(found.schema):
+            yield first, Chunk(pa.concat_tables(tables), bad)
+            tables, bad, first, rows = [], [], place, 0
+        tables.append(found)
+        rows += found.num_rows
+    if tables or bad:
+        yield first, Chunk(pa.concat_tables(tables) if tables else schema.empty_table(), bad)
+
+
+def _table(value: bytes | None, schema: pa.Schema) -> pa.Table | str:
+    """The rows of a value in the stream's columns, or what is wrong with it."""
+    if not value:
+        return "the record has no value"
+    try:
+        found = pa.ipc.open_stream(value).read_all()
+        found.validate()
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        return f"not an Arrow IPC stream: {str(problem).splitlines()[0]}"
+    return found.select([name for name in schema.names if name in found.column_names])
+
+
+def text_of(value: bytes) -> str:
+    """A value to show: its text, or else its bytes in hexadecimal digits."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.hex()
