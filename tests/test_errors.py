@@ -229,7 +229,13 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "an algorithm for pairs": (
         lambda: sb.Monitor().watch(PAIRS + " WITH (algorithm = 'sums')"),
         "The algorithm sums (exact running totals of all objects) answers grouped and joined queries, and this is a "
-        "pairs query: take scase, or leave the algorithm out.",
+        "pairs query: take basic, naive, scase, ta, or leave the algorithm out.",
+    ),
+    "a score that isn't made of differences": (
+        lambda: sb.Monitor().watch(PAIRS.replace("abs(a.x - b.x)", "a.x * b.x") + " WITH (algorithm = 'ta')"),
+        "The algorithm ta (K-skyband of pairs with sorted lists and a threshold) can't answer this query: it needs a "
+        "score that is made of differences such as abs(a.x - b.x) and only rises or only falls with each of them. Take "
+        "scase, or leave the algorithm out.",
     ),
     "a column that no pair has": (
         lambda: sb.Monitor(schema={"id": "int64", "y": "double"}).watch(PAIRS),

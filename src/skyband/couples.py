@@ -98,7 +98,7 @@ class PairGroup:
         return True
 
     def notes(self) -> list[str]:
-        return []
+        return list(self.algorithm.notes())
 
     def also_kept(self) -> dict[str, int]:
         return {}

@@ -38,6 +38,7 @@ APPROXIMATE = "pa"  # where an error is allowed
 _GUESS_BATCH = 1000.0  # rows a step, until the first rows come
 STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
 FAMILY = 150e-6  # and for each further family: queries whose predicates differ can't always be one
+_LISTS_PAY = 50_000  # rows of a window from which sorted lists for pairs are quicker than scoring them all
 MOST_BYTES = 1 << 30
 FEW_BYTES = 1 << 26
 REPEATS = ("sum", "max", "last")  # of several rows of one object in one stream
@@ -71,7 +72,7 @@ def choose(query: Query, facts: Facts | None = None) -> Choice:
     if isinstance(query, Grouped | Joined):
         return _for_objects(query, facts)
     if isinstance(query, Pairs):
-        return _for_many(query)
+        return _for_pairs(query, facts)
     assert isinstance(query, TopK | Threshold)
     options: dict[str, Any] = dict(query.options)
     name = options.pop("algorithm", None)
@@ -115,20 +116,46 @@ def _error(options: dict[str, Any]) -> float | None:
     return float(error)
 
 
-def _for_many(query: Pairs) -> Choice:
-    """Pairs of rows."""
+def _for_pairs(query: Pairs, facts: Facts) -> Choice:
+    """Pairs of rows: every row of the window is scored with a new one, unless the window is large and the score made
+    of differences, so that sorted lists tell which rows can matter."""
     options: dict[str, Any] = dict(query.options)
     known: list[str] = [*PAIRS]
-    name = str(options.pop("algorithm", known[0]))
+    name = options.pop("algorithm", None)
+    if options:
+        first = next(iter(options))
+        raise QueryError(f"A pairs query has no option {first}; leave it out.")
+    unfit_ta = PAIRS["ta"].unfit_score(query.score)
+    if name is not None:
+        return Choice(_named_pairs(str(name), query, known), {}, "asked for with WITH (algorithm = …)")
+    if unfit_ta is not None:
+        return Choice("scase", {}, _reason("scase"), {"ta": unfit_ta})
+    if query.same:
+        return Choice(
+            "scase",
+            {},
+            _reason("scase"),
+            {"ta": "its lists are of all rows, and here colours are kept apart"},
+        )
+    if (facts.window or 0) < _LISTS_PAY:
+        return Choice(
+            "scase", {}, _reason("scase"), {"ta": f"it pays from about {_LISTS_PAY:,} rows in the window"}
+        )
+    return Choice("ta", {}, _reason("ta"), {"scase": "it would score each row with the whole window"})
+
+
+def _named_pairs(name: str, query: Pairs, known: list[str]) -> str:
     if name not in CARDS:
         _named(name, query, Facts())
     if name not in known:
         raise QueryError(_other_kind(name, "pairs", known))
-    if options:
-        first = next(iter(options))
-        raise QueryError(f"A pairs query has no option {first}; leave it out.")
-    asked = "algorithm" in dict(query.options)
-    return Choice(name, {}, "asked for with WITH (algorithm = …)" if asked else _reason(name))
+    reason = PAIRS[name].unfit_score(query.score)
+    if reason is not None:
+        raise QueryError(
+            f"The algorithm {name} ({CARDS[name].title}) can't answer this query: {reason}. Take scase, or leave the "
+            "algorithm out."
+        )
+    return name
 
 
 def _for_objects(query: Grouped | Joined, facts: Facts) -> Choice:
@@ -324,6 +351,8 @@ def workload(query: TopK | Threshold, facts: Facts) -> Workload:
 
 def _reason(name: str) -> str:
     return {
+        "scase": "for any score of two rows: each row is scored with the window, and nearly all pairs are forgotten",
+        "ta": "the score is made of differences, and in a window this long sorted lists tell which rows can matter",
         "ra": "for any score, in about k(1 + ln(n/k)) rows",
         "threshold": "every row beyond the bound is an answer",
         APPROXIMATE: "an error is allowed, and a list of fixed length does as long as rows come in random order",

@@ -20,6 +20,7 @@ from skyband.query.model import Pairs, Rows
 from skyband.query.nodes import Column, walk
 
 SKYBANDS = ["scase"]
+GLOBAL = ["scase", "ta"]
 
 
 @contextmanager
@@ -237,6 +238,30 @@ def test_windows_longer_than_a_chunk() -> None:
         for case in (CASES[0], CASES[2]):
             follow(SKYBANDS, case, 6, 700, steps=12, batch=200)
             follow(SKYBANDS, case, 6, 700, lattice=8, late=300, steps=9, batch=200)
+
+
+def test_the_yardsticks_find_the_same() -> None:
+    for case in (CASES[0], CASES[3], CASES[4]):
+        for lattice, late in ((0, 0), (4, 20)):
+            follow(["scase", "basic"], case, 5, 50, lattice=lattice, late=late, steps=8, batch=20)
+            follow(["naive"], case, 5, 50, lattice=lattice, late=late, steps=8, batch=20, skyband=False)
+
+
+@pytest.mark.parametrize("late", [0, 40])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorted_lists_find_the_same_skyband(
+    descending: bool, late: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stretches and lists are much shorter than the window here, so that each row takes several turns."""
+    monkeypatch.setattr("skyband.structures.walked.STRETCH", 16)
+    monkeypatch.setattr("skyband.structures.walked.ENTRIES", 3)
+    with compiled(0):
+        for score, where in ((0, None), (1, "a.c = b.c")):
+            case = Case([*SCORES][score], where, descending)
+            for lattice in (0, 5):
+                made = follow(GLOBAL, case, 6, 300, lattice=lattice, late=late, steps=10, batch=120)
+                counts = made[1].counters(0)
+                assert counts["pairs accessed"] < 2 * counts["pairs there were"]
 
 
 def test_more_ranks_than_pairs_and_colours_of_one_row() -> None:

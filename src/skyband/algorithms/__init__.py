@@ -13,10 +13,12 @@ from skyband.algorithms.sla import SLA
 from skyband.algorithms.sma import SMA
 from skyband.algorithms.snn import SNN
 from skyband.algorithms.sums import Sums
+from skyband.algorithms.ta import TA
 from skyband.algorithms.threshold import Threshold
 from skyband.algorithms.tma import TMA
 from skyband.algorithms.tsl import TSL
 from skyband.algorithms.windowed import WindowAlgorithm
+from skyband.algorithms.yardsticks import Basic, Naive
 
 _PLAIN: tuple[type[ListAlgorithm], ...] = (SA, RA, PA, Threshold)
 _BUFFERED: tuple[type[ListAlgorithm], ...] = (SASF, SARF, SAPF, RASF, RARF, RAPF)
@@ -28,7 +30,7 @@ REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **W
 OBJECTS: dict[str, type[Sums]] = {
     kind.card.name: kind for kind in (Sums, EAA, SLA)
 }  # grouped and joined queries
-PAIRS: dict[str, type[SCase]] = {kind.card.name: kind for kind in (SCase,)}
+PAIRS: dict[str, type[SCase]] = {kind.card.name: kind for kind in (SCase, TA, Basic, Naive)}
 CARDS: dict[str, Card] = {
     name: kind.card for name, kind in (*REGISTRY.items(), *OBJECTS.items(), *PAIRS.items())
 }

@@ -32,12 +32,12 @@ import pyarrow as pa
 from skyband.algorithms import partners as limits
 from skyband.algorithms.base import Card
 from skyband.algorithms.partners import Found, Partners, Question
-from skyband.order import Ints, Recency
+from skyband.order import Floats, Ints, Recency
 from skyband.structures.paired import Loops, loops
 from skyband.structures.stairs import better, climb, places, settling
 
 _WAITING = 4096  # room for new pairs before they are merged
-_EVERY = 4  # rows of a step before the skyband is refreshed: the staircase may lag, it is only less strict
+EVERY = 4  # rows of a step before the skyband is refreshed: the staircase may lag, it is only less strict
 _USELESS = (
     4  # chunks looked at in vain, per row and in vain beyond a quarter of all, before the exact test is taken
 )
@@ -187,7 +187,7 @@ class SCase:
         rows = self.rows
         while done < len(place):
             done = ready.many(
-                done, len(place), _EVERY, place, lows, rows.pool.number, rows.bar, rows.base, rows.first,
+                done, len(place), EVERY, place, lows, rows.pool.number, rows.bar, rows.base, rows.first,
                 *self._parameters(), self.k, self._best(), self._state, *self._list, *self._new, *self._swept,
                 self._kernel_counts,
             )  # fmt: skip
@@ -201,8 +201,8 @@ class SCase:
 
     # -- late rows -----------------------------------------------------------------------------------------
 
-    def _late(self, table: pa.Table, time: int, seq: int) -> None:
-        """A row takes its place among the others, and is paired with those before and after it."""
+    def _late(self, table: pa.Table, time: int, seq: int) -> tuple[int, int]:
+        """A row takes its place among the others, and is paired with those before and after it; number and place."""
         rows = self.rows
         number, place = rows.insert(table, time, seq)
         for numbers in self.pairs[1:]:
@@ -220,6 +220,7 @@ class SCase:
             self._settle(rows.next - 1)
         else:
             self.counts["late rows without a sweep"] += 1
+        return number, place
 
     def _climb(self) -> None:
         rows = self.rows
@@ -251,8 +252,7 @@ class SCase:
             return
         good = rows.good(place, low, high, later)
         partners = rows.pool.number[low:high]
-        bar = rows.bar[number - rows.base] if later else rows.bar[partners - rows.base]
-        found = np.flatnonzero((good > bar) | (np.isnan(bar) & ~np.isnan(good)))[::-1]
+        found = self._above(good, partners, number, later)[::-1]
         self.counts["above the staircase"] += len(found)
         for begin in range(0, len(found), _WAITING // 2):
             some = found[begin : begin + _WAITING // 2]
@@ -264,6 +264,12 @@ class SCase:
             self._new[1][span] = number if later else partners[some]
             self._new[2][span] = partners[some] if later else number
             self._state[2] += len(some)
+
+    def _above(self, good: Floats, partners: Ints, number: int, later: bool) -> Ints:
+        """Which of a row's pairs are above the staircase."""
+        rows = self.rows
+        bar = rows.bar[number - rows.base] if later else rows.bar[partners - rows.base]
+        return np.flatnonzero((good > bar) | (np.isnan(bar) & ~np.isnan(good)))
 
     # -- the skyband ---------------------------------------------------------------------------------------
 
@@ -280,9 +286,10 @@ class SCase:
         self.counts["sweeps"] += 1
         self._count_swept()
 
-    def _grow(self) -> None:
-        """Room in the list for what waits."""
+    def _grow(self, more: int = 0) -> None:
+        """Room in the list for what waits, and more."""
         begin, end, waiting = self._state[:3].tolist()
+        waiting += more
         room = len(self._list[0])
         if end + waiting + 1 <= room:
             return
@@ -303,7 +310,7 @@ class SCase:
 
     def _counted(self, rows: int) -> None:
         """What the loops counted; and whether their quick test is of any use."""
-        _, vain, found, sweeps = self._kernel_counts.tolist()
+        _, vain, found, sweeps = self._kernel_counts[:4].tolist()
         self.counts["above the staircase"] += found
         self.counts["sweeps"] += sweeps
         self._count_swept()
@@ -353,6 +360,15 @@ class SCase:
         good, older, newer = (column[picks] for column in self._list)
         time, seq = self.rows.recency(older)
         return Found(good, time, seq, self.rows.recency(newer)[1])
+
+    def notes(self) -> list[str]:
+        """What `explain` should say besides."""
+        return []
+
+    @classmethod
+    def unfit_score(cls, score: Any) -> str | None:
+        """Why a score of pairs is not for it, or None if it is."""
+        return None
 
     def expected(self, k: int, n: float) -> float:
         return self.card.expected(k, n)

@@ -109,6 +109,11 @@ def pairing(
     return replace(found, rendered=render(lift(tree)[0], found._columns()) is not None)
 
 
+def leaf_score(score: Expression) -> Expression:
+    """The score over leaves, whatever the types of the columns."""
+    return _Builder(pa.schema([])).number(score)
+
+
 def _is_colour(term: Expression, same: tuple[str, ...]) -> bool:
     match term:
         case Compare("=", Column(left, one), Column(right, other)):

@@ -67,6 +67,8 @@ def settle(state, good, older, newer, new_good, new_older, new_newer, k, best, b
             i -= 1
         if count >= k and not value > threshold:
             continue
+        if new and count > 0 and swept_older[count - 1] == row and swept_newer[count - 1] == other:
+            continue  # found twice
         if new and (none or value > highest):
             highest = value
             none = False
@@ -244,5 +246,24 @@ def better(
             t -= 1
         picks[t] = i
         if count < k:
+            count += 1
+    return count
+
+
+@kernel
+def undominated(
+    values: Floats, rows: Ints, good: Floats, older: Ints, begin: int, end: int, k: int, picks: Ints
+) -> int:
+    """Of some new pairs, given by scores and older rows, those that fewer than k of the list dominate: by counting."""
+    count = 0
+    for i in range(values.shape[0]):
+        value = values[i]
+        if value != value:
+            continue
+        better_ones = 0
+        for j in range(begin, end):
+            better_ones += (older[j] > rows[i]) & (good[j] >= value)
+        if better_ones < k:
+            picks[count] = i
             count += 1
     return count
