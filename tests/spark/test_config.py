@@ -124,7 +124,10 @@ def test_the_smallest_file(tmp_path: Path) -> None:
         (STREAM + QUERY + '[sink]\nformat = "parquet"\n', "[sink] needs a key 'path'"),
         (STREAM + QUERY + '[sink]\nformat = "console"\npath = "x"\n', "[sink] has an unknown key 'path'"),
         (STREAM + QUERY + '[spark]\nmastr = "local"\n', "unknown key 'mastr'; did you mean 'master'?"),
-        (STREAM + QUERY + '[spark]\nplacement = "executor"\n', "of [spark] is unknown; did you mean 'executors'?"),
+        (
+            STREAM + QUERY + '[spark]\nplacement = "executor"\n',
+            "of [spark] is unknown; did you mean 'executors'?",
+        ),
         (
             STREAM + QUERY + '[spark]\ntrigger = "soon"\n',
             "must be a time such as '2 seconds' or 'available-now'",
