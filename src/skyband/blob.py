@@ -48,53 +48,62 @@ def check_format(found: Any, name: str, instead: str = "") -> None:
 
 
 def to_bytes(content: dict[str, Any]) -> bytes:
-    return assemble(parts_of(content))
+    return assemble(parts_of(content, copy=False))
 
 
-Parts = tuple[Any, dict[str, bytes]]
-"""Content taken apart: what JSON can say, and the bytes of its arrays and tables by name. Copies, all of it."""
+Parts = tuple[Any, dict[str, Any]]
+"""Content taken apart: what JSON can say, and its arrays and tables by name, tables as bytes already."""
 
 
-def parts_of(content: dict[str, Any]) -> Parts:
-    """Content taken apart, so that whoever holds it may go on changing it while `assemble` makes a file of it."""
-    parts: dict[str, bytes] = {}
-    return _strip(content, "", parts), parts
+def parts_of(content: dict[str, Any], copy: bool = True) -> Parts:
+    """Content taken apart; with `copy` whoever holds it may go on changing it while `assemble` makes a file of it."""
+    parts: dict[str, Any] = {}
+    return _strip(content, "", parts, copy), parts
 
 
-def joined(parts: Parts, name: str, content: dict[str, Any]) -> Parts:
-    """The same with one more entry."""
-    meta, arrays = parts[0], dict(parts[1])
-    return {**meta, name: _strip(content, name, arrays)}, arrays
+def joined(parts: Parts, more: dict[str, Any]) -> Parts:
+    """The same with more entries, which nobody changes."""
+    arrays = dict(parts[1])
+    return {**parts[0], **_strip(more, "", arrays, False)}, arrays
 
 
 def assemble(content: Parts) -> bytes:
+    """The file."""
     meta, parts = content
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         head = json.dumps({"skyband": FORMAT, "content": meta}, ensure_ascii=False).encode()
         for name, data in [("meta.json", head), *parts.items()]:
-            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.file_size = (
+                memoryview(data).nbytes + 1024
+            )  # more than there is: zip has another form for very long ones
+            with archive.open(entry, "w") as part:
+                if isinstance(data, np.ndarray):
+                    np.lib.format.write_array(part, data, allow_pickle=False)
+                else:
+                    part.write(data)
     return out.getvalue()
 
 
-def _strip(value: Any, path: str, parts: dict[str, bytes]) -> Any:
+def _strip(value: Any, path: str, parts: dict[str, Any], copy: bool) -> Any:
     """What JSON can say, with arrays and tables replaced by the names of their parts."""
     if isinstance(value, dict):
         return {
-            name: _strip(part, f"{path}/{name}" if path else str(name), parts) for name, part in value.items()
+            name: _strip(part, f"{path}/{name}" if path else str(name), parts, copy)
+            for name, part in value.items()
         }
     if isinstance(value, list):
-        return [_strip(part, f"{path}/{i}", parts) for i, part in enumerate(value)]
+        return [_strip(part, f"{path}/{i}", parts, copy) for i, part in enumerate(value)]
     if isinstance(value, np.ndarray):
-        buffer = io.BytesIO()
-        np.save(buffer, np.ascontiguousarray(value), allow_pickle=False)
-        parts[f"{path}.npy"] = buffer.getvalue()
+        array = np.ascontiguousarray(value)
+        parts[f"{path}.npy"] = array.copy() if copy and np.may_share_memory(array, value) else array
         return {"$array": f"{path}.npy"}
     if isinstance(value, pa.Table):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, value.schema) as writer:
             writer.write_table(value.combine_chunks())
-        parts[f"{path}.arrow"] = sink.getvalue().to_pybytes()
+        parts[f"{path}.arrow"] = sink.getvalue()
         return {"$table": f"{path}.arrow"}
     if isinstance(value, np.integer):
         return int(value)

@@ -16,7 +16,7 @@ from skyband.joint import Joint
 from skyband.objects import ObjectWatch
 from skyband.order import Recency
 from skyband.planner import Choice
-from skyband.query.model import Grouped, Joined, Last, Pairs, from_dict, to_dict, window
+from skyband.query.model import Grouped, Joined, Last, Pairs, from_dict, window
 from skyband.stream.rejects import Rejects
 from skyband.stream.schema import declared
 from skyband.stream_state import Stream
@@ -80,7 +80,7 @@ def _dump_schema(given: Any) -> Any:
 def _dump_watch(watch: Watch) -> dict[str, Any]:
     return {
         "name": watch.name,
-        "query": to_dict(watch.query),
+        "query": watch.plain,
         "why": watch.choice.why,
         "alternatives": watch.choice.alternatives,
         "stream": watch._stream.name,

@@ -8,6 +8,7 @@ holds what is missing: pairs (complete from this recency on, ranks until then).
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from skyband.order import Floats, Ints, Recency
 from skyband.plan import Plan
 from skyband.planner import Choice
 from skyband.query.expression import Column, columns_of, evaluate
-from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
+from skyband.query.model import Output, Rows, Threshold, TopK, Window, to_dict, window
 from skyband.query.text import to_sql
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import Batch, View, flat
@@ -50,6 +51,11 @@ class Watch:
         self.beginning: Recency = stream.beginning()
         self.growing: list[tuple[Recency, int]] = []
         self.dropped = False
+
+    @cached_property
+    def plain(self) -> dict[str, object]:
+        """The query as plain data."""
+        return to_dict(self.query)
 
     @property
     def capacity(self) -> int:

@@ -30,7 +30,7 @@ import pyarrow as pa
 from skyband.durable import codec
 from skyband.durable.files import Files
 from skyband.durable.history import History, Step
-from skyband.durable.keeper import Keeper
+from skyband.durable.keeper import Keeper, put_together
 from skyband.durable.keys import Answer, KeyReused, Keys, checked
 from skyband.durable.replay import agree, task_of
 from skyband.durable.settings import Settings
@@ -467,7 +467,7 @@ class Engine:
 
     def _content(self) -> dict[str, Any]:
         content = self._copy()
-        content["journal"] = {n: v() if callable(v) else v for n, v in content["journal"].items()}
+        content["journal"] = put_together(content["journal"])
         return content
 
     def snapshot(self) -> None:

@@ -25,6 +25,17 @@ from skyband.errors import JournalError
 
 log = logging.getLogger("skyband")
 
+LATER = (
+    "rejects",
+    "watches",
+    "journal",
+)  # what the monitor makes anew for each snapshot, so it needs no copy
+
+
+def put_together(journal: dict[str, Any]) -> dict[str, Any]:
+    """The journal's own part of a snapshot, of which some is made only when it is written."""
+    return {name: part() if callable(part) else part for name, part in journal.items()}
+
 
 class Keeper:
     """The folder of one engine."""
@@ -102,14 +113,14 @@ class Keeper:
         began = time.perf_counter()
         self._from_bytes, self._from_offset = self.folder.journal.written, offset
         state = copy()
-        journal = state.pop("journal")
+        later = {name: state.pop(name) for name in LATER}
         parts = blob.parts_of(state)
         self.stall = time.perf_counter() - began
 
         def write() -> None:
             try:
-                own = {name: value() if callable(value) else value for name, value in journal.items()}
-                data = blob.assemble(blob.joined(parts, "journal", own))
+                later["journal"] = put_together(later["journal"])
+                data = blob.assemble(blob.joined(parts, later))
                 self.folder.write_snapshot(offset, data)
                 self._snapshot_size, self.failed = len(data), None
             except JournalError as error:
