@@ -9,6 +9,23 @@ const GLIDE = 420; // milliseconds that it takes
 
 const columnTexts = (values) => (values.some((v) => typeof v === "number") ? column(values.map((v) => (typeof v === "number" ? v : null))).map((text, i) => (typeof values[i] === "number" ? text : value(values[i]))) : values.map(value));
 
+/** How many lines may still be set in motion before the next moment: more than that no eye follows, and a slow
+ * machine can't draw even these. */
+export const motion = {
+  most: 24,
+  left: 24,
+  /** A moment took so long to draw: less motion at once if that was too long, more again little by little. */
+  drew(milliseconds) {
+    this.most = milliseconds > 120 ? 0 : Math.min(24, this.most + (milliseconds < 60 ? 3 : 0));
+    this.left = this.most;
+  },
+  may() {
+    if (this.left <= 0 || calm() || document.hidden) return false;
+    this.left -= 1;
+    return true;
+  },
+};
+
 export class Board {
   constructor(limit, most) {
     this.limit = limit; // lines
@@ -94,7 +111,7 @@ export class Board {
     const score = el("span");
     const bar = el("i");
     const number = el("td", { class: "rank" });
-    const node = el("tr", { class: Number.isFinite(entered) ? "came" : null, "data-key": key, "data-hue": hue(key) }, number, move, ...cells, el("td", { class: "score" }, score, bar));
+    const node = el("tr", { class: Number.isFinite(entered) && motion.may() ? "came" : null, "data-key": key, "data-hue": hue(key) }, number, move, ...cells, el("td", { class: "score" }, score, bar));
     return { node, number, move, cells, score, bar, rank, entered, moved: -Infinity, before: rank };
   }
 
@@ -104,7 +121,7 @@ export class Board {
     const way = (line.rank - rank) * height;
     line.rank = rank;
     line.moved = now;
-    if (calm() || !height || document.hidden) return;
+    if (!height || !motion.may()) return;
     // Added to what is still under way, so that a line that turns round doesn't jump.
     line.node.animate({ transform: [`translateY(${way}px)`, "none"] }, { duration: GLIDE, easing: "cubic-bezier(.2,.7,.2,1)", composite: "add" });
   }
@@ -133,6 +150,7 @@ export class Board {
       else line.move.removeAttribute("aria-label");
     }
     const since = Math.min(now - line.entered, now - line.moved);
-    line.move.style.opacity = kind ? String(Math.max(0.35, 1.15 - since / TRACE)) : "";
+    const fresh = !kind ? "" : since < TRACE / 3 ? "1" : since < (2 * TRACE) / 3 ? "0.75" : "0.5";
+    if (line.fresh !== fresh) { line.fresh = fresh; line.move.style.opacity = fresh; }
   }
 }

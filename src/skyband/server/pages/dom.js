@@ -43,7 +43,10 @@ export function tell(text) {
   $("told").textContent = text;
 }
 
-export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+/** Whether the person wants no motion. */
+export const calm = () => still.matches;
 
 /** A colour of the theme, as the style sheet has it now. */
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -4,7 +4,7 @@
 // leaderboards move four times a second at most, as fast as an eye follows. Whatever was not drawn was not needed.
 
 import { ask, keepToken, onTokenWanted, token } from "./api.js";
-import { Board } from "./board.js";
+import { Board, motion } from "./board.js";
 import { Detail } from "./detail.js";
 import { $, el, say } from "./dom.js";
 import { Editor } from "./editor.js";
@@ -52,7 +52,11 @@ function frame(now) {
     drawTiles(state.stats || {});
     live.seen(state.offset);
   }
-  if (now - moved >= MOVE) { moved = now; move(now); }
+  if (now - moved < MOVE) return;
+  moved = now;
+  const began = performance.now();
+  move(now);
+  requestAnimationFrame(() => motion.drew(performance.now() - began));
 }
 
 /** Leaderboards, ranks, and which of the three views is to be seen. */
@@ -64,6 +68,7 @@ function move(now) {
   $("empty").hidden = !(empty || named !== null && !one);
   $("overview").hidden = named !== null || empty;
   $("detail").hidden = !one;
+  document.body.classList.toggle("one", Boolean(one));
   live.show(one ? [one.name] : queries.slice(0, CARDS).map((query) => query.name));
   for (const [name, top] of Object.entries(tops)) {
     if (!histories.has(name)) histories.set(name, new History());
@@ -95,7 +100,7 @@ function drawCards(queries, tops, now) {
     if ($("overview").children[i] !== card.node) $("overview").insertBefore(card.node, $("overview").children[i] || null);
     say(card.sql, query.sql);
     const top = tops[query.name];
-    if (top) card.board.update(top, now);
+    if (top && card.near) card.board.update(top, now);
   });
   const more = queries.length - shown.length;
   let rest = $("more-cards");
@@ -116,8 +121,15 @@ function makeCard(query) {
   const board = new Board(LINES, 3);
   const sql = el("code", { class: "sql" });
   const node = el("article", { class: "card panel" }, el("h2", {}, el("a", { href: hashOf(query.name) }, query.name)), sql, board.node);
-  return { node, board, sql };
+  const card = { node, board, sql, near: true };
+  sight.observe(node);
+  seen.set(node, card);
+  return card;
 }
+
+// What is far from the screen need not move.
+const seen = new WeakMap();
+const sight = new IntersectionObserver((entries) => { for (const entry of entries) seen.get(entry.target).near = entry.isIntersecting; }, { rootMargin: "300px" });
 
 // -- views without an answer -----------------------------------------------------------------------------------
 

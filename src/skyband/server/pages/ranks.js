@@ -5,7 +5,8 @@ import { hue, keyOf, labelOf } from "./format.js";
 
 const SPAN = 60000; // milliseconds
 const RANKS = 10;
-const MOMENTS = 400;
+const APART = 500; // milliseconds between two moments, at least
+const LINES = 240; // drawn at once
 
 /** What was seen of one query: at which moment who had which rank. */
 export class History {
@@ -24,9 +25,9 @@ export class History {
     const said = keys.join("\n");
     if (said !== this.last) {
       this.last = said;
-      this.moments.push({ at: now, keys });
-      // many changes in a minute: of the older half every second one is enough
-      if (this.moments.length > MOMENTS) this.moments = this.moments.filter((_, i) => i > MOMENTS / 2 || i % 2 === 0);
+      const last = this.moments.at(-1);
+      if (this.moments.length > 1 && now - last.at < APART) last.keys = keys;
+      else this.moments.push({ at: now, keys });
     }
     while (this.moments.length > 1 && this.moments[1].at < now - SPAN) this.moments.shift();
     if (this.labels.size > 4000) {
@@ -52,7 +53,7 @@ function stretches(moments, now) {
     });
   }
   for (const [key, points] of open) { points.end = now; points.open = true; done.push([key, points]); }
-  return done;
+  return done.slice(-LINES);
 }
 
 export class RankChart {
@@ -65,15 +66,19 @@ export class RankChart {
     this.svg = svg("svg", { role: "img" }, this.grid, this.lines, this.ends);
     node.replaceChildren(this.svg, this.note);
     this.paths = new Map();
+    this.drawn = -Infinity;
   }
 
   clear() {
+    this.drawn = -Infinity;
     this.lines.replaceChildren();
     this.ends.replaceChildren();
     this.paths.clear();
   }
 
   draw(history, now) {
+    if (now - this.drawn < APART) return;
+    this.drawn = now;
     const width = Math.max(240, this.node.clientWidth);
     const ranks = Math.max(1, ...history.moments.map((moment) => moment.keys.length));
     const row = 24, head = 14, names = Math.min(150, width * 0.34), left = 22;

@@ -25,7 +25,7 @@ export function drawTiles(stats) {
 function drawState(stats) {
   const { state_rows: kept, window_rows: window } = stats;
   say($("state"), kept === undefined ? "–" : short(kept));
-  say($("state-note"), window ? `of ${short(window)} rows, ${bytes(stats.state_bytes)}` : "rows are kept");
+  say($("state-note"), window ? `for ${short(window)} rows, ${bytes(stats.state_bytes)}` : "candidates");
   $("state-bar").style.width = window ? `${Math.min(100, Math.max(0.6, (100 * kept) / window))}%` : "0";
 }
 
