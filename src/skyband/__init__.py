@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyband.errors import InputError, QueryError, SkybandError
+    from skyband.errors import DiskFull, InputError, JournalError, QueryError, SkybandError
     from skyband.monitor import Monitor
     from skyband.query.builders import above, grouped, joined, nearest, pairs, topk
     from skyband.query.model import last, rows
@@ -30,6 +30,8 @@ _HOMES = {
     "SkybandError": "skyband.errors",
     "QueryError": "skyband.errors",
     "InputError": "skyband.errors",
+    "JournalError": "skyband.errors",
+    "DiskFull": "skyband.errors",
     "rows": "skyband.query.model",
     "last": "skyband.query.model",
     "topk": "skyband.query.builders",
@@ -42,7 +44,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "DiskFull",
     "InputError",
+    "JournalError",
     "Monitor",
     "QueryError",
     "SkybandError",
