@@ -10,6 +10,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from skyband.server import live as module
 from skyband.server.live import Live, live
+from skyband.server.problems import no_query
 
 
 class Source:
@@ -26,9 +27,9 @@ class Source:
     def queries(self) -> list[dict[str, Any]]:
         return [{"name": name} for name in self.names]
 
-    def top(self, name: str) -> dict[str, Any]:
+    def top(self, name: str, most: int) -> dict[str, Any]:
         if name not in self.names:
-            raise KeyError(name)
+            raise no_query(name)
         self.asked.append(name)
         return {"columns": ["rank"], "rows": [{"rank": 1, "offset": self.offset}]}
 
@@ -74,8 +75,8 @@ def test_a_step_while_an_answer_is_written_is_not_missed() -> None:
     state = Live(source)
     write = source.top
 
-    def slow(name: str) -> dict[str, Any]:
-        answer = write(name)
+    def slow(name: str, most: int) -> dict[str, Any]:
+        answer = write(name, most)
         source.offset += 1
         state.step(["a"])  # the answer that is being written has not seen it
         return answer

@@ -25,10 +25,13 @@ from typing import Any, Protocol
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from skyband.errors import SkybandError
+
 EVERY = 0.1  # seconds between two states, at least
 AT_LEAST = 1.0  # and at most
 SHOWN = 12  # answers, if a reader does not say which
 MOST_SHOWN = 24
+ROWS = 100  # of each: more no person reads
 PATIENCE = 10.0  # seconds until a reader that says what it has seen is sent something all the same
 
 
@@ -41,8 +44,8 @@ class Source(Protocol):
 
     def stats(self) -> dict[str, Any]: ...
     def queries(self) -> list[dict[str, Any]]: ...
-    def top(self, name: str) -> dict[str, Any]:
-        """`columns` and `rows` of an answer, as JSON takes them; a KeyError if there is no such query."""
+    def top(self, name: str, most: int) -> dict[str, Any]:
+        """`columns`, `total` and the first `rows` of an answer, as JSON takes them; an error if there is none."""
 
 
 class Live:
@@ -100,8 +103,8 @@ class Live:
         if kept is not None and kept[0] == step:
             return kept[1]
         try:
-            text = _json(self.source.top(name))
-        except KeyError:  # dropped meanwhile
+            text = _json(self.source.top(name, ROWS))
+        except SkybandError:  # dropped meanwhile
             return None
         with self._lock:
             # a step that came meanwhile may be in the text or not: then it is written anew next time

@@ -189,8 +189,9 @@ class PipelineService:
     def _plan(self, name: str) -> Plan:
         return _plan(self.models[name], name)
 
-    def top(self, name: str) -> dict[str, Any]:
-        return top_told(name, *self.top_table(name))
+    def top(self, name: str, most: int) -> dict[str, Any]:
+        offset, table = self.top_table(name)
+        return top_told(name, offset, table.slice(0, most)) | {"total": table.num_rows}
 
     def top_table(self, name: str, k: int | None = None, wanted: str | None = None) -> tuple[int, pa.Table]:
         if name not in self.models:

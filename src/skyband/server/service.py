@@ -235,10 +235,10 @@ class Service:
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def top(self, name: str) -> dict[str, Any]:
-        """For the dashboard."""
+    def top(self, name: str, most: int) -> dict[str, Any]:
+        """For the dashboard, which shows so many rows at most: an answer may have a hundred thousand."""
         offset, table = self.top_table(name)
-        return top_told(name, offset, table)
+        return top_told(name, offset, table.slice(0, most)) | {"total": table.num_rows}
 
     def top_table(self, name: str, k: int | None = None, wanted: str | None = None) -> tuple[int, pa.Table]:
         allowed.check_k_and_window(k, wanted, self.settings)

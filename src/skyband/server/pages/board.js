@@ -2,7 +2,7 @@
 // for a few seconds. The lines stand in the table in their order, whatever they look like on their way.
 
 import { calm, el, say } from "./dom.js";
-import { column, hue, keyOf, shownColumns, value } from "./format.js";
+import { column, count, hue, keyOf, shownColumns, value } from "./format.js";
 
 const TRACE = 3000; // milliseconds that a move can be seen
 const GLIDE = 420; // milliseconds that it takes
@@ -58,7 +58,8 @@ export class Board {
     const rows = top.rows.slice(0, this.limit);
     const texts = names.map((name) => columnTexts(rows.map((row) => row[name])));
     const scores = column(rows.map((row) => row.score));
-    const best = Math.max(...rows.map((row) => Math.abs(row.score) || 0), 0);
+    // an infinite score comes as a text
+    const best = Math.max(...rows.map((row) => Math.abs(row.score)).filter(Number.isFinite), 0);
     const first = this.started === null;
     if (first && rows.length) this.started = now;
     const before = this.lines;
@@ -83,8 +84,8 @@ export class Board {
       else this.body.insertBefore(line.node, at);
     });
     for (const line of before.values()) line.node.remove();
-    const more = top.rows.length - rows.length;
-    say(this.foot, more > 0 ? `and ${more} more` : rows.length ? "" : "No rows in the window yet.");
+    const more = (top.total ?? top.rows.length) - rows.length;
+    say(this.foot, more > 0 ? `and ${count(more)} more` : rows.length ? "" : "No rows in the window yet.");
   }
 
   /** The columns to show: not the score once more, under the name that the query gave it. */

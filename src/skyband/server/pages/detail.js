@@ -167,7 +167,7 @@ export class Detail {
     const { data } = this;
     if (data.unit === "time" && !data.counts_rows) return `in ${seconds(Math.max(0, at - (data.now - data.length)))}`;
     if (data.unit === "seq") return `after ${count(Math.max(1, Math.ceil(at - (data.now - data.length))))} rows`;
-    return `past ${new Date(at * 1000).toLocaleTimeString("en-GB")}`;
+    return at > 1e8 ? `past ${new Date(at * 1000).toLocaleTimeString("en-GB")}` : `past ${brief(at)}`;
   }
 
   // -- plan, change, drop -------------------------------------------------------------------------------------
