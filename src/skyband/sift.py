@@ -9,6 +9,7 @@ accepted, the newest of them, and all their times where row windows on a stream 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from skyband import blob
 from skyband.algorithms import CARDS
 from skyband.group import Group
 from skyband.query.model import Query, Rows, from_dict, to_dict
+from skyband.rejecting import Family
 from skyband.stream.accept import Accepted, Door, accept
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, read
@@ -26,6 +28,9 @@ from skyband.stream.rejects import Reject
 
 if TYPE_CHECKING:
     from skyband.stream_state import Stream
+
+Asked = tuple[tuple[str, int, str], ...]
+"""Queries as JSON, each with its greatest k and its algorithm."""
 
 
 @dataclass
@@ -105,7 +110,7 @@ class Sifter:
     """What an executor needs to know to sift a stream's rows at one step."""
 
     door: Door
-    queries: tuple[tuple[str, int, str], ...]  # the query as JSON, its greatest k, its algorithm
+    queries: Asked
     columns: tuple[str, ...] | None  # those that must travel; None: all
     counts_rows: bool  # row windows on a stream with a time column need every time
     can_prune: bool
@@ -158,9 +163,8 @@ class Sifter:
         position = np.arange(n) if part.position is None else part.position
         batch = Batch(part.table, position, part.time)
         mark = np.zeros(n, dtype=np.uint8)
-        for group in self._groups():
-            if n:
-                group.algorithm.insert(group.arrivals(batch, mark))
+        for family in families(self.queries) if n else ():
+            family.insert(batch, mark)
         rows = batch.arrived(mark)
         newest = batch.seq[:1], batch.time[:1]
         table = part.table.select(
@@ -171,12 +175,22 @@ class Sifter:
         kept = table.take(numbers_array(rows)).combine_chunks()
         return replace(part, table=kept, position=position[rows], time=part.time[rows], passed=passed)
 
-    def _groups(self) -> list[Group]:
-        """Families with empty state: what they take of a part is its k-skyband, or every row beyond a bound."""
+
+_FAMILIES: OrderedDict[Asked, list[Family]] = OrderedDict()
+
+
+def families(queries: Asked) -> list[Family]:
+    """The queries' families. Building a thousand queries takes longer than sifting a hundred thousand rows for them, so
+    whoever has built them keeps them."""
+    known = _FAMILIES.get(queries)
+    if known is None:
         groups: dict[Any, Group] = {}
-        for text, k, algorithm in self.queries:
+        for text, k, algorithm in queries:
             query: Query = from_dict(json.loads(text))
             group = Group(query, algorithm, {})  # type: ignore[arg-type]
             group = groups.setdefault(group.key, group)
             group.open(query, k)  # type: ignore[arg-type]
-        return list(groups.values())
+        known = _FAMILIES[queries] = [Family(group) for group in groups.values()]
+        while len(_FAMILIES) > 16:
+            _FAMILIES.popitem(last=False)
+    return known

@@ -1,0 +1,151 @@
+"""Rejecting rows for all queries of a family at once, while a part of a batch is sifted.
+
+**Problem.** A part's k-skyband for each of a thousand queries takes a thousand scores for each of its rows, and nearly
+all rows are in none of them.
+
+**Idea.** Look at the newest rows first. Their k-th best score of a query is a bar: an older row that does not reach it
+has k better, newer rows in its own part. A height map (structures/heightmap.py) of all queries' bars rejects an older
+row for all of them with one look-up. What passes is few; with it the bars rise, and the next, far longer stretch
+of older rows meets a higher map. In the end the queries meet only the rows that passed, newest first, as they
+would have met all of them.
+
+**Exact.** A map errs by letting rows pass, never the other way, and a rejected row is in nobody's k-skyband: the
+rows that are kept are the same, to the last one.
+
+**Wrong when** the queries are few, the score is not monotone on every axis, or a predicate leaves fewer than k of the
+newest rows: then there is no map, and every row meets every query.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms import Arrivals
+from skyband.group import Group
+from skyband.order import Floats, Ints
+from skyband.query.space import Space
+from skyband.stream.batches import Batch
+from skyband.structures.passing import passing
+from skyband.structures.relief import LOOSE, Relief
+
+FEWEST_QUERIES = 32
+HEAD = 8192  # rows that are scored for every query before there is a map
+_GROWTH = 8
+_CELLS = 32768
+
+
+class Family:
+    """Queries of one shape without any state: what they take of some rows is their k-skyband."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._relief: Relief | None = None
+        self._served = _serves(group)
+        for slot in _slots(group).tolist() if self._served else ():
+            k = int(group.algorithm.ks[slot])  # as many as a million rows will need: growing stops the loop
+            group.algorithm.lists.grow(slot, int(group.algorithm.card.expected(k, 1e6)))
+
+    def fresh(self) -> Group:
+        """The queries with an empty state of their own; what is never written to is shared."""
+        copy = object.__new__(type(self._group))
+        copy.__dict__.update(self._group.__dict__)
+        copy.algorithm = deepcopy(self._group.algorithm)
+        return copy
+
+    def insert(self, batch: Batch, mark: Any) -> None:
+        """Mark the rows of a batch that a fresh family takes."""
+        group = self.fresh()
+        rows = group.arrivals(batch, mark)
+        if self._served and rows.rendered is not None and len(rows) >= 2 * HEAD:
+            rows = _some(rows, self._found(rows))
+        group.algorithm.insert(rows)
+
+    def _found(self, rows: Arrivals) -> Ints:
+        """The rows that may be in somebody's k-skyband, newest first."""
+        group, columns = self._group, rows.columns()
+        if self._relief is None:
+            self._relief = _relief(group)
+        found, done = np.arange(HEAD), HEAD
+        while done < len(rows) and self._relief is not None:
+            bars = self._bars(rows, found)
+            seen = [column[:done] for column in columns]
+            if bars is None or not self._relief.survey(seen, _slots(group), group.constants):
+                break  # nothing to be rejected by
+            stop = min(len(rows), _GROWTH * done)
+            found = np.concatenate([found, _passed(self._relief, group, bars, columns, done, stop)])
+            done = stop
+        return np.concatenate([found, np.arange(done, len(rows))])
+
+    def _bars(self, rows: Arrivals, found: Ints) -> Floats | None:
+        """Each query's k-th best score of the rows found so far; None if somebody has fewer than k."""
+        group = self.fresh()
+        group.algorithm.insert(replace(_some(rows, found), mark=np.zeros_like(rows.mark)))
+        lists, ks = group.algorithm.lists, group.algorithm.ks
+        bars = np.full(len(ks), np.inf)
+        for slot in _slots(group).tolist():
+            good, k = lists.good[lists.span(slot)], int(ks[slot])
+            if len(good) < k:
+                return None
+            bars[slot] = np.partition(good, len(good) - k)[len(good) - k]
+        return bars if np.isfinite(bars[_slots(group)]).all() else None
+
+
+def _slots(group: Group) -> Ints:
+    return np.flatnonzero(group.algorithm.ks)
+
+
+def _serves(group: Group) -> bool:
+    """Whether a map is worth a try: many queries that keep lists, with few ranks each."""
+    slots = _slots(group)
+    most = int(group.algorithm.ks.max(initial=0))
+    lists = hasattr(group.algorithm, "lists") and not group.windowed
+    return len(slots) >= FEWEST_QUERIES and 4 * most <= HEAD and lists and bool(group.score_columns)
+
+
+def _relief(group: Group) -> Relief | None:
+    """The maps of a family; None if they can't serve one of its queries."""
+    relief = Relief(Space(group.shape, group.score_columns, group.sign), _CELLS)
+    for slot in _slots(group).tolist():
+        relief.know(slot, group.constants[slot])
+        if not relief.usable[slot]:
+            return None
+    return relief
+
+
+def _passed(
+    relief: Relief, group: Group, bars: Floats, columns: tuple[Floats, ...], first: int, stop: int
+) -> Ints:
+    """Places of the rows [first, stop) that some query's map lets pass."""
+    slots = _slots(group)
+    faces = np.array([relief.face(slot) for slot in slots.tolist()], dtype=np.int64)
+    if (faces == LOOSE).any():
+        return np.arange(first, stop)
+    relief.carve(relief.inner, slots, faces, bars, group.constants)
+    frame = relief.frame
+    assert frame is not None
+    out = np.empty(stop - first, dtype=np.int64)
+    parts = len(columns) - 1
+    count = passing(
+        columns, first, stop, frame.order, frame.size[:parts], frame.low, frame.high, frame.base, frame.inverse,
+        relief.inner, bool((faces == 0).any()), bool((faces == 1).any()), out,
+    )  # fmt: skip
+    return out[:count]
+
+
+def _some(rows: Arrivals, found: Ints) -> Arrivals:
+    """Some of the rows, in their order."""
+    columns: Any = tuple(column[found] for column in rows.columns())
+    for column in columns:
+        column.flags.writeable = False
+    return replace(
+        rows,
+        time=rows.time[found],
+        seq=rows.seq[found],
+        place=rows.place[found],
+        good=lambda slot: rows.good(slot)[found],
+        columns=lambda: columns,
+    )

@@ -1,0 +1,46 @@
+"""Which rows a height map lets pass: the look-up of structures/heightmap.py for rows that are not stored."""
+
+from typing import Any
+
+import numpy as np
+
+from skyband.jit import kernel
+from skyband.order import Floats, Ints
+from skyband.structures.heightmap import UNIT, Heights
+
+
+@kernel
+def passing(
+    columns: tuple[Floats, ...], first: int, stop: int, order: Ints, size: Ints, low: Floats, high: Floats,
+    base: Floats, inverse: Floats, maps: Heights, use_high: Any, use_low: Any, out: Ints,
+) -> int:  # fmt: skip
+    """Places of the rows [first, stop) that a map in use (maps[0]: the last axis is wanted high, maps[1]: low)
+    lets pass, rows outside the frame among them; how many."""
+    parts = size.shape[0]
+    beyond = maps.shape[1] - 1
+    found = 0
+    for i in range(first, stop):
+        cell = np.int64(0)
+        inside = True
+        for a in range(parts):
+            axis = order[a]
+            x = columns[axis][i]
+            inside &= (x >= low[axis]) & (x <= high[axis])
+            u = (x - base[axis]) * inverse[axis]
+            u = u if u > 0.0 else 0.0
+            end = np.float64(size[a] - 1)
+            u = u if u < end else end
+            cell = cell * size[a] + np.int64(u)
+        axis = order[parts]
+        x = columns[axis][i]
+        inside &= (x >= low[axis]) & (x <= high[axis])
+        u = (x - base[axis]) * inverse[axis]
+        u = u if u > 0.0 else 0.0
+        u = u if u < UNIT else UNIT
+        level = np.int32(u)
+        if not inside:
+            cell = beyond
+        if (use_high and level >= maps[0, cell]) or (use_low and -level >= maps[1, cell]):
+            out[found] = i
+            found += 1
+    return found
