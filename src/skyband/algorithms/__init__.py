@@ -5,6 +5,7 @@ from skyband.algorithms.cpm import CPM
 from skyband.algorithms.eaa import EAA
 from skyband.algorithms.filtered import RAPF, RARF, RASF, SAPF, SARF, SASF
 from skyband.algorithms.heightmap import HeightMap
+from skyband.algorithms.lazy import Lazy
 from skyband.algorithms.pa import PA
 from skyband.algorithms.ra import RA
 from skyband.algorithms.sa import SA
@@ -20,7 +21,7 @@ from skyband.algorithms.tsl import TSL
 from skyband.algorithms.windowed import WindowAlgorithm
 from skyband.algorithms.yardsticks import Basic, Naive
 
-_PLAIN: tuple[type[ListAlgorithm], ...] = (SA, RA, PA, Threshold)
+_PLAIN: tuple[type[ListAlgorithm], ...] = (SA, RA, Lazy, PA, Threshold)
 _BUFFERED: tuple[type[ListAlgorithm], ...] = (SASF, SARF, SAPF, RASF, RARF, RAPF)
 LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (*_PLAIN, *_BUFFERED)}
 WINDOWED: dict[str, type[WindowAlgorithm]] = {

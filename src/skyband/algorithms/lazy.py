@@ -1,0 +1,237 @@
+"""lazy: one relaxed skyband for many watches of one score (Shen, Cheema, Lin, Zhang, Wang 2012, section 6.2).
+
+**Problem.** A hundred watches of one score that differ in k and window, over rows that may come late.
+
+**Idea.** The K-skyband of the longest window for the greatest k holds the answers of all. Rows join it without being
+compared with it; when it has grown by x, one sweep throws the dominated ones out. The x with the least cost is
+|SKB| (ln K + sqrt(ln K (4 + ln K))) / 2. A row that comes late may be dominated from the beginning: a *staircase* by
+recency, made at a sweep and never too strict afterwards, tells. And after a step one walk from the newest candidate
+back answers all watches (structures/answers.py).
+
+**What is kept.** The skyband, and up to x rows more.
+
+**Cost.** A score for each row, as `ra`; a walk for all watches of a score together instead of one for each.
+
+**Wrong choice when** watches have scores of their own: then there is nothing to share, and `ra` keeps less.
+
+Snapshots of any k and window come from the same list, by a walk, or from a priority search tree
+(structures/search_tree.py) where several are asked for between two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.algorithms.base import Arrivals
+from skyband.algorithms.ra import RA
+from skyband.algorithms.ra import absorb as relaxed
+from skyband.jit import kernel
+from skyband.order import Floats, Ints, Recency, first_inside
+from skyband.structures.answers import refresh_together
+from skyband.structures.board import Board, Changes
+from skyband.structures.search_tree import SearchTree
+from skyband.structures.skyband import expected_size, push_heap, replace_root
+
+STEPS = 32  # of a slot's staircase
+_OFTEN = 8  # snapshots between two steps from which a tree pays
+
+
+def growth(k: int) -> float:
+    """x as a multiple of the skyband, at its best."""
+    log = float(np.log(k))
+    return (log + float(np.sqrt(log * (4.0 + log)))) / 2.0
+
+
+def expected(k: int, n: float) -> float:
+    """Halfway between two sweeps."""
+    strict = expected_size(k, n)
+    return strict + growth(k) / 2.0 * (strict - min(k, strict))
+
+
+@kernel
+def absorb(
+    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
+    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
+    good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
+    fresh: Floats, counts: Ints, limit: Ints, stair_time: Ints, stair_seq: Ints, stair: Floats, stairs: Ints,
+) -> int:  # fmt: skip
+    """Take the picked rows into the slot's list, but for late ones below the staircase; sweep it once it has grown."""
+    if count == 0:
+        return 0
+    live = size[slot] - head[slot]
+    if live + count > room[slot]:
+        return 1
+    if live > 0:
+        last = start[slot] + size[slot] - 1
+        oldest = picks[count - 1]
+        if time[oldest] < times[last] or (time[oldest] == times[last] and seq[oldest] < seqs[last]):
+            if stairs[slot] < 0:
+                climb(
+                    slot, good, times, seqs, start, head, size, k, heap, stair_time, stair_seq, stair, stairs
+                )
+            count = above(slot, count, picks, values, time, seq, stair_time, stair_seq, stair, stairs, counts)
+            if count == 0:
+                return 0
+    sweeps = counts[slot, 1]
+    log = np.log(k)
+    relaxed(
+        slot, count, picks, values, time, seq, place, mark, k, heap, good, times, seqs, start, head, size, room, fresh,
+        counts, limit, (log + np.sqrt(log * (4.0 + log))) / 2.0,
+    )  # fmt: skip
+    if counts[slot, 1] > sweeps:
+        stairs[slot] = -1  # made anew when a late row comes
+    return 0
+
+
+@kernel
+def climb(
+    slot: int, good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, k: int, heap: Floats,
+    stair_time: Ints, stair_seq: Ints, stair: Floats, stairs: Ints,
+) -> None:  # fmt: skip
+    """A slot's staircase, newest step first: the score that k rows newer than a recency reach."""
+    begin, end = start[slot] + head[slot], start[slot] + size[slot]
+    every = (end - begin) // stair.shape[1] + 1
+    steps = 0
+    for i in range(end - 1, begin - 1, -1):
+        count = end - 1 - i
+        if count >= k and count % every == 0 and steps < stair.shape[1]:
+            stair_time[slot, steps], stair_seq[slot, steps] = times[i], seqs[i]
+            stair[slot, steps] = heap[0]
+            steps += 1
+        if count < k:
+            push_heap(heap, count, good[i])
+        elif good[i] > heap[0]:
+            replace_root(heap, k, good[i])
+    stairs[slot] = steps
+
+
+@kernel
+def above(
+    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, stair_time: Ints, stair_seq: Ints,
+    stair: Floats, stairs: Ints, counts: Ints,
+) -> int:  # fmt: skip
+    """Close the picks up to those that no step of the staircase dominates; how many they are."""
+    kept, step = 0, 0
+    for i in range(count):
+        row = picks[i]
+        # the last step that is not older than the row: what newer rows than that reach, newer ones than the row do
+        while step < stairs[slot] and (
+            stair_time[slot, step] > time[row]
+            or (stair_time[slot, step] == time[row] and stair_seq[slot, step] >= seq[row])
+        ):
+            step += 1
+        if step > 0 and values[i] <= stair[slot, step - 1]:
+            counts[slot, 3] += 1
+            continue
+        picks[kept], values[kept] = row, values[i]
+        kept += 1
+    return kept
+
+
+class Lazy(RA):
+    """The relaxed skyband with a staircase, and one walk for all answers."""
+
+    card = replace(
+        RA.card,
+        name="lazy",
+        title="lazily swept skyband for many watches of one score",
+        source="Shen, Cheema, Lin, Zhang, Wang 2012, section 6.2",
+        keeps="the rows with fewer than k newer rows at least as good, and up to x more",
+        cost="a batch: its scores, then one walk of the list for all watches of the score",
+        wrong_when="watches have scores of their own, so that there is nothing to share",
+        expected=expected,
+        options={},
+        cost_of=None,
+    )
+    counter_names: ClassVar[tuple[str, ...]] = (
+        "admitted",
+        "sweeps",
+        "swept",
+        "late rows below the staircase",
+    )
+
+    def __init__(self, options: Mapping[str, float]) -> None:
+        super().__init__(options)
+        self._stairs()
+        self._trees: dict[int, SearchTree] = {}  # by slot
+        self._asked: dict[int, int] = {}  # by slot: how often since the last step
+
+    def _stairs(self) -> None:
+        slots = len(self.ks)
+        self.stair_time = np.zeros((slots, STEPS), dtype=np.int64)
+        self.stair_seq = np.zeros((slots, STEPS), dtype=np.int64)
+        self.stair = np.zeros((slots, STEPS))
+        self.stairs = np.full(slots, -1, dtype=np.int64)  # how many steps; -1: to be made
+
+    @property
+    def absorb(self) -> Any:
+        return absorb
+
+    def add(self, k: int) -> int:
+        slot = super().add(k)
+        self._stairs()
+        return slot
+
+    def first_limit(self, k: int) -> int:
+        return max(1, 4 * k)
+
+    def resize(self, slot: int, k: int) -> None:
+        super().resize(slot, k)
+        self.stairs[slot] = -1
+
+    def state(self) -> tuple[Any, ...]:
+        lists = self.lists
+        return (
+            lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size, lists.room,
+            self.fresh, self.counts, self.limit, self.stair_time, self.stair_seq, self.stair, self.stairs,
+        )  # fmt: skip
+
+    def _changed(self) -> None:
+        self._trees.clear()
+        self._asked.clear()
+
+    def insert(self, rows: Arrivals) -> None:
+        self._changed()
+        super().insert(rows)
+
+    def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
+        self._changed()
+        self.stairs[slot] = -1
+        super().rebuild(slot, good, time, seq)
+
+    def expire(self, slot: int, horizon: Recency) -> None:
+        self._changed()
+        super().expire(slot, horizon)
+
+    def expire_all(self, horizon_time: Ints, horizon_seq: Ints) -> None:
+        self._changed()
+        super().expire_all(horizon_time, horizon_seq)
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
+        live = self.lists.size - self.lists.head
+        ks = np.minimum(ks, live[board.slot])
+        return refresh_together(board, self.lists, self.fresh, ks, horizon_time, horizon_seq)
+
+    def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
+        asked = self._asked[slot] = self._asked.get(slot, 0) + 1
+        if asked < _OFTEN:
+            return super().top(slot, k, horizon)
+        lists = self.lists
+        span = lists.span(slot)
+        tree = self._trees.get(slot)
+        if tree is None:
+            tree = self._trees[slot] = SearchTree(np.array(lists.good[span]))
+        begin = first_inside(lists.time, lists.seq, span.start, span.stop, horizon.time, horizon.seq)
+        places = span.start + tree.top(k, int(begin) - span.start)
+        return lists.good[places], lists.time[places], lists.seq[places]
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        super().load(blob)
+        self._stairs()
