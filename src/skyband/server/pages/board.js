@@ -59,7 +59,8 @@ export class Board {
     const texts = names.map((name) => columnTexts(rows.map((row) => row[name])));
     const scores = column(rows.map((row) => row.score));
     // an infinite score comes as a text
-    const best = Math.max(...rows.map((row) => Math.abs(row.score)).filter(Number.isFinite), 0);
+    let best = Math.max(...rows.map((row) => Math.abs(row.score)).filter(Number.isFinite), 0);
+    if (rows.length > 1 && rows[0].score < rows.at(-1).score) best = 0; // the least is the best: a long bar would say otherwise
     const first = this.started === null;
     if (first && rows.length) this.started = now;
     const before = this.lines;

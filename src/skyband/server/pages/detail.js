@@ -3,7 +3,7 @@
 import { Refused, ask, queryPath } from "./api.js";
 import { Board } from "./board.js";
 import { $, el, later, say, tell } from "./dom.js";
-import { brief, bytes, count, labelOf, seconds, share } from "./format.js";
+import { brief, bytes, count, keyOf, labelOf, seconds, share } from "./format.js";
 import { answerAt, draw, scales } from "./picture.js";
 import { RankChart } from "./ranks.js";
 
@@ -31,7 +31,7 @@ export class Detail {
   open(query) {
     this.name = query.name;
     this.board = new Board(LINES, 6);
-    this.data = null;
+    this.data = this.top = this.history = null;
     this.looked = -Infinity;
     this.leader = null;
     this.spoke = -Infinity;
@@ -47,6 +47,7 @@ export class Detail {
     const form = $("change").elements;
     form.k.value = query.k ?? "";
     form.k.disabled = query.k === null;
+    form.k.parentElement.hidden = query.k === null;
     form.window.value = query.window;
     for (const part of form) if (!this.allowed.admin) part.disabled = true;
     if ($("plan").open) this.explain();
@@ -65,7 +66,10 @@ export class Detail {
       this.columns = top.columns;
       this.board.update(top, now);
       this.chart.draw(history, now);
+      const first = this.top === null;
+      this.top = top;
       this.history = history;
+      if (first && this.data) this.drawNext(); // now the names are known
       this.speak(top, now);
     }
     if (now - this.looked > LOOK && !this.looking && Number(this.slider.value) === 0 && !(this.data && offset === this.offset)) {
@@ -123,8 +127,8 @@ export class Detail {
     const key = (kind, text) => el("span", {}, el("i", { class: `key ${kind}`, "aria-hidden": "true" }), text);
     const parts = [key("top", "in the answer")];
     if (data.kind !== "threshold") parts.push(key("candidate", data.kind === "objects" ? "other objects" : "can still come up"));
-    if (data.rows.length) parts.push(key("row", data.kind === "threshold" ? "beyond the bound" : data.rows.length < data.window_rows ? `${count(data.rows.length)} sampled rows of the window` : "rows of the window"));
-    if (data.kind === "rows") parts.push(key("shade", `below the stairs ${data.k} newer rows are better`));
+    if (data.rows.length && data.kind === "rows") parts.push(key("row", data.rows.length < data.window_rows ? `${count(data.rows.length)} sampled rows of the window` : "rows of the window"));
+    if (data.kind === "rows") parts.push(key("shade", data.k === 1 ? "below the stairs a newer row is better" : `below the stairs ${data.k} newer rows are better`));
     $("legend").replaceChildren(...parts);
     say($("why"), why(data));
   }
@@ -135,9 +139,11 @@ export class Detail {
     const { data } = this;
     const able = data && data.kind !== "objects" && data.candidates.length > 0;
     this.slider.disabled = !able;
+    this.slider.parentElement.hidden = this.word.hidden = Boolean(data && data.kind === "objects");
     if (!able) {
-      say(this.word, data && data.kind === "objects" ? "An object stays as long as its rows add up: what comes next depends on all of them." : "Nobody is there to expire yet.");
-      this.list.replaceChildren(el("li", {}, "–"));
+      say(this.word, "");
+      const why = data && data.kind === "objects" ? "An object stays while it has rows in the window: who comes next depends on all of them." : "Nobody is there to expire yet.";
+      this.list.replaceChildren(el("li", {}, el("span", { class: "whole" }, why)));
       return;
     }
     const edge = this.edge();
@@ -150,12 +156,16 @@ export class Detail {
       ? `${capital(this.when(edge))}, if no row came: ${left} of ${data.top.length} have left, ${fresh} ${fresh === 1 ? "has" : "have"} come up.`
       : "See who comes up when the oldest rows leave. They are known already: that is what candidates are kept for.");
     this.redraw();
-    const labels = new Map(data.next.filter((step) => step.row && Object.keys(step.row).length).map((step) => [step.enters, labelOf({ ...step.row, seq: step.enters }, Object.keys(step.row))]));
+    const labels = new Map((this.top?.rows || []).map((row) => [keyOf(row, this.columns), labelOf(row, this.columns)]));
+    for (const step of data.next) {
+      const names = Object.keys(step.row || {});
+      if (names.length) labels.set(String(step.enters), labelOf({ ...step.row, seq: step.enters }, names));
+    }
     this.list.replaceChildren(...data.next.map((step) => this.step(step, edge, labels)));
   }
 
   step(step, edge, labels) {
-    const label = (key) => labels.get(key) ?? this.history?.labels.get(String(key)) ?? (typeof key === "number" ? `row ${count(key)}` : String(key));
+    const label = (key) => labels.get(String(key)) ?? this.history?.labels.get(String(key)) ?? (typeof key === "number" ? `row ${count(key)}` : String(key));
     const parts = [el("b", {}, label(step.leaves)), " leaves"];
     if (step.enters !== null) parts.push(", ", el("b", { class: "comes" }, label(step.enters)), ` comes up at ${step.rank} with ${brief(step.score)}`);
     else if (this.data.k !== null) parts.push(", nobody is left to come up");
@@ -223,6 +233,6 @@ function why(data) {
   if (data.kind === "pairs") return `${count(kept)} pairs are kept, of ${count((rows * (rows - 1)) / 2)} that the window has. ${data.note}`;
   const part = rows ? ` (${share(data.candidates.length / rows)})` : "";
   const able = `${count(data.candidates.length)} of ${count(rows)} rows${part} can still get into the answer.`;
-  const reason = `Whatever lies below the stairs has ${data.k} newer rows that are better and will outlive it`;
+  const reason = `Whatever lies below the stairs has ${data.k === 1 ? "a newer row that is better" : `${data.k} newer rows that are better`} and will outlive it`;
   return data.keeps_window ? `${able} ${reason}; this algorithm (${data.algorithm}) keeps the whole window all the same.` : `${able} ${reason}: it can never come up, so it isn't kept. That is all the state there is: ${bytes(data.state_bytes)}.`;
 }

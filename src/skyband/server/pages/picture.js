@@ -110,7 +110,7 @@ function ticks(s) {
     const tens = inside.filter((v) => Math.abs(Math.log10(v) % 1) < 1e-9);
     return inside.length > 7 && tens.length > 1 ? tens : inside;
   }
-  const rough = (s.high - s.low) / 4;
+  const rough = (s.high - s.low) / 5;
   const size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * size).find((v) => v >= rough) || size;
   for (let v = Math.ceil(s.low / step) * step; v <= s.high + step * 1e-9; v += step) found.push(Math.abs(v) < step * 1e-9 ? 0 : v);
@@ -118,7 +118,7 @@ function ticks(s) {
 }
 
 const tight = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const tickText = (v) => (Math.abs(v) >= 1000 ? tight.format(v) : number(v));
+const tickText = (v) => (Math.abs(v) >= 1000 ? tight.format(v) : v !== 0 && Math.abs(v) < 0.001 ? v.toExponential() : number(v));
 
 function drawStairs(g, data, s) {
   const steps = stairs(data);
