@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import gc
 from pathlib import Path
 
 import pytest
-from tests.durable.disks import Counting, Failing, Killed, Killing, PowerCut
-from tests.durable.story import leave, open_engine, same, story
+from tests.durable.disks import Counting, Failing, Killed, Killing, PowerCut, Quick
+from tests.durable.story import SMALL, leave, open_engine, rows, same, story
 
 import skyband as sb
 from skyband.durable import Engine
@@ -127,3 +129,56 @@ def test_a_disk_that_fails_for_a_while_loses_nothing(
         leave(engine)
     # what fails once is mostly tried again with a new segment, and nobody hears of it
     assert (failed > 0) == (number == errno.ENOSPC or times > 1)
+
+
+# -- several steps in one flush ---------------------------------------------------------------------------------
+
+GROUPS, EACH = 4, 4
+
+
+def pushed_in_groups(folder: Path, disk: Counting) -> int:
+    """Groups of batches that wait together; how many of the batches were acknowledged."""
+    acknowledged = 0
+    try:
+        engine = Engine(sb.Monitor(time="t"), folder, SMALL, disk)
+        for group in range(GROUPS):
+            first = group * EACH
+            tasks = [engine._push_task(rows(n), None, f"key {n}", None) for n in range(first, first + EACH)]
+            for task in tasks:
+                engine._enter(task)
+            engine._drive()
+            acknowledged += sum(task.future.result().rows > 0 for task in tasks)
+    except (Killed, JournalError):
+        pass
+    return acknowledged
+
+
+@functools.cache
+def states_in_groups() -> list[bytes]:
+    twin = sb.Monitor(time="t")
+    states = [twin.to_bytes()]
+    for number in range(GROUPS * EACH):
+        twin.push(rows(number))
+        states.append(twin.to_bytes())
+    return states
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 50))])
+def test_of_a_torn_group_a_beginning_is_there_or_nothing(seed: int, tmp_path: Path) -> None:
+    whole = PowerCut()
+    assert pushed_in_groups(tmp_path / "whole", whole) == GROUPS * EACH
+    partial = 0
+    for at in range(1, whole.done + 1):
+        folder, disk = tmp_path / str(at), PowerCut(at, seed=1000 * seed + at)
+        acknowledged = pushed_in_groups(folder, disk)
+        gc.collect()  # whoever is gone holds no lock
+        disk.lose()
+        engine = Engine(sb.Monitor(time="t"), folder, SMALL, Quick())
+        assert acknowledged <= engine.offset <= acknowledged + EACH
+        partial += acknowledged < engine.offset < acknowledged + EACH
+        assert engine.monitor.to_bytes() == states_in_groups()[engine.offset]
+        for number in range(GROUPS * EACH):
+            assert engine.push(rows(number), key=f"key {number}").offset == number + 1
+        assert engine.monitor.to_bytes() == states_in_groups()[-1]
+        leave(engine)
+    assert partial or seed  # it does happen that some of a group is there

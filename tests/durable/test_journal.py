@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import skyband as sb
 from skyband.blob import FORMAT
 from skyband.durable import Engine, Forgotten, KeyReused, Settings, Step, codec, segment
 from skyband.errors import JournalError
+from skyband.stream import clock
 
 TOP = "SELECT x FROM s ORDER BY x DESC LIMIT 3 WINDOW 10 ROWS WITH (algorithm = 'sa')"
 
@@ -364,6 +366,31 @@ def test_many_threads_and_readers_see_whole_steps(tmp_path: Path) -> None:
     again.close()
 
 
+def test_who_comes_while_it_closes_is_taken_or_told(tmp_path: Path) -> None:
+    for number in range(10):
+        engine = Engine(sb.Monitor(), tmp_path / str(number), BIG, Quick())
+        taken: list[int] = []
+
+        def write(engine: Engine = engine, taken: list[int] = taken) -> None:
+            with contextlib.suppress(JournalError):
+                while True:
+                    future = engine.submit({"x": [1.0]})
+                    taken.append(engine.push({"x": [1.0]}).rows + future.result(60).rows)
+
+        threads = [threading.Thread(target=write) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        while len(taken) < number:
+            time.sleep(0.001)
+        engine.close()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        again = Engine(sb.Monitor(), tmp_path / str(number))
+        assert again.monitor.rows_seen == again.offset >= sum(taken)
+        again.close()
+
+
 def test_a_coroutine_can_wait_for_a_batch() -> None:
     async def main() -> int:
         engine = some(None)
@@ -477,16 +504,14 @@ def test_a_value_of_no_type_keeps_its_text() -> None:
     back = codec.hear(codec.say(object))
     assert repr(back) == repr(object) and str(back) == str(object)
     zone = dt.timezone(dt.timedelta(hours=2))
-    for time in (
+    for moment in (
         dt.datetime(2024, 1, 2, 3, tzinfo=zone),
         np.datetime64("2024-01-02T01:00"),
         7,
         7.5,
         np.float64(3),
     ):
-        from skyband.stream import clock
-
-        assert clock.seconds(codec.hear(codec.say_time(time))) == clock.seconds(time)
+        assert clock.seconds(codec.hear(codec.say_time(moment))) == clock.seconds(moment)
     with pytest.raises(sb.InputError, match="is not a time"):
         codec.say_time("soon")
 

@@ -82,6 +82,9 @@ class Engine:
         self._work = threading.Semaphore(0)
         self._workers: list[threading.Thread] = []
         self._subscribers: list[Callable[[Step], None]] = []
+        self._nothing = (
+            monitor.no_changes()
+        )  # a table of changes without any, for whoever doesn't hold the state
         self._closed = False
         self._broken: str | None = None
         self._never: list[int] = []  # steps that were written, and must not be taken
@@ -151,10 +154,9 @@ class Engine:
         self._now(self._enter(Task("change", (name, k, wide), meta, name=name)))
 
     def _named(self, name: Any) -> None:
-        if name not in self.monitor.watches:
-            raise InputError(
-                f'There is no watch "{name}"; there are {", ".join(self.monitor.watches) or "none"}.'
-            )
+        names = list(self.monitor.watches)
+        if name not in names:
+            raise InputError(f'There is no watch "{name}"; there are {", ".join(names) or "none"}.')
 
     def _push_task(self, batch: Any, stream: str | None, key: str | None, unread: Unread | None) -> Task:
         key = checked(key)
@@ -243,7 +245,7 @@ class Engine:
                 f"not {task.rows}: give every batch a key of its own."
             )
         step = self.history.at(answer.offset)
-        changes = self.monitor.no_changes() if step is None else step.changes
+        changes = self._nothing if step is None else step.changes
         return Receipt(*answer, changes=changes, repeated=True)
 
     def _follow(self, task: Task, first: Future[Receipt]) -> None:
@@ -373,6 +375,7 @@ class Engine:
         if task.kind == "watch":
             task.name = result.name
         step = Step(task.offset, task.kind, changes, task.name, task.rows)
+        self._nothing = changes.slice(0, 0)
         if task.kind in ("push", "advance"):
             rejected = sum(monitor.reject_counts.values()) - rejected
             answer = Answer(task.rows, rejected, first_seq, task.offset, changes.num_rows)
@@ -432,7 +435,8 @@ class Engine:
             self.monitor._fill(content)
             self._offset = own["offset"]
             self.keys.load(own["keys"])
-            self.history.load(own["history"], self.monitor.no_changes())
+            self._nothing = self.monitor.no_changes()
+            self.history.load(own["history"], self._nothing)
         for found, body in keeper.steps(self._offset, report):
             try:
                 self._apply(task_of(found, body))
@@ -475,6 +479,7 @@ class Engine:
         keeper = self._keeper
         if keeper is None:
             raise InputError("An engine in memory has no folder for a snapshot: use Monitor.save.")
+        keeper.wait()
         with self._turn, self._state:
             if self._broken:
                 raise self._stopped()
@@ -492,10 +497,9 @@ class Engine:
         with self._guard:
             if self._closed:
                 return
+            self._closed = True  # from here on nothing comes into the queue
         while self._queue:
             self._drive()
-        with self._guard:
-            self._closed = True
         for _ in self._workers:
             self._work.release()
         for worker in self._workers:
