@@ -95,9 +95,10 @@ def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert found is not None and found[0].pop("format") == FORMAT
         before = path.read_bytes()
         path.write_bytes(frame(found[0], *found[1]))  # without a number: as the first version wrote it
-        checkpoint.check_format()
-        assert checkpoint.step(3) == step(3)
-        assert next(checkpoint.snapshots_before(4))[0] == 3
+        with pytest.raises(
+            InputError, match=f"is in format 1, of another skyband, and this one reads format {FORMAT}"
+        ):
+            checkpoint.check_format()
         path.write_bytes(frame({**found[0], "format": FORMAT + 1}, *found[1]))
         sentence = f"{path} is in format {FORMAT + 1}, of a newer skyband, and this one reads format {FORMAT}: use the "
         sentence += "version that wrote it, or start again with an empty checkpoint and output folder."

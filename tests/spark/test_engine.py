@@ -84,6 +84,34 @@ def test_restarts_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.
         )
 
 
+def test_a_batch_twice_and_out_of_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever order batches are asked for in, a batch's output is its own; one that would leave a gap is refused."""
+    monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 3)
+    chance = random.Random(3)
+    (tmp_path / "pipeline.toml").write_text(pipeline_text(QUERIES))
+    pipeline = load_pipeline(tmp_path / "pipeline.toml")
+    checkpoint = Checkpoint(tmp_path / "checkpoint")
+    checkpoint.set_queries(0, pipeline.queries)
+    engine = Engine(pipeline, {"s": SCHEMA}, checkpoint)
+    outputs = []
+    for batch, rows in enumerate(make_files(8, 900)):
+        engine.reach(batch)
+        leaves = engine.prepare(batch)
+        step = sift(engine, batch, rows, chance)
+        checkpoint.write_step(step, {"s": batch + 1})
+        outputs.append(engine.take(step, leaves))
+        engine.save_if_due()
+    for batch in (7, 7, 6, 7, 4, 5, 7):
+        engine.reach(batch)
+        step = checkpoint.step(batch)  # type: ignore[assignment]
+        again = engine.take(step, engine.prepare(batch))
+        assert again.changes.equals(outputs[batch].changes)
+        assert again.rejects.equals(outputs[batch].rejects)
+        assert again.tops.equals(outputs[batch].tops)
+    with pytest.raises(InputError, match="has no usable state before batch 9"):
+        engine.reach(9)
+
+
 def test_a_state_that_cannot_be_had_again(tmp_path: Path) -> None:
     (tmp_path / "pipeline.toml").write_text(pipeline_text(QUERIES))
     pipeline = load_pipeline(tmp_path / "pipeline.toml")

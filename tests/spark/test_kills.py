@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
-import shutil
+import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.spark import kinds
+from tests.spark.broker import CONNECTOR, broker, need
+from tests.spark.database import database
 from tests.spark.kills import Pipeline
 from tests.spark.streams import (
+    DECLARED,
     QUERIES,
     Row,
     Truth,
@@ -18,6 +26,7 @@ from tests.spark.streams import (
     make_files,
     pipeline_text,
     rejected,
+    text_line,
     write_file,
 )
 
@@ -80,20 +89,123 @@ def test_three_kills_and_an_interrupt(tmp_path: Path) -> None:
     check(tmp_path, files)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3600)  # thirteen starts of Spark, perhaps on a busy machine
-@pytest.mark.parametrize("seed", range(4))
-def test_kills_by_the_dozen(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    files = prepare(tmp_path, 60, seed=1000 + seed)
-    pipeline = Pipeline(tmp_path)
-    for _ in range(12):
+Capture = pytest.CaptureFixture[str]
+SEED = int(os.environ.get("SKYBAND_SEED") or random.SystemRandom().randrange(10**6))
+KILLS = int(os.environ.get("SKYBAND_KILLS", "40"))
+
+
+def kill_often(pipeline: Pipeline, batches: int, kills: int, name: str, capsys: Capture) -> None:
+    """Start and kill at random moments, then let it come to its end. SKYBAND_SEED repeats the choice of moments."""
+    with capsys.disabled():  # also when all goes well
+        print(f"\n{name}: SKYBAND_SEED={SEED} SKYBAND_KILLS={KILLS}, {kills} kills in {pipeline.folder}")
+    chance = random.Random(f"{SEED} {name}")
+    moments = [lambda: pipeline.kill_some_time(chance), pipeline.kill_after_output, pipeline.kill_after_step]
+    done = 0
+    while done < kills and pipeline.kills_left_work(batches):
         pipeline.start()
-        chance.choice(
-            [lambda: pipeline.kill_some_time(chance), pipeline.kill_after_output, pipeline.kill_after_step]
-        )()
+        print(
+            f"{name}: process {pipeline.process and pipeline.process.pid}, from batch {pipeline.next_batch()}"
+        )
+        chance.choice(moments)()
+        done += 1
     pipeline.start()
     code, said = pipeline.finish()
     assert code == 0, said
+    assert done == kills, "there were too few batches for so many kills"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)  # many starts of Spark, perhaps on a busy machine
+def test_forty_kills_of_files(tmp_path: Path, capsys: Capture) -> None:
+    kills = KILLS * 2 // 5
+    files = prepare(tmp_path, 5 * kills + 5, seed=SEED)
+    kill_often(Pipeline(tmp_path), len(files), kills, "files", capsys)
     check(tmp_path, files)
-    shutil.rmtree(tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_forty_kills_of_every_kind_into_sqlite(tmp_path: Path, capsys: Capture) -> None:
+    kills = KILLS * 2 // 5
+    steps = kinds.make_steps(5 * kills + 5, SEED)
+    for number, step in enumerate(steps):
+        kinds.write_step(tmp_path, number, step)
+    sink = '[sink]\nformat = "sqlite"\npath = "out.db"\n'
+    (tmp_path / "pipeline.toml").write_text(kinds.pipeline_text(kinds.QUERIES, sink=sink))
+
+    def ask(sql: str) -> list[tuple[Any, ...]]:
+        if not (tmp_path / "out.db").exists():
+            return []
+        with contextlib.closing(sqlite3.connect(tmp_path / "out.db", timeout=30)) as connection:
+            try:
+                return connection.execute(sql).fetchall()
+            except sqlite3.OperationalError:  # not there yet
+                return []
+
+    kill_often(TablePipeline(tmp_path, ask), len(steps), kills, "kinds", capsys)
+    truth, answers = kinds.Truth(kinds.QUERIES), kinds.Folded()
+    names = ("query", "change", "score", "seq", "seq_b", "id")
+    for batch, step in enumerate(steps):
+        truth.push(step)
+        rows = ask(f"SELECT {', '.join(names)} FROM skyband_changes WHERE batch = {batch} ORDER BY number")
+        answers.take([dict(zip(names, row, strict=True)) for row in rows])
+        assert answers.equals(truth.tops()), f"batch {batch}"
+    assert ask("SELECT count(*), max(batch) FROM skyband_batches") == [(len(steps), len(steps) - 1)]
+    report = verify_pipeline(tmp_path / "pipeline.toml")
+    assert report.ok, str(report)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_forty_kills_from_kafka_into_postgres(tmp_path: Path, capsys: Capture) -> None:
+    """Of the pipeline, of the broker and of the database, by turns."""
+    kills = KILLS - 2 * (KILLS * 2 // 5)
+    jars = ",".join(map(str, need("connector", CONNECTOR, alone=True)))
+    files = make_files(5 * kills + 5, SEED, (30, 31))
+    with broker(tmp_path / "broker") as kafka, database() as server:
+        kafka.topic("in", 1)
+        kafka.send("in", [(0, text_line(row, ".json").encode()) for rows in files for row in rows])
+        asked = "".join(f'[[query]]\nname = "{name}"\nsql = "{sql}"\n' for name, sql in QUERIES.items())
+        (tmp_path / "pipeline.toml").write_text(
+            f'[stream.s]\nformat = "kafka"\nbootstrap = "{kafka.bootstrap}"\ntopic = "in"\ntime = "ts"\n'
+            f"schema = {DECLARED}\nmax_records = 30\n{asked}"
+            f'[sink]\nformat = "postgres"\nurl = "{server.url}"\n[spark]\nmaster = "local[2]"\njars = "{jars}"\n'
+        )
+
+        def ask(sql: str) -> list[tuple[Any, ...]]:
+            import psycopg
+
+            with contextlib.suppress(psycopg.Error):  # the table isn't there yet, or the server isn't
+                return server.ask(sql)
+            return []
+
+        pipeline = TablePipeline(tmp_path, ask)
+        for number, part in enumerate((kafka, server)):  # one of each for all kills of the pipeline but these
+            pipeline.start()
+            pipeline.wait(lambda batch=number + 1: pipeline.has_output(batch))  # type: ignore[misc]
+            part.kill()
+            time.sleep(2)
+            pipeline.kill()
+            part.start()
+        kill_often(pipeline, len(files), max(1, kills - 2), "kafka", capsys)
+        truth, answers = Truth(QUERIES), kinds.Folded()
+        names = ("query", "change", "score", "seq", "seq_b", "id")
+        for batch, rows in enumerate(files):
+            truth.push(list(rows))
+            found = ask(
+                f"SELECT {', '.join(names)} FROM skyband_changes WHERE batch = {batch} ORDER BY number"
+            )
+            answers.take([dict(zip(names, row, strict=True)) for row in found])
+            told = {n: {who[0]: s for who, s in a.items()} for n, a in answers.answers.items() if a}
+            assert told == as_answers(truth.tops()), f"batch {batch}"
+
+
+class TablePipeline(Pipeline):
+    """A pipeline whose output is in a database."""
+
+    def __init__(self, folder: Path, ask: Callable[[str], list[tuple[Any, ...]]]) -> None:
+        super().__init__(folder)
+        self._ask = ask
+
+    def has_output(self, batch: int) -> bool:
+        return bool(self._ask(f"SELECT 1 FROM skyband_batches WHERE batch = {batch}"))

@@ -222,7 +222,10 @@ class Checkpoint:
 
     def _read_json(self, name: str) -> Any:
         path = self.own / name
-        return json.loads(path.read_text()) if path.exists() else None
+        try:
+            return json.loads(path.read_text()) if path.exists() else None
+        except ValueError:
+            raise damaged(path) from None
 
     def _write_json(self, name: str, value: Any) -> None:
         write_atomic(self.own / name, json.dumps(value, indent=1).encode())
@@ -232,6 +235,12 @@ class Checkpoint:
             f"{what} which the checkpoint {self.folder} began with: undo the change, or start again with another "
             f"checkpoint and output folder."
         )
+
+
+def damaged(path: Path) -> InputError:
+    return InputError(
+        f"{path} is damaged: bring it back from a copy, or start again with an empty checkpoint and output folder."
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[bytes]] | None:

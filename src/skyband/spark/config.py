@@ -83,6 +83,14 @@ class SparkSpec:
 
 
 @dataclass(frozen=True)
+class MetricsSpec:
+    """The [metrics] table: where Prometheus may read."""
+
+    port: int
+    host: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """A whole pipeline file."""
 
@@ -91,6 +99,7 @@ class Pipeline:
     queries: tuple[QuerySpec, ...]
     sink: SinkSpec
     spark: SparkSpec
+    metrics: MetricsSpec | None = None
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
@@ -110,7 +119,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
 def parse_pipeline(document: Mapping[str, Any], file: Path) -> Pipeline:
     """A parsed TOML document as a pipeline; `file` says what its paths are relative to."""
     reader = _Reader(file)
-    reader.known("the file", document, ("stream", "query", "sink", "spark"))
+    reader.known("the file", document, ("stream", "query", "sink", "spark", "metrics"))
     streams = reader.streams(document.get("stream"))
     return Pipeline(
         file=file,
@@ -118,6 +127,7 @@ def parse_pipeline(document: Mapping[str, Any], file: Path) -> Pipeline:
         queries=reader.queries(document.get("query"), [s.name for s in streams]),
         sink=reader.sink(document.get("sink", {})),
         spark=reader.spark(document.get("spark", {})),
+        metrics=reader.metrics(document.get("metrics")),
     )
 
 
@@ -324,6 +334,16 @@ class _Reader:
                 f"'{key}' of {where} must be the name of a table, of letters, digits and _, not '{name}'."
             )
         return name
+
+    def metrics(self, value: Any) -> MetricsSpec | None:
+        if value is None:
+            return None
+        table = self.table("[metrics]", value)
+        self.known("[metrics]", table, ("port", "host"))
+        port = self.count("[metrics]", table, "port", 0)
+        if port is None or port > 65535:
+            raise self.fail("[metrics] needs a key 'port', a number of at most 65535.")
+        return MetricsSpec(port, self.text("[metrics]", table, "host", MetricsSpec.host))
 
     def spark(self, value: Any) -> SparkSpec:
         where = "[spark]"

@@ -8,12 +8,15 @@ and never trusted.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import socket
 from pathlib import Path
 from typing import Any
+
+from ..errors import InputError
 
 _MAGIC = b"SKYBAND1"
 _DIGEST = 32
@@ -39,11 +42,16 @@ def write_atomic(path: Path, data: bytes, temporary: Path | None = None) -> None
     path.parent.mkdir(parents=True, exist_ok=True)
     # Two machines may write to the same folder, and in containers their processes have the same numbers.
     unfinished = folder / f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp"
-    with open(unfinished, "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(unfinished, path)
+    try:
+        with open(unfinished, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(unfinished, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()  # on a full disk, half a file is in the way of everything else
+        raise
     sync_folder(path.parent)
 
 
@@ -76,7 +84,17 @@ def read_lines(path: Path, repair: bool = False) -> list[dict[str, Any]]:
             out.truncate(whole)
             out.flush()
             os.fsync(out.fileno())
-    return [json.loads(line) for line in data[:whole].splitlines()]
+    return _records(path, data[:whole])
+
+
+def _records(path: Path, data: bytes) -> list[dict[str, Any]]:
+    """Whole lines; one in the middle that is no record was not torn by a crash, and nothing after it can be trusted."""
+    try:
+        return [json.loads(line) for line in data.splitlines()]
+    except ValueError:
+        raise InputError(
+            f"{path} is damaged: bring it back from a copy, or start again with an empty checkpoint and output folder."
+        ) from None
 
 
 def read_from(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
@@ -85,7 +103,7 @@ def read_from(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
         log.seek(start)
         data = log.read()
     whole = data.rfind(b"\n") + 1
-    return [json.loads(line) for line in data[:whole].splitlines()], start + whole
+    return _records(path, data[:whole]), start + whole
 
 
 def frame(header: dict[str, Any], *blobs: bytes) -> bytes:

@@ -31,6 +31,7 @@ from .connector import kafka_sentence, needs_kafka
 from .engine import Engine, bound, compare_queries, new_monitor
 from .filelog import FileLog, file_path, list_files
 from .inputs import RATE_SCHEMA, source_frame
+from .metrics import Lag, StateSize, observed, telling
 from .progress import BatchInfo, OnBatch, Summary, print_batch
 from .reading import declared_schema, infer_schema
 from .sifting import SiftJob, collect_sifted
@@ -72,9 +73,8 @@ def run_pipeline(
         say_queries(pipeline, checkpoint, first)
         checkpoint.set_queries(first, pipeline.queries)
         kind = run_kind(pipeline, checkpoint, first)
-        return kind(pipeline, checkpoint, schemas, sink, on_batch or print_batch, stop).run(
-            spark, available_now
-        )
+        with telling(pipeline.metrics, on_batch or print_batch) as tell:
+            return kind(pipeline, checkpoint, schemas, sink, tell, stop).run(spark, available_now)
 
 
 def run_kind(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> type[Run]:
@@ -216,15 +216,19 @@ class Run:
         self._done = -1  # the last batch that came to its end in this run
         self._problem: BaseException | None = None
         self._infos: list[tuple[int, int, int]] = []
+        self._lag = Lag()
+        self._size = StateSize()
 
     def run(self, spark: SparkSession | None, available_now: bool) -> Summary:
         began = time.monotonic()
         session = spark or self._session()
         try:
             self._sink.start(session)
+            self._lag.listen(session)
             query = self._start(session, available_now)
             self._await(query)
         finally:
+            self._lag.close(session)
             if spark is None:
                 with _signals_ignored():
                     session.stop()
@@ -255,7 +259,7 @@ class Run:
         return source_frame(session, self._pipeline, self._checkpoint)
 
     def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
-        return self._write(self._source(session), available_now)
+        return self._write(observed(self._source(session)), available_now)
 
     def _write(self, lines: DataFrame, available_now: bool) -> StreamingQuery:
         """Start the query: every micro-batch of lines comes to `_batch`."""
@@ -340,6 +344,7 @@ class Run:
         output = engine.take(step, leaves)
         engine.save_if_due()
         self._sink.put(batch, output.changes, output.rejects, output.tops)
+        state_rows, state_bytes = self._size.of(engine.monitor)
         info = BatchInfo(
             batch=batch,
             rows=step.read,
@@ -352,6 +357,10 @@ class Run:
             tasks=step.tasks,
             reject_counts=dict(engine.monitor.reject_counts),
             changed=output.changes,
+            state_rows=state_rows,
+            state_bytes=state_bytes,
+            lag_files=self._unread(offset),
+            lag_records=self._lag.records(),
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)
@@ -392,6 +401,15 @@ class Run:
                 groups = taken.groups
                 rows += taken.size // _TEXT_ROW_BYTES if groups is None else sum(n for n, _ in groups)
         return rows
+
+    def _unread(self, offset: dict[str, Any]) -> int:
+        """Files that were seen and that no batch up to this one has read."""
+        self._files.refresh()
+        return sum(
+            len(self._files.waiting(spec.name)) + len(self._files.taken(spec.name)) - offset.get(spec.name, 0)
+            for spec in self._pipeline.streams
+            if spec.files
+        )
 
     def _waiting(self) -> tuple[str, ...]:
         self._files.refresh()

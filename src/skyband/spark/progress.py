@@ -25,6 +25,10 @@ class BatchInfo:
     tasks: tuple[tuple[str, int], ...] = ()  # host and process of every task that read rows
     reject_counts: Mapping[str, int] = field(default_factory=dict)
     changed: pa.Table | None = None  # the batch's change table
+    state_rows: int = 0  # what the engine keeps; looked at every few seconds
+    state_bytes: int = 0
+    lag_files: int = 0  # files that are there and not read
+    lag_records: int = 0  # records that are there and not read, as of the batch before
 
     @property
     def rows_per_second(self) -> float:
@@ -47,13 +51,32 @@ class Summary:
     waiting: tuple[str, ...] = ()  # files that were left because they cannot be read yet
 
 
+def lag_words(info: BatchInfo) -> str:
+    """What is there and not read, in words; nothing if all is read."""
+    files = f"{info.lag_files:,} file{'s' if info.lag_files != 1 else ''}" if info.lag_files else ""
+    records = f"{info.lag_records:,} record{'s' if info.lag_records != 1 else ''}" if info.lag_records else ""
+    return " and ".join(filter(None, [files, records]))
+
+
+def size_words(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:,.0f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"
+
+
 def print_batch(info: BatchInfo, out: TextIO | None = None) -> None:
     """The plain view: one line for each batch on standard error."""
     again = " (again)" if info.replayed else ""
     rejects = f", {info.rejects:,} rejected" if info.rejects else ""
+    state = f", state {size_words(info.state_bytes)}" if info.state_bytes else ""
+    lag = f", {lag_words(info)} waiting" if lag_words(info) else ""
     print(
         f"batch {info.batch}{again}: {info.rows:,} rows in {info.seconds:.2f} s "
-        f"({info.rows_per_second:,.0f} rows/s), {info.crossed:,} to the driver, {info.changes:,} changes{rejects}",
+        f"({info.rows_per_second:,.0f} rows/s), {info.crossed:,} to the driver, {info.changes:,} changes{rejects}"
+        f"{state}{lag}",
         file=out or sys.stderr,
         flush=True,
     )

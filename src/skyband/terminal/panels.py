@@ -78,6 +78,8 @@ class Panels:
     def _header(self, info: BatchInfo) -> list[Text]:
         from rich.text import Text
 
+        from skyband.spark.progress import lag_words, size_words
+
         pruned = f"{self.crossed:,} crossed to the driver" if self.rows else ""
         first = Text.assemble(
             (self.title, "bold"),
@@ -91,6 +93,8 @@ class Panels:
             (f"   {pruned}", "dim"),
             (f"   {self.changes:,} changes", "dim"),
             (f"   {self.rejects:,} rejects" + _reasons(info), "yellow" if self.rejects else "dim"),
+            (f"   state {size_words(info.state_bytes)}" if info.state_bytes else "", "dim"),
+            (f"   {lag_words(info)} waiting" if lag_words(info) else "", "yellow"),
         )
         return [first, second, Text("")]
 
