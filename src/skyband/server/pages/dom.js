@@ -38,6 +38,14 @@ export function later(wait, act) {
   return call;
 }
 
+/** Wait for something, and say so if it takes long. */
+export async function patiently(promise, act) {
+  const timer = setTimeout(act, 1500);
+  try { return await promise; } finally { clearTimeout(timer); }
+}
+
+export const COMPILING = "The engine compiles its loops for the first rows of a kind, once on a machine: this takes some seconds.";
+
 /** Tell those who don't see the screen. */
 export function tell(text) {
   $("told").textContent = text;

@@ -18,6 +18,7 @@ import { drawTiles } from "./tiles.js";
 const MOVE = 250; // milliseconds between two moves of the leaderboards
 const CARDS = 12; // leaderboards at once
 const LINES = 10; // in each
+const BUSY = 4000; // milliseconds without a word
 
 const allowed = { admin: true, push: true };
 let settings = { time: null, role: "admin" };
@@ -28,12 +29,14 @@ let moved = -Infinity;
 const cards = new Map();
 const histories = new Map();
 
-const live = new Live((fresh) => { state = fresh; wake(); }, status);
+let heard = -Infinity; // when the newest state came
+
+const live = new Live((fresh) => { state = fresh; heard = performance.now(); wake(); }, status);
 const detail = new Detail(allowed);
 const editor = new Editor((made) => { live.show(null); location.hash = `#/query/${encodeURIComponent(made.name)}`; });
-const sample = new Sample((running, wrong) => {
+const sample = new Sample((running, words, wrong) => {
   $("stop-sample").hidden = !running;
-  if (wrong) notice(wrong);
+  notice(words, wrong ? "bad" : "");
 });
 const pusher = new Pusher(() => startSample());
 
@@ -198,8 +201,9 @@ function status(kind, wait) {
   ask("/api/settings").catch(() => {});
 }
 
-function notice(text) {
+function notice(text, kind = "bad") {
   $("notice").hidden = !text;
+  $("notice").dataset.kind = kind;
   say($("notice"), text);
 }
 
@@ -263,5 +267,13 @@ for (const dialog of document.querySelectorAll("dialog")) {
 }
 addEventListener("hashchange", () => { moved = -Infinity; wake(); scrollTo(0, 0); $("main").focus({ preventScroll: true }); });
 setInterval(wake, MOVE); // traces fade though nothing comes
+setInterval(() => {
+  // a state comes every second, unless the engine is at something long
+  if (document.hidden) heard = performance.now();
+  else if ($("status").dataset.state === "live" && performance.now() - heard > BUSY) {
+    $("status").dataset.state = "busy";
+    say($("status-text"), "The engine is busy");
+  }
+}, 1000);
 onTokenWanted(wantToken);
 start();

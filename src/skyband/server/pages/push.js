@@ -1,7 +1,7 @@
 // Pushing some rows by hand: pasted or from a file, as CSV or JSON.
 
 import { Refused, ask, rowsPath } from "./api.js";
-import { $, el, later } from "./dom.js";
+import { $, COMPILING, el, later, patiently } from "./dom.js";
 import { count } from "./format.js";
 
 /** What a pasted text is: [content type, what to call it, about how many rows], or what is wrong with it. */
@@ -84,7 +84,7 @@ export class Pusher {
     this.key ||= crypto.randomUUID ? crypto.randomUUID() : `${Date.now()}-${Math.random()}`;
     $("push").disabled = true;
     try {
-      const told = await ask(rowsPath($("push-stream").value.trim() || "s"), { method: "POST", body: found.body || this.text.value.trim(), type: found.type, key: this.key });
+      const told = await patiently(ask(rowsPath($("push-stream").value.trim() || "s"), { method: "POST", body: found.body || this.text.value.trim(), type: found.type, key: this.key }), () => this.say("", COMPILING));
       this.key = null;
       const changes = `${count(told.changes)} ${told.changes === 1 ? "change" : "changes"}`;
       const pushed = `${count(told.rows)} ${told.rows === 1 ? "row" : "rows"} pushed`;

@@ -2,6 +2,7 @@
 // heavy tail: most are slow, a few are very fast, and one never knows when the next of those comes.
 
 import { ask, rowsPath } from "./api.js";
+import { COMPILING, patiently } from "./dom.js";
 
 const KINDS = [
   ["web", "api", "https"], ["api", "db", "postgres"], ["api", "cache", "redis"], ["api", "queue", "kafka"], ["queue", "etl", "kafka"],
@@ -44,7 +45,7 @@ export class Sample {
       await this.run(time);
       this.onChange(false, "");
     } catch (error) {
-      this.onChange(false, error.message);
+      this.onChange(false, error.message, true);
     } finally {
       this.running = false;
     }
@@ -60,11 +61,13 @@ export class Sample {
   async run(time) {
     const end = performance.now() + SECONDS * 1000;
     let at = Date.now();
+    let slow = false;
     while (this.running && performance.now() < end) {
       const now = Date.now();
       const rows = Array.from({ length: EACH }, (_, i) => flow(time, at + ((now - at) * i) / EACH));
       at = now;
-      await ask(rowsPath(STREAM), { method: "POST", json: rows });
+      await patiently(ask(rowsPath(STREAM), { method: "POST", json: rows }), () => { slow = true; this.onChange(true, COMPILING); });
+      if (slow) { slow = false; this.onChange(true, ""); }
       await new Promise((done) => { setTimeout(done, TICK); });
     }
   }
