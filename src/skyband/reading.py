@@ -23,7 +23,7 @@ from skyband.query import nodes
 from skyband.query.aggregates import COUNTED, SIDE, row_columns, split
 from skyband.query.expression import Column, check, evaluate, unknown_column
 from skyband.query.model import Grouped, Joined, Output
-from skyband.query.nodes import Expression
+from skyband.query.nodes import Arithmetic, Expression
 from skyband.query.promises import Promise, Range, cannot_walk, promise_of, uses_count
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import Batch, View, numbers
@@ -105,10 +105,32 @@ class Reading:
             most=tuple(None if known is None else known[1] for known in ranges),
             rows=self.promise.most,
             ever=self.promise.ever,
+            plain=self._plain(),
+            sign=self.sign,
             everywhere=cannot_walk(self._question, lists=True, everywhere=True) is None,
             counting=uses_count(self._question),
             options=dict(self._question.options),
         )
+
+    def _plain(self) -> tuple[int, ...]:
+        """The sums that make the score by being added up from left to right, if that is all there is to it."""
+        columns: list[Expression] = []
+        e = self.score
+        while isinstance(e, Arithmetic) and e.op == "+":
+            columns.insert(0, e.right)
+            e = e.left
+        columns.insert(0, e)
+        if self.condition is not None or any(a.kind != SUM for a in self.aggregates):
+            return ()
+        found: list[int] = []
+        for column in columns:
+            if not isinstance(column, Column) or column.side != SIDE or column == COUNTED:
+                return ()
+            parts = self.parts[int(column.name)]
+            if found and len(parts) > 1:
+                return ()
+            found += parts
+        return tuple(found)
 
     def rows_of(self, batch: Batch, stream: int = 0) -> Read:
         raise NotImplementedError

@@ -65,7 +65,7 @@ class EAA(Sums):
         asked = self.asked
         return Instances(
             asked.aggregates, asked.width, asked.streams, asked.several, list(asked.most), asked.rows, asked.ever,
-            self.promised and not self.retained,
+            self.promised and not self.retained, asked.plain, asked.sign,
         )  # fmt: skip
 
     def resize(self, slot: int, k: int) -> None:

@@ -47,6 +47,10 @@ class Asked:
     most: tuple[float | None, ...] = ()  # of each aggregate the greatest value that is promised
     rows: int | None = None  # of an object in a stream in any window
     ever: bool = False  # that one for ever
+    plain: tuple[
+        int, ...
+    ] = ()  # the aggregates that make the score by being added up, where nothing else does
+    sign: float = 1.0  # -1: the lowest first
     everywhere: bool = False  # the score is monotone in every total, also below zero
     counting: bool = False  # it depends on the number of rows
     options: Mapping[str, Any] = field(default_factory=dict)  # as they are in the query
@@ -88,7 +92,8 @@ class Sums:
 
     def objects(self, bar: float | None) -> Any:
         """The objects of one more window."""
-        return Objects(self.asked.aggregates, self.asked.width, self.asked.several, bar)
+        asked = self.asked
+        return Objects(asked.aggregates, asked.width, asked.several, bar, asked.plain, asked.sign)
 
     def remove(self, slot: int) -> None:
         self.slots[slot] = None

@@ -21,6 +21,7 @@ from skyband.stream.window import Ints
 Slots = npt.NDArray[np.int32]
 
 LEAST_ROOM = 1024
+_AHEAD = 128  # keys whose places are touched before they are needed
 
 
 class PlainKeys:
@@ -202,7 +203,17 @@ def find(
     Returns how many slots were ever handed out, and the first that is free again.
     """
     last = table.shape[0] - 1
+    ahead = 0
     for i in range(keys.shape[0]):
+        if i == ahead:  # independent reads, so that they don't wait for one another
+            ahead = min(i + _AHEAD, keys.shape[0])
+            for j in range(i, ahead):
+                slots[j] = table[home[j]]
+            for j in range(i, ahead):
+                if slots[j] >= 0 and slot_key[slots[j]] != keys[j]:
+                    slots[j] = -1
+        if slots[i] >= 0:  # nothing is dropped here, so that it is still right
+            continue
         key = keys[i]
         at = home[i]
         while table[at] >= 0 and slot_key[table[at]] != key:

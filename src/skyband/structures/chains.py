@@ -43,7 +43,7 @@ def widths(streams: int, aggregates: int) -> tuple[int, int]:
     return first_of(streams) + 2 * aggregates, 5 + (streams + 1) // 2
 
 
-@kernel
+@inlined
 def copy_instance(source: int, to: int, plan: Ints, first: int, record: Ints, wide: Ints, idle: Ints) -> None:
     """An instance begins with what another one has."""
     for i in range(record.shape[1]):
@@ -60,7 +60,7 @@ def copy_instance(source: int, to: int, plan: Ints, first: int, record: Ints, wi
             bit <<= 1
 
 
-@kernel
+@inlined
 def release(place: int, plan: Ints, first: int, record: Ints, idle: Ints) -> None:
     """An instance is no more: its wide sums are free."""
     bit = WIDE
@@ -74,6 +74,23 @@ def release(place: int, plan: Ints, first: int, record: Ints, idle: Ints) -> Non
 
 
 @kernel
+def widen(
+    q: int, at: int, bit: int, value: float, record: Ints, values: Floats, wide: Ints, idle: Ints
+) -> None:
+    """A value is added to a sum that two doubles don't hold."""
+    if not record[q, 0] & bit:
+        slot = idle[idle[0]]
+        idle[0] -= 1
+        for i in range(wide.shape[1]):
+            wide[slot, i] = 0
+        add_wide(wide, slot, values[q, at], 1)
+        add_wide(wide, slot, values[q, at + 1], 1)
+        record[q, at + 1] = slot
+        record[q, 0] |= bit
+    add_wide(wide, record[q, at + 1], value, 1)
+
+
+@inlined
 def gain(
     q: int, place: int, stream: int, x: Floats, plan: Ints, first: int, record: Ints, tally: Halves, values: Floats,
     wide: Ints, idle: Ints,
@@ -82,76 +99,154 @@ def gain(
     tally[q, TALLY + stream] += 1
     bit = WIDE
     for a in range(plan.shape[0]):
-        own = plan[a, 2] == stream
         at = first + 2 * a
-        value = x[place, plan[a, 1]]
-        if plan[a, 0] == SUM:
-            if own and record[q, 0] & bit:
-                add_wide(wide, record[q, at + 1], value, 1)
-            elif own:
+        if plan[a, 2] == stream:
+            value = x[place, plan[a, 1]]
+            if plan[a, 0] == SUM:
                 high, low, rest = add(values[q, at], values[q, at + 1], value)
-                if rest == 0.0 and high - high == 0.0:
+                if rest == 0.0 and high - high == 0.0 and not record[q, 0] & bit:
                     values[q, at], values[q, at + 1] = high, low
                 else:
-                    slot = idle[idle[0]]
-                    idle[0] -= 1
-                    for i in range(wide.shape[1]):
-                        wide[slot, i] = 0
-                    add_wide(wide, slot, values[q, at], 1)
-                    add_wide(wide, slot, values[q, at + 1], 1)
-                    add_wide(wide, slot, value, 1)
-                    record[q, at + 1] = slot
-                    record[q, 0] |= bit
+                    widen(q, at, bit, value, record, values, wide, idle)
+            elif tally[q, TALLY + stream] == 1 or value > values[q, at]:
+                values[q, at] = value
+        if plan[a, 0] == SUM:
             bit <<= 1
-        elif own and (tally[q, TALLY + stream] == 1 or value > values[q, at]):
-            values[q, at] = value
+
+
+@inlined
+def _note(
+    q: int, first: int, record: Ints, values: Floats, plain: Ints, sign: float, score: Floats, touched: Places,
+    state: Ints,
+) -> None:  # fmt: skip
+    """An instance has gained: its new score if that is plain (and no sum of it wide), or else it is noted for later."""
+    if plain.shape[0] > 0 and record[q, 0] < WIDE:
+        s = values[q, first + 2 * plain[0]]
+        for i in range(1, plain.shape[0]):
+            s += values[q, first + 2 * plain[i]]
+        score[q] = s + 0.0 if sign > 0 else 0.0 - s
+    elif not record[q, 0] & TOUCHED:
+        record[q, 0] |= TOUCHED
+        touched[state[0]] = q
+        state[0] += 1
+
+
+@inlined
+def _arrive(
+    g: int, place: int, stream: int, time: Ints, seq: Ints, who: Ints, own: Halves, marked: Ints, state: Ints
+) -> None:
+    """An object has one row more."""
+    if own[g, ROWS] == 0:
+        own[g, HEAD] = own[g, OLDEST] = -1
+        who[g, SEEN] = 0
+    if own[g, ROWS] == 0 or time[place] > who[g, TIME] or (
+        time[place] == who[g, TIME] and seq[place] > who[g, SEQ]
+    ):  # fmt: skip
+        who[g, TIME], who[g, SEQ] = time[place], seq[place]
+    own[g, ROWS] += 1
+    own[g, OWN_TALLY + stream] += 1
+    state[2] = max(state[2], own[g, OWN_TALLY + stream])
+    if stream < 62:
+        state[3] += (who[g, SEEN] >> stream) & 1
+        who[g, SEEN] |= 1 << stream
+    if own[g, MARKED] == 0:
+        own[g, MARKED] = 1
+        marked[state[1]] = g
+        state[1] += 1
 
 
 @kernel
 def enter(
-    begin: int, resume: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
-    first: int, who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints, idle: Ints,
-    older: Places, newer: Places, touched: Places, marked: Ints, state: Ints,
+    begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints, first: int,
+    who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints, idle: Ints, older: Places,
+    newer: Places, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints, state: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Rows come, in any order. Stops where wide sums run out: at a row, and perhaps at an instance of its object.
+    """Rows come, in any order. Stops where a wide sum is met or needed: at a row (-1), or at one of its object's
+    instances that hasn't gained it yet. (A call in this loop, even one never made, would make it twice as slow.)
 
     state: how many instances are touched, how many objects are; the most rows of an object in a stream; how many rows
     came of a stream in which their object had been seen.
     """
-    sums = plan.shape[0]
     ahead = begin
+    far = record.shape[1] - 1
     for p in range(begin, places.shape[0]):
         if p == ahead:  # independent reads, so that they don't wait for one another
             ahead = min(p + _AHEAD, places.shape[0])
             warm = 0
             for i in range(p, ahead):
+                warm += own[code[places[i]], HEAD]
+            for i in range(p, ahead):
                 head = own[code[places[i]], HEAD]
                 if head >= 0:
-                    warm += record[head, 0]
+                    warm += record[head, 0] + record[head, far] + time[head] + older[head]
             state[4] = warm
         place = places[p]
         g = code[place]
         stream = np.int64(kind[place]) if kind.shape[0] > 0 else np.int64(0)
+        after, before = -1, own[g, HEAD] if own[g, ROWS] > 0 else -1
+        while before >= 0 and (
+            time[before] > time[place] or (time[before] == time[place] and seq[before] > seq[place])
+        ):
+            after, before = before, older[before]
+        if after >= 0 and record[after, 0] >= WIDE:
+            return p, -1
+        _arrive(g, place, stream, time, seq, who, own, marked, state)
+        older[place], newer[place] = before, after
+        if before >= 0:
+            newer[before] = place
+        else:
+            own[g, OLDEST] = place
+        if after >= 0:
+            older[after] = place
+            for i in range(record.shape[1]):
+                record[place, i] = record[after, i]
+        else:
+            own[g, HEAD] = place
+            for i in range(record.shape[1]):
+                record[place, i] = 0
+        record[place, 0] = LINKED
+        q = np.int64(place)
+        while q >= 0:
+            fits = record[q, 0] < WIDE
+            for a in range(plan.shape[0]):
+                if plan[a, 2] == stream and plan[a, 0] == SUM:
+                    at = first + 2 * a
+                    high, low, rest = add(values[q, at], values[q, at + 1], x[place, plan[a, 1]])
+                    fits &= rest == 0.0 and high - high == 0.0
+            if not fits:
+                return p, q
+            tally[q, TALLY + stream] += 1
+            for a in range(plan.shape[0]):
+                if plan[a, 2] == stream:
+                    at = first + 2 * a
+                    value = x[place, plan[a, 1]]
+                    if plan[a, 0] == SUM:
+                        high, low, rest = add(values[q, at], values[q, at + 1], value)
+                        values[q, at], values[q, at + 1] = high, low
+                    elif tally[q, TALLY + stream] == 1 or value > values[q, at]:
+                        values[q, at] = value
+            _note(q, first, record, values, plain, sign, score, touched, state)
+            q = np.int64(older[q])
+    return places.shape[0], -1
+
+
+@kernel
+def enter_wide(
+    begin: int, end: int, resume: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds,
+    plan: Ints, first: int, who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints, idle: Ints,
+    older: Places, newer: Places, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints, state: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """As `enter`, up to a row, whatever the sums, the first row from an instance on; stops where wide sums run out."""
+    sums = plan.shape[0]
+    for p in range(begin, end):
+        place = places[p]
+        g = code[place]
+        stream = np.int64(kind[place]) if kind.shape[0] > 0 else np.int64(0)
+        q = np.int64(resume)
         if resume < 0:
             if idle[0] < 2 * sums:
                 return p, -1
-            if own[g, ROWS] == 0:
-                own[g, HEAD] = own[g, OLDEST] = -1
-                who[g, SEEN] = 0
-            if own[g, ROWS] == 0 or time[place] > who[g, TIME] or (
-                time[place] == who[g, TIME] and seq[place] > who[g, SEQ]
-            ):  # fmt: skip
-                who[g, TIME], who[g, SEQ] = time[place], seq[place]
-            own[g, ROWS] += 1
-            own[g, OWN_TALLY + stream] += 1
-            state[2] = max(state[2], own[g, OWN_TALLY + stream])
-            if stream < 62:
-                state[3] += (who[g, SEEN] >> stream) & 1
-                who[g, SEEN] |= 1 << stream
-            if own[g, MARKED] == 0:
-                own[g, MARKED] = 1
-                marked[state[1]] = g
-                state[1] += 1
+            _arrive(g, place, stream, time, seq, who, own, marked, state)
             after, before = -1, own[g, HEAD]
             while before >= 0 and (
                 time[before] > time[place] or (time[before] == time[place] and seq[before] > seq[place])
@@ -169,24 +264,16 @@ def enter(
                 own[g, HEAD] = place
                 for i in range(record.shape[1]):
                     record[place, i] = 0
-            record[place, 0] = record[place, 0] | LINKED | TOUCHED
-            touched[state[0]] = place
-            state[0] += 1
-            gain(place, place, stream, x, plan, first, record, tally, values, wide, idle)
-            q = before
-        else:
-            q = resume
-            resume = -1
+            record[place, 0] = (record[place, 0] & ~TOUCHED) | LINKED
+            q = np.int64(place)
+        resume = -1
         while q >= 0:
             if idle[0] < sums:
                 return p, q
             gain(q, place, stream, x, plan, first, record, tally, values, wide, idle)
-            if not record[q, 0] & TOUCHED:
-                record[q, 0] |= TOUCHED
-                touched[state[0]] = q
-                state[0] += 1
-            q = older[q]
-    return places.shape[0], -1
+            _note(q, first, record, values, plain, sign, score, touched, state)
+            q = np.int64(older[q])
+    return end, -1
 
 
 @kernel
@@ -245,6 +332,24 @@ def totals_of(
             out[a, i] = values[q, at] + 0.0
 
 
+@inlined
+def _yet(stream: int, seen: int, count: int, rows: Ints, ever: bool) -> int:
+    """How many rows of a stream may yet be added to an instance."""
+    return 1 - ((seen >> stream) & 1) if ever else max(0, rows[stream] - count)
+
+
+@inlined
+def _raised(high: float, low: float, is_wide: bool, yet: int, most: float) -> float:
+    """No less than any sum of what is there and `yet` more values, rounded once."""
+    part = yet * most
+    s = high + part
+    t = s - high
+    rest = (high - (s - t)) + (part - t)
+    if not (rest == 0.0 and low == 0.0 and not is_wide and yet & (yet - 1) == 0):  # something was rounded
+        s *= 1.0 + 2.0**-50
+    return s
+
+
 @kernel
 def most_of(
     places: Places, code: Places, plan: Ints, first: int, who: Ints, record: Ints, tally: Halves, values: Floats,
@@ -274,24 +379,25 @@ def most_of(
                 out[a, i] = _raised(value, values[q, first + 2 * a + 1], record[q, 0] >= WIDE, yet, most[a])
 
 
-@inlined
-def _raised(high: float, low: float, is_wide: bool, yet: int, most: float) -> float:
-    """No less than any sum of what is there and `yet` more values, rounded once."""
-    part = yet * most
-    s = high + part
-    t = s - high
-    rest = (high - (s - t)) + (part - t)
-    if rest == 0.0 and low == 0.0 and not is_wide and yet & (yet - 1) == 0:
-        return s  # nothing was rounded
-    return np.nextafter(np.nextafter(s, np.inf), np.inf)
-
-
 @kernel
-def _yet(stream: int, seen: int, count: int, rows: Ints, ever: bool) -> int:
-    """How many rows of a stream may yet be added to an instance."""
-    if ever and stream < 62:
-        return 1 - ((seen >> stream) & 1)
-    return max(0, rows[stream] - count)
+def best_of_plain(
+    places: Places, code: Places, plan: Ints, first: int, who: Ints, record: Ints, tally: Halves, values: Floats,
+    most: Floats, rows: Ints, ever: bool, plain: Ints, sign: float, out: Floats,
+) -> None:  # fmt: skip
+    """The best scores of instances, where a score is sums added up."""
+    for i in range(places.shape[0]):
+        q = places[i]
+        seen = who[code[q], SEEN] if ever else 0
+        best = 0.0
+        for j in range(plain.shape[0]):
+            a = plain[j]
+            s = plan[a, 2]
+            value = values[q, first + 2 * a]
+            yet = _yet(s, seen, tally[q, TALLY + s], rows, ever)
+            if yet > 0:
+                value = _raised(value, values[q, first + 2 * a + 1], record[q, 0] >= WIDE, yet, most[a])
+            best = value if j == 0 else best + value
+        out[i] = best + 0.0 if sign > 0 else 0.0 - best
 
 
 @kernel

@@ -15,7 +15,7 @@ window nothing is dominated: it would lower scores that others were let go for.
 Late rows: an instance that comes before a dominated one of its object doesn't know what that one had. It is told too
 low a score then, and it doesn't matter: what dominates the newer instance dominates it, too.
 
-Cost: a row touches every instance of its object; a pass over all instances for every quarter of them that came.
+Cost: a row touches every instance of its object; a pass over all instances when half as many rows came.
 Memory: a record of 8 (2 + a) numbers an instance with a aggregates, the same again for each object and 36 bytes a row.
 """
 
@@ -40,8 +40,10 @@ from skyband.structures.chains import (
     SEEN,
     SEQ,
     TIME,
+    best_of_plain,
     dominated,
     enter,
+    enter_wide,
     first_of,
     most_of,
     totals_of,
@@ -54,7 +56,8 @@ from skyband.structures.totals import Aggregate
 from skyband.structures.wide import WIDTH
 
 Scores = Callable[[Any, Ints, Floats, Ints], Floats]
-PATIENCE = 1024  # rows, beside a quarter of the instances, until the next pass
+PATIENCE = 1024  # rows, beside half as many as there are instances, until the next pass
+ONWARD = 256  # rows that are taken in with care after one that needed it
 HEADROOM = 1.125  # of a greatest value that is learnt
 
 
@@ -63,8 +66,9 @@ class Instances:
 
     def __init__(
         self, aggregates: tuple[Aggregate, ...], width: int, streams: int, several: bool, most: list[float | None],
-        rows: int | None, ever: bool, final: bool,
+        rows: int | None, ever: bool, final: bool, plain: tuple[int, ...] = (), sign: float = 1.0,
     ) -> None:  # fmt: skip
+        self.plain, self.sign = np.array(plain, dtype=np.int64), sign  # as in totals.py
         self.several, self.streams, self.width, self.ever, self.final = several, streams, width, ever, final
         self.plan = np.array(aggregates, dtype=np.int64).reshape(-1, 3)
         self.first = first_of(streams)
@@ -120,15 +124,17 @@ class Instances:
             self._unlink(gone, forget=True, gone=True)
 
     def add(
-        self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: int = 0
+        self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any = 0
     ) -> None:
-        """Rows come, oldest first; none has a NaN or a key that is null. Those before the horizon are left out."""
+        """Rows come, oldest first, of one stream or each with its own; none has a NaN or a key that is null. Those
+        before the horizon are left out."""
         inside = (time > self.horizon.time) | ((time == self.horizon.time) & (seq >= self.horizon.seq))
         if not inside.all():
             kept = np.flatnonzero(inside)
             keys = keys.take(pa.array(kept))
             columns = tuple(column[kept] for column in columns)
             time, seq = time[kept], seq[kept]
+            stream = stream[kept] if isinstance(stream, np.ndarray) else stream
         if not len(seq):
             return
         if self.keys is None:
@@ -150,16 +156,17 @@ class Instances:
             self._enter(places)
             self._count()
 
-    def _learn(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: int) -> bool:
+    def _learn(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any) -> bool:
         """Look at new values before they are taken in; whether something that was learnt is broken."""
         anew = False
         for a, (_, column, own) in enumerate(self.plan.tolist()):
-            if self.given[a] or own != stream:
+            if self.given[a]:
                 continue
-            if float(columns[column].max()) > self.most[a]:
-                self.most[a] = HEADROOM * float(columns[column].max())
+            values = np.where(stream == own, columns[column], 0.0)
+            if float(values.max()) > self.most[a]:
+                self.most[a] = HEADROOM * float(values.max())
                 anew = True
-            below = np.flatnonzero(columns[column] < 0.0)
+            below = np.flatnonzero(values < 0.0)
             if len(below):
                 last = int(below[-1])
                 self.negative = max(self.negative, Recency(int(time[last]), int(seq[last])))
@@ -187,11 +194,13 @@ class Instances:
         """All instances from the rows, as if none had ever been dominated."""
         self.anew += 1
         living = self.rows.living()
+        # a number that is handed out again still has what was known of its last object
+        seen = np.where(self.own[:, ROWS] > 0, self.who[:, SEEN], 0)
+        waiting = self.marked[: self.state[1]].copy()
         self.record[living] = 0
         self.own[:, HEAD] = self.own[:, OLDEST] = -1
         self.own[:, ROWS] = self.own[:, MARKED] = 0
         self.own[:, OWN_TALLY:] = 0
-        seen, waiting = self.who[:, SEEN].copy(), self.marked[: self.state[1]].copy()
         self.idle[0] = len(self.wide)
         self.idle[1:] = np.arange(len(self.wide))
         self.state[:] = 0
@@ -219,15 +228,22 @@ class Instances:
             self._allot(len(self.rows.order))
 
     def _enter(self, places: Places) -> None:
-        rows, done, at = self.rows, 0, -1
+        done, at = 0, -1
         while done < len(places):
-            done, at = enter(
-                done, at, places, rows.cell, rows.x, rows.time, rows.seq, self.kind, self.plan, self.first, self.who,
-                self.own, self.record, self.tally, self.values64, self.wide, self.idle, rows.prev, rows.next,
-                self.touched, self.marked, self.state,
-            )  # fmt: skip
+            if at < 0:
+                done, at = enter(done, *self._common(places))
             if done < len(places):
-                self._more_wide()
+                if self.idle[0] < 2 * len(self.plan):
+                    self._more_wide()
+                done, at = enter_wide(done, min(done + ONWARD, len(places)), at, *self._common(places))
+
+    def _common(self, places: Places) -> tuple[Any, ...]:
+        rows = self.rows
+        return (
+            places, rows.cell, rows.x, rows.time, rows.seq, self.kind, self.plan, self.first, self.who, self.own,
+            self.record, self.tally, self.values64, self.wide, self.idle, rows.prev, rows.next, self.plain, self.sign,
+            self.score, self.touched, self.marked, self.state,
+        )  # fmt: skip
 
     def _more_wide(self) -> None:
         old = len(self.wide)
@@ -255,7 +271,7 @@ class Instances:
             places = places[self.record[places, 0] & LINKED != 0]
             self.state[0] = 0
             self.score[places] = self._judge(scores, places, *self._totals(places))
-        if self.fresh >= self.patience + self.retained // 4:
+        if self.fresh >= self.patience + self.retained // 2:
             self.collect(scores)
         codes = self.marked[: self.state[1]].copy()
         if not len(codes):
@@ -291,6 +307,13 @@ class Instances:
 
     def best_of(self, places: Places, scores: Scores) -> Floats:
         """The best score that these instances can come to."""
+        if len(self.plain):
+            best = np.empty(len(places))
+            best_of_plain(
+                places, self.rows.cell, self.plan, self.first, self.who, self.record, self.tally, self.values64,
+                self.most, self.crowd, self.ever, self.plain, self.sign, best,
+            )  # fmt: skip
+            return best
         out, counts = np.empty((len(self.plan), len(places))), np.empty(len(places), dtype=np.int64)
         most_of(
             places, self.rows.cell, self.plan, self.first, self.who, self.record, self.tally, self.values64,

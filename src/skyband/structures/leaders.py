@@ -42,6 +42,13 @@ class Leaders:
             self.good = np.concatenate([self.good, np.full(room - old, np.nan)])
             self.listed = np.concatenate([self.listed, np.zeros(room - old, dtype=bool)])
 
+    def share(self, good: Floats) -> None:
+        """Scores lie in somebody else's array, who keeps them up to date and says who comes up to the bar."""
+        old = len(self.listed)
+        self.good = good
+        if len(good) > old:
+            self.listed = np.concatenate([self.listed, np.zeros(len(good) - old, dtype=bool)])
+
     def tell(self, codes: Ints, good: Floats) -> None:
         """New scores of some objects, each once."""
         self.good[codes] = good

@@ -18,7 +18,7 @@ from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.stream.keys import PlainKeys, ValueKeys, keys_for
 from skyband.structures.leaders import Leaders
 from skyband.structures.rows import Rows
-from skyband.structures.totals import COUNT, SEQ, TIME, Aggregate, Totals
+from skyband.structures.totals import COUNT, SCORE, SEQ, TIME, Aggregate, Totals
 
 Scores = Callable[["Objects", Ints, Floats, Ints], Floats]
 """Some objects' codes, a column of each aggregate, counts of rows: how good each is, NaN for one in no answer."""
@@ -28,11 +28,13 @@ class Objects:
     """The objects of one window of one question."""
 
     def __init__(
-        self, aggregates: tuple[Aggregate, ...], width: int, several: bool = False, bar: float | None = None
-    ) -> None:
+        self, aggregates: tuple[Aggregate, ...], width: int, several: bool = False, bar: float | None = None,
+        plain: tuple[int, ...] = (), sign: float = 1.0,
+    ) -> None:  # fmt: skip
         self.aggregates, self.width, self.several, self.bar = aggregates, width, several, bar
         self.rows = Rows(max(1, width))
-        self.totals = Totals(aggregates, self.rows)
+        self.plain, self.sign = plain, sign  # the sums that make the score, where nothing else does
+        self.totals = Totals(aggregates, self.rows, plain, sign)
         self.leaders = Leaders(bar)
         self.keys: PlainKeys | ValueKeys | None = None  # once the type of a key is known
         self.horizon = LOWEST
@@ -48,18 +50,21 @@ class Objects:
         gone = self.rows.expire(self.horizon)
         if len(gone):
             self.totals.reserve(0, len(gone), self.several)
+            self._share()
             self.totals.leave(gone)
 
     def add(
-        self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: int = 0
+        self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any = 0
     ) -> None:
-        """Rows come, oldest first; none has a NaN or a key that is null. Those before the horizon are left out."""
+        """Rows come, oldest first, of one stream or each with its own; none has a NaN or a key that is null. Those
+        before the horizon are left out."""
         inside = (time > self.horizon.time) | ((time == self.horizon.time) & (seq >= self.horizon.seq))
         if not inside.all():
             kept = np.flatnonzero(inside)
             keys = keys.take(pa.array(kept))
             columns = tuple(column[kept] for column in columns)
             time, seq = time[kept], seq[kept]
+            stream = stream[kept] if isinstance(stream, np.ndarray) else stream
         if not len(seq):
             return
         if self.keys is None:
@@ -71,10 +76,19 @@ class Objects:
         places = self.rows.add(columns, time, seq)
         self.rows.cell[places] = codes
         self.totals.reserve(self.keys.used, len(places), self.several)
-        self.leaders.reserve(self.keys.used)
+        if self.plain:
+            self._share()
+        else:
+            self.leaders.reserve(self.keys.used)
         if self.several:
             self.totals.kind[places] = stream
         self.totals.enter(places)
+
+    def _share(self) -> None:
+        """Where the score is plain it lies in the records, and rows are measured by the leaders' bar as they come."""
+        if self.plain:
+            self.leaders.share(self.totals.values[:, SCORE])
+            self.totals.bar, self.totals.listed = self.leaders.bar, self.leaders.listed
 
     def delete(self, time: Ints, seq: Ints) -> None:
         """Rows that are no longer live: their objects' totals are made anew from the rows that remain."""
@@ -93,12 +107,22 @@ class Objects:
         for code in codes.tolist():
             totals.forget(code)
         totals.reserve(0, len(own) + len(codes), self.several)
-        totals.touch(codes)
+        if self.plain:
+            self._share()
+            totals.note(codes)
+        else:
+            totals.touch(codes)
         totals.enter(own)
 
     def settle(self, scores: Scores) -> None:
         """Rows have come and gone: objects that they touched have new scores; those without rows are forgotten."""
         if not self.totals.count:
+            return
+        if self.plain:
+            came, dead = self.totals.came_up()
+            if len(came):
+                self.leaders.codes = np.concatenate([self.leaders.codes, came])
+            self._forget(dead)
             return
         codes, values = self.totals.settle()
         counts = self.totals.record[codes, COUNT]
@@ -107,7 +131,10 @@ class Objects:
         good[alive] = scores(self, codes[alive], values[:, alive], counts[alive])
         self.leaders.tell(codes, good)
         self._settled(codes, values, counts, alive)
-        dead = codes[~alive]
+        self._forget(codes[~alive])
+
+    def _forget(self, dead: Ints) -> None:
+        """Objects without rows."""
         if len(dead):
             assert self.keys is not None
             self.leaders.drop()  # nobody may be listed whose number is handed out again
@@ -144,7 +171,7 @@ class Objects:
         return other
 
     def _empty(self) -> Objects:
-        return Objects(self.aggregates, self.width, self.several, self.bar)
+        return Objects(self.aggregates, self.width, self.several, self.bar, self.plain, self.sign)
 
     # -- keeping -------------------------------------------------------------------------------------------
 

@@ -12,7 +12,10 @@ each of them, whatever number of rows it was.
   the greatest and oldest to the newest. A row that comes cuts off what it exceeds, the row that leaves is the first.
 * **Last values** are those of the newest row, which leaves last.
 
-Memory: 32 bytes an object and 16 for each aggregate; 8 bytes a row for each greatest value.
+Where the score is nothing but sums added up, it is computed with every row and lies in the record, too (`plain`): who
+has come up to the bar is noted then and there, and nobody has to be looked at twice.
+
+Memory: 40 bytes an object and 16 for each aggregate; 8 bytes a row for each greatest value.
 Cost: some memory accesses a row; those of different rows overlap, for a batch's records are touched first.
 """
 
@@ -28,8 +31,8 @@ from skyband.order import Floats, Ints
 from skyband.structures.rows import Places, Rows
 from skyband.structures.wide import WIDTH, add_wide, read_wide
 
-COUNT, TIME, SEQ, FLAGS = range(4)
-FIRST = 4  # of the aggregates: each has two numbers
+COUNT, TIME, SEQ, FLAGS, SCORE = range(5)
+FIRST = 5  # of the aggregates: each has two numbers
 TOUCHED = 1
 WIDE = 256  # and twice that for the second sum, and so on
 MOST_SUMS = 48
@@ -50,11 +53,17 @@ class Aggregate(NamedTuple):
 class Totals:
     """The records of objects by code. Rows are stored elsewhere, with their object's code as their cell."""
 
-    def __init__(self, aggregates: tuple[Aggregate, ...], rows: Rows) -> None:
+    def __init__(
+        self, aggregates: tuple[Aggregate, ...], rows: Rows, plain: tuple[int, ...] = (), sign: float = 1.0
+    ) -> None:
         self.rows = rows
+        self.plain, self.sign = np.array(plain, dtype=np.int64), sign
+        self.bar, self.listed = -np.inf, np.zeros(0, dtype=bool)  # where the score is plain: of the leaders
         self.plan = np.array(aggregates, dtype=np.int64).reshape(-1, 3)
         self.chained = [i for i, a in enumerate(aggregates) if a.kind == MAX]
-        self.record = np.zeros((0, FIRST + 2 * len(aggregates)), dtype=np.int64)
+        width = FIRST + 2 * len(aggregates)
+        width += -width % 8 if width % 8 > 4 else 0  # whole lines of the cache, where they are nearly full
+        self.record = np.zeros((0, width), dtype=np.int64)
         self.values = self.record.view(np.float64)
         self.wide = np.zeros((0, WIDTH), dtype=np.int64)
         self.idle = np.zeros(1, dtype=np.int64)  # how many wide sums are free, and which
@@ -67,9 +76,11 @@ class Totals:
     def reserve(self, codes: int, rows: int, several: bool) -> None:
         """Room for so many codes and for so many more touched objects; as many places as the rows have."""
         if codes > len(self.record):
-            wider = np.zeros((codes + codes // 2, self.record.shape[1]), dtype=np.int64)
-            wider[: len(self.record)] = self.record
+            wider = _lines(codes + codes // 2, self.record.shape[1])
+            known = len(self.record)
+            wider[:known] = self.record
             self.record, self.values = wider, wider.view(np.float64)
+            self.values[known:, SCORE] = np.nan
         if self.count + rows > len(self.touched):
             self.touched = np.resize(self.touched, 2 * (self.count + rows))
         places = len(self.rows.order)
@@ -80,11 +91,43 @@ class Totals:
 
     def enter(self, places: Places) -> None:
         """Rows that have just been stored."""
-        self._all(enter, places)
+        if len(self.plain):
+            self._each(1, places)
+        else:
+            self._all(enter, places)
 
     def leave(self, places: Places) -> None:
         """Rows that leave in order of recency; they can still be read."""
-        self._all(leave, places)
+        if len(self.plain):
+            self._each(-1, places)
+        else:
+            self._all(leave, places)
+
+    def _each(self, way: int, places: Places) -> None:
+        """Rows come or go, and scores with them."""
+        rows, done = self.rows, 0
+        while done < len(places):
+            common = (
+                way, places, rows.cell, rows.x, rows.time, rows.seq, self.kind, self.plan, self.plain, self.sign,
+                self.bar, self.record, self.values, self.wide, self.idle, self.listed, self.touched,
+            )  # fmt: skip
+            done, self.count = change(done, *common, self.count)
+            if done < len(places):
+                if self.idle[0] < len(self.plan):
+                    self._more_wide()
+                    common = (*common[:13], self.wide, self.idle, *common[15:])
+                done, self.count = change_wide(done, min(done + _AHEAD, len(places)), *common, self.count)
+
+    def came_up(self) -> tuple[Ints, Ints]:
+        """Where scores are plain: the codes of objects that have come up to the bar, and of those without rows."""
+        codes = self.touched[: self.count].copy()
+        self.count = 0
+        dead = codes[codes < 0]
+        if not len(dead):
+            return codes, dead
+        dead = -1 - dead
+        dead = dead[self.record[dead, COUNT] == 0]  # others have come back meanwhile
+        return codes[codes >= 0], np.unique(dead)
 
     def _all(self, loop: Any, places: Places) -> None:
         rows, done = self.rows, 0
@@ -126,6 +169,12 @@ class Totals:
         self.touched[self.count : self.count + len(fresh)] = fresh
         self.count += len(fresh)
 
+    def note(self, codes: Ints) -> None:
+        """Where scores are plain: these objects may be left without rows."""
+        self.values[codes, SCORE] = np.nan
+        self.touched[self.count : self.count + len(codes)] = -1 - codes
+        self.count += len(codes)
+
     def forget(self, code: int) -> None:
         """An object is as if it had no rows; it stays touched if it was."""
         record, flags = self.record[code], int(self.record[code, FLAGS])
@@ -150,6 +199,13 @@ class Totals:
         assert not (self.record[:, FLAGS] & TOUCHED).any() and self.count == 0
 
 
+def _lines(rows: int, width: int) -> Ints:
+    """Records of zeros that begin where a line of the cache does."""
+    room = np.zeros(rows * width + 8, dtype=np.int64)
+    skip = (-room.ctypes.data % 64) // 8
+    return room[skip : skip + rows * width].reshape(rows, width)
+
+
 def _wider(array: npt.NDArray[Any], places: int) -> npt.NDArray[Any]:
     new = np.full((len(array), places), -1, dtype=array.dtype)
     new[:, : array.shape[1]] = array
@@ -171,27 +227,34 @@ def add(high: float, low: float, value: float) -> tuple[float, float, float]:
 
 
 @kernel
+def widen(
+    g: int, a: int, bit: int, value: float, sign: int, record: Ints, values: Floats, wide: Ints, idle: Ints
+) -> None:
+    """Add a value to a sum or take it away where two doubles don't do; there is a wide sum to be had."""
+    at = FIRST + 2 * a
+    if not record[g, FLAGS] & bit:
+        slot = idle[idle[0]]
+        idle[0] -= 1
+        for i in range(wide.shape[1]):
+            wide[slot, i] = 0
+        add_wide(wide, slot, values[g, at], 1)
+        add_wide(wide, slot, values[g, at + 1], 1)
+        record[g, at + 1] = slot
+        record[g, FLAGS] |= bit
+    add_wide(wide, record[g, at + 1], value, sign)
+
+
+@inlined
 def change_sum(
     g: int, a: int, bit: int, value: float, sign: int, record: Ints, values: Floats, wide: Ints, idle: Ints
 ) -> None:
     """Add a value to a sum or take it away; there is a wide sum to be had."""
     at = FIRST + 2 * a
-    if record[g, FLAGS] & bit:
-        add_wide(wide, record[g, at + 1], value, sign)
-        return
     high, low, rest = add(values[g, at], values[g, at + 1], sign * value)
-    if rest == 0.0 and high - high == 0.0:
+    if rest == 0.0 and high - high == 0.0 and not record[g, FLAGS] & bit:
         values[g, at], values[g, at + 1] = high, low
-        return
-    slot = idle[idle[0]]
-    idle[0] -= 1
-    for i in range(wide.shape[1]):
-        wide[slot, i] = 0
-    add_wide(wide, slot, values[g, at], 1)
-    add_wide(wide, slot, values[g, at + 1], 1)
-    add_wide(wide, slot, value, sign)
-    record[g, at + 1] = slot
-    record[g, FLAGS] |= bit
+    else:
+        widen(g, a, bit, value, sign, record, values, wide, idle)
 
 
 @kernel
@@ -322,6 +385,123 @@ def leave(
             elif own and record[g, at] == place + 1:
                 record[g, at] = 0
     return places.shape[0] + 0 * seen, count
+
+
+@inlined
+def arrive(g: int, place: int, time: Ints, seq: Ints, record: Ints) -> None:
+    """A row comes to an object: it may be its latest."""
+    if (
+        record[g, COUNT] == 0
+        or time[place] > record[g, TIME]
+        or (time[place] == record[g, TIME] and seq[place] > record[g, SEQ])
+    ):
+        record[g, TIME], record[g, SEQ] = time[place], seq[place]
+
+
+@kernel
+def change(
+    begin: int, way: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
+    plain: Ints, sign: float, bar: float, record: Ints, values: Floats, wide: Ints, idle: Ints, listed: Any,
+    touched: Ints, count: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows come (way 1) or go (-1), where all aggregates are sums and the score is some of them added up.
+
+    Notes who has come up to the bar, and (as -1 - code) who has no rows left. Stops at a row whose object has or needs
+    a wide sum: a call in this loop, even one that is never made, would make it three times as slow.
+    """
+    ahead = begin
+    seen = 0
+    far = record.shape[1] - 1
+    for p in range(begin, places.shape[0]):
+        if p == ahead:
+            ahead = min(p + _AHEAD, places.shape[0])
+            for i in range(p, ahead):
+                seen += record[code[places[i]], COUNT] + record[code[places[i]], far]
+        place = places[p]
+        g = code[place]
+        stream = kind[place] if kind.shape[0] > 0 else 0
+        alone = way < 0 and record[g, COUNT] == 1
+        fits = record[g, FLAGS] == 0
+        for a in range(plan.shape[0]):
+            if plan[a, 2] == stream and not alone:
+                at = FIRST + 2 * a
+                high, low, rest = add(values[g, at], values[g, at + 1], way * x[place, plan[a, 1]])
+                fits &= rest == 0.0 and high - high == 0.0
+        if not fits:
+            return p, count
+        if way > 0:
+            arrive(g, place, time, seq, record)
+        record[g, COUNT] += way
+        if alone:
+            for a in range(plan.shape[0]):
+                values[g, FIRST + 2 * a] = values[g, FIRST + 2 * a + 1] = 0.0
+            values[g, SCORE] = np.nan
+            touched[count] = -1 - g
+            count += 1
+            continue
+        for a in range(plan.shape[0]):
+            if plan[a, 2] == stream:
+                at = FIRST + 2 * a
+                high, low, rest = add(values[g, at], values[g, at + 1], way * x[place, plan[a, 1]])
+                values[g, at], values[g, at + 1] = high, low
+        score = values[g, FIRST + 2 * plain[0]]
+        for i in range(1, plain.shape[0]):
+            score += values[g, FIRST + 2 * plain[i]]
+        score = score + 0.0 if sign > 0 else 0.0 - score
+        values[g, SCORE] = score
+        if score >= bar and not listed[g]:
+            listed[g] = True
+            touched[count] = g
+            count += 1
+    return places.shape[0] + 0 * seen, count
+
+
+@kernel
+def change_wide(
+    begin: int, end: int, way: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds,
+    plan: Ints, plain: Ints, sign: float, bar: float, record: Ints, values: Floats, wide: Ints, idle: Ints, listed: Any,
+    touched: Ints, count: int,
+) -> tuple[int, int]:  # fmt: skip
+    """As `change`, up to a row, whatever the sums; stops where wide ones may run out."""
+    for p in range(begin, end):
+        if idle[0] < plan.shape[0]:
+            return p, count
+        place = places[p]
+        g = code[place]
+        stream = kind[place] if kind.shape[0] > 0 else 0
+        if way > 0:
+            arrive(g, place, time, seq, record)
+        record[g, COUNT] += way
+        gone = record[g, COUNT] == 0
+        bit = WIDE
+        for a in range(plan.shape[0]):
+            if gone:
+                if record[g, FLAGS] & bit:
+                    idle[0] += 1
+                    idle[idle[0]] = record[g, FIRST + 2 * a + 1]
+                values[g, FIRST + 2 * a] = values[g, FIRST + 2 * a + 1] = 0.0
+            elif plan[a, 2] == stream:
+                change_sum(g, a, bit, x[place, plan[a, 1]], way, record, values, wide, idle)
+            bit <<= 1
+        if gone:
+            record[g, FLAGS] = 0
+            values[g, SCORE] = np.nan
+            touched[count] = -1 - g
+            count += 1
+            continue
+        score = 0.0
+        for i in range(plain.shape[0]):
+            at = FIRST + 2 * plain[i]
+            if record[g, FLAGS] & (WIDE << plain[i]):
+                values[g, at] = read_wide(wide, record[g, at + 1])
+            score = values[g, at] if i == 0 else score + values[g, at]
+        score = score + 0.0 if sign > 0 else 0.0 - score
+        values[g, SCORE] = score
+        if score >= bar and not listed[g]:
+            listed[g] = True
+            touched[count] = g
+            count += 1
+    return end, count
 
 
 @kernel
