@@ -164,9 +164,25 @@ def test_a_person_asks_pushes_and_watches_a_rank_move(person: Person) -> None:
     page.wait_for_selector("#ranks .rank-line >> nth=3", state="attached")
     assert page.locator("#ranks .rank-line.gone").count() == 1
     assert page.locator("#ranks text:text-is('dot')").count() == 1
+    # a smaller k holds at once
+    page.fill("#change input[name=k]", "2")
+    page.click("#change button[type=submit]")
+    person.sees(["cid", "dot"])
+    page.fill("#change input[name=window]", "nonsense")
+    page.click("#change button[type=submit]")
+    page.wait_for_selector("#change-word:has-text('nonsense')")
     # and the overview has the same board
     page.click(".back")
-    person.sees(["cid", "dot", "ben"], board=".card:has-text('tallest')")
+    person.sees(["cid", "dot"], board=".card:has-text('tallest')")
+
+
+def test_after_many_steps_the_page_shows_the_last(person: Person) -> None:
+    watched(person, "busy")
+    for i in range(80):
+        row = [{"name": f"r{i}", "x": (i * 7) % 50}]
+        assert person.page.request.post(f"{person.url}/api/streams/s/rows", data=row).ok
+    last = sorted(((i * 7) % 50, i) for i in range(30, 80))[::-1][:3]
+    person.sees([f"r{i}" for _, i in last])
 
 
 def test_the_picture_and_who_comes_up_next(person: Person) -> None:
