@@ -25,6 +25,10 @@ from skyband.errors import InputError
 FORMAT = 2  # one more whenever something that is kept gets other content
 
 
+class Plain(dict[str, Any]):
+    """A dict of nothing but what JSON can say: nobody need look for arrays in it."""
+
+
 class OtherFormat(InputError):
     """Something was written by a skyband that keeps it in another way."""
 
@@ -88,6 +92,8 @@ def assemble(content: Parts) -> bytes:
 
 def _strip(value: Any, path: str, parts: dict[str, Any], copy: bool) -> Any:
     """What JSON can say, with arrays and tables replaced by the names of their parts."""
+    if isinstance(value, Plain):
+        return value
     if isinstance(value, dict):
         return {
             name: _strip(part, f"{path}/{name}" if path else str(name), parts, copy)

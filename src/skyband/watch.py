@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.approximate import Approximate
+from skyband.blob import Plain
 from skyband.errors import QueryError
 from skyband.group import ALL
 from skyband.order import Floats, Ints, Recency
@@ -53,9 +54,9 @@ class Watch:
         self.dropped = False
 
     @cached_property
-    def plain(self) -> dict[str, object]:
+    def plain(self) -> Plain:
         """The query as plain data."""
-        return to_dict(self.query)
+        return Plain(to_dict(self.query))
 
     @property
     def capacity(self) -> int:

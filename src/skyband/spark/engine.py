@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..errors import InputError
+from .answers import answers_of
 from .checkpoint import Checkpoint, Queries, Step
 from .config import Pipeline, QuerySpec
-from .sinks import TOP_SCHEMA, batch_column, top_rows
+from .sinks import TOP_SCHEMA, batch_column
 
 if TYPE_CHECKING:
     from ..monitor import Monitor
@@ -165,11 +166,9 @@ class Engine:
 
     def _tops(self, changes: pa.Table) -> pa.Table:
         touched = set(changes.column("query").unique().to_pylist())
-        for query in self._queries:
-            if query.name in touched or query.name not in self._shown:
-                watch = self.monitor.watches[query.name]
-                top = self.tops[query.name] = watch.top()
-                self._shown[query.name] = top_rows(query.name, top, watch.selected(top))
+        names = [q.name for q in self._queries if q.name in touched or q.name not in self._shown]
+        for name, top, shown in answers_of(self.monitor.watches[name] for name in names):
+            self.tops[name], self._shown[name] = top, shown
         return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)])
 
 

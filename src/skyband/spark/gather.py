@@ -73,11 +73,10 @@ class Gather:
         for name in told.names("top"):
             tops, shown = ([table_of(b) for b in told.blobs(kind, name)] for kind in ("top", "shown"))
             parts = [table_of(blob) for blob in told.blobs("after", name)]
-            if parts:
-                _, order = merged(parts, getattr(asked[name], "k", None))
-                self.tops[name], self._shown[name] = _ranked(tops, order), _ranked(shown, order)
-            else:
-                self.tops[name], self._shown[name] = tops[0], shown[0]
+            _, order = merged(parts, getattr(asked[name], "k", None))
+            self.tops[name], self._shown[name] = _ranked(tops, order), _ranked(shown, order)
+        self.tops |= told.slices("tops")
+        self._shown |= told.slices("all shown")
         for known in (self.tops, self._shown):
             for name in [name for name in known if name not in asked]:
                 del known[name]
@@ -119,6 +118,17 @@ class Told:
 
     def names(self, kind: str) -> list[str]:
         return [name for found, name in self._found if found == kind and name is not None]
+
+    def slices(self, kind: str) -> dict[str, pa.Table]:
+        """Tables that travelled as one, by query."""
+        found: dict[str, pa.Table] = {}
+        for names in self.names(kind):
+            for blob in self.blobs(kind, names):
+                table, at = table_of(blob).combine_chunks(), 0
+                for name, count in json.loads(names):
+                    found[name] = table.slice(at, count)
+                    at += count
+        return found
 
     def frame(self) -> dict[str, Any]:
         """How far back all queries reach, and what the teller has counted."""

@@ -23,6 +23,7 @@ import pyarrow as pa
 from ..blob import FORMAT, check_format
 from ..errors import InputError
 from ..sift import Sifted
+from .answers import Answer, answers_of
 from .engine import drop
 from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
@@ -57,8 +58,8 @@ class Part:
 class Line:
     """Something that a unit tells the driver."""
 
-    kind: str  # changes, rejects, frame, tops, answer, info
-    query: str | None
+    kind: str
+    query: str | None  # or several with the lengths of their answers, as JSON
     number: int
     blob: bytes
 
@@ -258,14 +259,16 @@ class _Telling:
 
     def _tops(self, monitors: list[Monitor]) -> list[Line]:
         """The answers that have changed."""
-        lines = []
+        alike: dict[str, list[Answer]] = {}
         for monitor in monitors:
-            for name in [name for name in monitor.watches if name in self._fresh]:
-                watch = monitor.watches[name]
-                top = watch.top()
-                shown = top_rows(name, top, watch.selected(top))
-                lines.append(Line("top", name, top.num_rows, table_bytes(top)))
-                lines.append(Line("shown", name, top.num_rows, table_bytes(shown)))
+            watches = [watch for name, watch in monitor.watches.items() if name in self._fresh]
+            for answer in answers_of(watches):
+                alike.setdefault(str(answer[1].schema), []).append(answer)
+        lines = []
+        for some in alike.values():  # answers of the same columns travel as one table
+            names = json.dumps([[name, top.num_rows] for name, top, _ in some])
+            lines.append(Line("tops", names, 0, table_bytes(pa.concat_tables([top for _, top, _ in some]))))
+            lines.append(Line("all shown", names, 0, table_bytes(pa.concat_tables([s for _, _, s in some]))))
         return lines
 
     def _answers(self, monitors: list[Monitor]) -> list[Line]:
