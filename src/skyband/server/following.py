@@ -23,7 +23,6 @@ from skyband.server.problems import Problem, problem_of
 if TYPE_CHECKING:
     from skyband.server.routes import State
 
-PATIENCE = 30.0  # seconds that a reader may take for one message before it is given up
 _GONE = (WebSocketDisconnect, RuntimeError, OSError)
 
 
@@ -87,10 +86,10 @@ async def changes(state: State, socket: WebSocket) -> None:
 
 
 async def _tell(state: State, socket: WebSocket, place: int, query: str | None) -> None:
-    with contextlib.suppress(TimeoutError, *_GONE):
+    with contextlib.suppress(*_GONE):
         async for _, text in messages(state, place, query):
-            async with asyncio.timeout(PATIENCE):
-                await socket.send_text(text)
+            # one that doesn't read is not waited for for ever: it doesn't answer pings either
+            await socket.send({"type": "websocket.send", "text": text})
 
 
 async def _until_gone(socket: WebSocket) -> None:

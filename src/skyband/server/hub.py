@@ -122,7 +122,7 @@ class Hub:
         self._held = 0
         self._lock = threading.Lock()  # over the ring: the engine appends, readers look
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._news: asyncio.Future[None] | None = None
+        self._waiting: list[asyncio.Future[bool]] = []  # readers that have had everything
         self._due = False  # a wake-up is on its way
         self._last_wake = 0.0
         self._messages: dict[tuple[int, int, str | None], tuple[int, str | None]] = {}
@@ -141,7 +141,14 @@ class Hub:
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Readers live in this loop."""
         self._loop = loop
-        self._news = loop.create_future()
+        loop.call_later(QUIET, self._beat)
+
+    def _beat(self) -> None:
+        """Now and then all are woken without news: one timer for all of them."""
+        assert self._loop is not None
+        self._call_readers(False)
+        if not self.closed:
+            self._loop.call_later(QUIET, self._beat)
 
     def add(self, offset: int, entry: Entry | None) -> None:
         """A step was taken; None: it changed nothing. Called in the engine's thread."""
@@ -175,13 +182,17 @@ class Hub:
             self._wake()
 
     def _wake(self) -> None:
-        assert self._loop is not None and self._news is not None
+        assert self._loop is not None
         self._due = False
         self._last_wake = self._loop.time()
         self._messages.clear()
-        news, self._news = self._news, self._loop.create_future()
-        if not news.done():
-            news.set_result(None)
+        self._call_readers(True)
+
+    def _call_readers(self, news: bool) -> None:
+        waiting, self._waiting = self._waiting, []
+        for reader in waiting:
+            if not reader.done():
+                reader.set_result(news)
 
     def close(self) -> None:
         """No more: readers come to their end."""
@@ -191,13 +202,14 @@ class Hub:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    async def wait(self, seconds: float = QUIET) -> bool:
-        """Whether there is news, before so many seconds have passed."""
+    async def wait(self) -> bool:
+        """Wait for news, some seconds at most; whether there is any."""
         if self.closed:
             return True
-        assert self._news is not None
-        done, _ = await asyncio.wait({self._news}, timeout=seconds)
-        return bool(done)
+        assert self._loop is not None
+        reader: asyncio.Future[bool] = self._loop.create_future()
+        self._waiting.append(reader)
+        return await reader
 
     async def next(self, place: int, query: str | None) -> tuple[int, str | None]:
         """The message for a reader at this place, None if there is nothing to tell, and its new place."""

@@ -20,6 +20,7 @@ class Running:
     def __init__(self, arguments: list[str], environment: dict[str, str] | None = None) -> None:
         self.arguments = arguments
         self.errors: list[str] = []
+        self.used = 0.0  # seconds of CPU, for whoever measures
         self.process = subprocess.Popen(
             [sys.executable, "-m", "skyband", "serve", *arguments],
             stdout=subprocess.PIPE,
@@ -41,6 +42,14 @@ class Running:
     def said(self) -> str:
         """What it had to say on standard error."""
         return "".join(self.errors).strip()
+
+    def cpu(self) -> float:
+        """Seconds of CPU that it has used so far; 0 where the system doesn't tell."""
+        try:
+            words = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            return 0.0
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         """End it at once, as a power cut would."""
