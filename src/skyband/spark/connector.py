@@ -2,9 +2,9 @@
 
 The connector doesn't come with PySpark. Spark fetches it itself (`spark.jars.packages`), from the local Maven
 repository or from Maven Central, and it has to be made for the Spark that runs. Where the matching one isn't to be
-had, the connector of the minor version before runs as well (the tests use 4.2's on 4.3). So the matching one is tried
-first, then older minors, with a line that says so. Whoever names a connector in [spark], by `jars.packages` or `jars`,
-gets that one and no other.
+had, the connector of the minor version before runs as well: the tests use 4.2's on 4.3, where 4.0's fails for want of a
+class. So the matching one is tried first, then that of the minor before, with a line that says so. Whoever names a
+connector in [spark], by `jars.packages` or `jars`, gets that one and no other.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from .config import Pipeline
 
 _ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+# Spark has these itself. A local Maven repository often has their descriptions alone, and the resolver stops at that.
+EXCLUDED = "com.google.code.findbugs:jsr305,org.scala-lang.modules:scala-parallel-collections_2.13"
 
 
 def needs_kafka(pipeline: Pipeline) -> bool:
@@ -28,7 +30,7 @@ def connectors(version: str, settings: Mapping[str, str]) -> Iterator[str | None
         yield None
         return
     major, minor = version.split(".")[:2]
-    versions = [version, *(f"{major}.{older}.0" for older in range(int(minor), -1, -1))]
+    versions = [version, f"{major}.{minor}.0", f"{major}.{max(0, int(minor) - 1)}.0"]
     for one in dict.fromkeys(versions):
         yield ",".join(filter(None, [named, f"{_ARTIFACT}:{one}"]))
 

@@ -151,12 +151,13 @@ def _launch_with_kafka(settings: dict[str, str], log: Path) -> None:
     """Start the JVM with Spark's Kafka connector: the one that was named, or the first that is to be had."""
     import pyspark
 
-    from .connector import connectors, unresolved
+    from .connector import EXCLUDED, connectors, unresolved
 
     tried: list[str] = []
     for packages in connectors(pyspark.__version__, settings):
         if packages is not None:
             settings["spark.jars.packages"] = packages
+            settings.setdefault("spark.jars.excludes", EXCLUDED)
             tried.append(packages.rpartition(":")[2])
         begun = log.stat().st_size if log.exists() else 0
         try:
