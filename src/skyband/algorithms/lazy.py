@@ -71,17 +71,25 @@ def absorb(
         oldest = picks[count - 1]
         if time[oldest] < times[last] or (time[oldest] == times[last] and seq[oldest] < seqs[last]):
             if stairs[slot] < 0:
-                climb(
-                    slot, good, times, seqs, start, head, size, k, heap, stair_time, stair_seq, stair, stairs
-                )
-            count = above(slot, count, picks, values, time, seq, stair_time, stair_seq, stair, stairs, counts)
-            if count == 0:
+                climb(slot, good, times, seqs, start, head, size, k, stair_time, stair_seq, stair, stairs)
+            kept = above(slot, count, picks, values, time, seq, stair_time, stair_seq, stair, stairs, counts)
+            if kept == 0:
                 return 0
+            if kept < count:  # the heap is of the k best that were picked
+                count = kept
+                for i in range(count):
+                    if i < k:
+                        push_heap(heap, i, values[i])
+                    elif values[i] > heap[0]:
+                        replace_root(heap, k, values[i])
     sweeps = counts[slot, 1]
     log = np.log(k)
+    growth_of = (log + np.sqrt(log * (4.0 + log))) / 2.0
+    if time.shape[0] > k:  # a step of many rows is swept by itself, and each answer walks what is kept
+        growth_of = min(growth_of, 0.5)
     relaxed(
         slot, count, picks, values, time, seq, place, mark, k, heap, good, times, seqs, start, head, size, room, fresh,
-        counts, limit, (log + np.sqrt(log * (4.0 + log))) / 2.0,
+        counts, limit, growth_of,
     )  # fmt: skip
     if counts[slot, 1] > sweeps:
         stairs[slot] = -1  # made anew when a late row comes
@@ -90,13 +98,14 @@ def absorb(
 
 @kernel
 def climb(
-    slot: int, good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, k: int, heap: Floats,
-    stair_time: Ints, stair_seq: Ints, stair: Floats, stairs: Ints,
+    slot: int, good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, k: int, stair_time: Ints,
+    stair_seq: Ints, stair: Floats, stairs: Ints,
 ) -> None:  # fmt: skip
     """A slot's staircase, newest step first: the score that k rows newer than a recency reach."""
     begin, end = start[slot] + head[slot], start[slot] + size[slot]
     every = (end - begin) // stair.shape[1] + 1
     steps = 0
+    heap = np.empty(k)
     for i in range(end - 1, begin - 1, -1):
         count = end - 1 - i
         if count >= k and count % every == 0 and steps < stair.shape[1]:
@@ -159,6 +168,7 @@ class Lazy(RA):
         super().__init__(options)
         self._stairs()
         self._trees: dict[int, SearchTree] = {}  # by slot
+        self._order = np.empty(0, dtype=np.int64)  # of the watches, when they were last answered
         self._asked: dict[int, int] = {}  # by slot: how often since the last step
 
     def _stairs(self) -> None:
@@ -217,7 +227,10 @@ class Lazy(RA):
     def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
         live = self.lists.size - self.lists.head
         ks = np.minimum(ks, live[board.slot])
-        return refresh_together(board, self.lists, self.fresh, ks, horizon_time, horizon_seq)
+        changes, self._order = refresh_together(
+            board, self.lists, self.fresh, ks, horizon_time, horizon_seq, self._order
+        )
+        return changes
 
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         asked = self._asked[slot] = self._asked.get(slot, 0) + 1

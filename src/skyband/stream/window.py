@@ -43,6 +43,7 @@ class Runs:
         self.ordinal = np.empty(16, dtype=np.int64)  # how many rows came before it
         self.count = 0  # runs in use
         self.total = 0  # rows in all
+        self._latest = (0, 0)  # ordinal and first seq of the last run
 
     def add(self, time: Ints, seq: Ints) -> None:
         """Rows in order of seq."""
@@ -66,6 +67,7 @@ class Runs:
         self.ordinal[self.count : need] = self.total + starts
         self.count = need
         self.total += len(seq)
+        self._latest = int(self.ordinal[need - 1]), int(self.first[need - 1])
 
     def _end(self) -> int:
         last = self.count - 1
@@ -76,6 +78,8 @@ class Runs:
         if self.total < n or n <= 0:
             return LOWEST if n > 0 else self.newest().after()
         wanted = self.total - n
+        if self._latest[0] <= wanted:  # inside the last run, as nearly always
+            return Recency(0, self._latest[1] + wanted - self._latest[0])
         run = self.count - 1
         if self.ordinal[run] > wanted:
             run = int(np.searchsorted(self.ordinal[:run], wanted, side="right")) - 1
@@ -103,6 +107,8 @@ class Runs:
     def load(self, blob: dict[str, Any]) -> None:
         self.first, self.ordinal = blob["first"].copy(), blob["ordinal"].copy()
         self.count, self.total = len(self.first), int(blob["total"])
+        if self.count:
+            self._latest = int(self.ordinal[-1]), int(self.first[-1])
 
 
 class Recencies:

@@ -20,14 +20,15 @@ from skyband.structures.lists import Lists
 
 
 def refresh_together(
-    board: Board, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
-) -> Changes | None:
-    """As `Board.refresh`, with one walk for all watches of a slot."""
+    board: Board, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints, order: Ints
+) -> tuple[Changes | None, Ints]:
+    """As `Board.refresh`, with one walk for all watches of a slot. `order` is that of the last time, the watches by
+    slot and in each the shortest window first; it is returned as it is now."""
     board._make_room(ks)
     most = int(ks.max(initial=0))
     scores, places = np.empty(most + 1), np.empty(most + 1, dtype=np.int64)
-    # by slot, and in each the shortest window first
-    order = np.lexsort((-horizon_seq, -horizon_time, board.slot))
+    if not is_order(order, board.slot, horizon_time, horizon_seq):
+        order = np.lexsort((horizon_seq, horizon_time, -board.slot))[::-1].copy()
     settled = settle_all(
         order, board.slot, ks, horizon_time, horizon_seq, fresh, board.start, board.size, board.stale,
         board.oldest_time, board.oldest_seq, board.good,
@@ -44,9 +45,26 @@ def refresh_together(
 
     found = board._collect(2 * most, round_)
     if found is None:
-        return None
+        return None, order
     by_watch = np.argsort(found.watch, kind="stable")
-    return Changes(*(array[by_watch] for array in found))
+    return Changes(*(array[by_watch] for array in found)), order
+
+
+@kernel
+def is_order(order: Ints, slots: Ints, horizon_time: Ints, horizon_seq: Ints) -> bool:
+    """Whether watches are by slot, and in each the newest horizon first."""
+    if order.shape[0] != slots.shape[0]:
+        return False
+    for i in range(1, order.shape[0]):
+        a, b = order[i - 1], order[i]
+        if slots[a] != slots[b]:
+            if slots[a] > slots[b]:
+                return False
+        elif horizon_time[a] < horizon_time[b] or (
+            horizon_time[a] == horizon_time[b] and horizon_seq[a] < horizon_seq[b]
+        ):
+            return False
+    return True
 
 
 @kernel
@@ -88,10 +106,12 @@ def _insert(scores: Floats, places: Ints, count: int, most: int, value: float, p
             low = middle + 1
         else:
             high = middle
-    for i in range(t, low, -1):
-        scores[i] = scores[i - 1]
-    for i in range(t, low, -1):
-        places[i] = places[i - 1]
+    for i in range(t - low):
+        to = np.uint64(t - i)  # unsigned: no test for a negative index, and vector instructions
+        scores[to] = scores[to - np.uint64(1)]
+    for i in range(t - low):
+        to = np.uint64(t - i)
+        places[to] = places[to - np.uint64(1)]
     scores[low] = value
     places[low] = place
     return count
