@@ -124,5 +124,4 @@ def open_engine(folder: Path, files: Files | None = None, settings: Settings = S
 
 def leave(engine: Engine) -> None:
     """Let go of the files as the end of a process does, and of nothing else."""
-    assert engine._keeper is not None
-    engine._keeper.folder.close()
+    engine.leave()

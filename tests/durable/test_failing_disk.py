@@ -131,6 +131,25 @@ def test_a_disk_that_fails_for_a_while_loses_nothing(
     assert (failed > 0) == (number == errno.ENOSPC or times > 1)
 
 
+def test_what_failed_is_not_there_after_a_restart_either(moments: int, tmp_path: Path) -> None:
+    """The write may have come to the disk whole before something failed: it is cut off again."""
+    failed = 0
+    for at in range(8, moments + 1):
+        engine = open_engine(tmp_path / str(at), Failing(at, errno.ENOSPC))
+        try:
+            for place in range(len(story())):
+                act_on(engine, place)
+        except JournalError:
+            failed += 1
+            acknowledged = engine.offset
+            leave(engine)
+            engine = open_engine(tmp_path / str(at))
+            assert engine.report == []
+            same(engine, acknowledged)
+        leave(engine)
+    assert failed > 20
+
+
 # -- several steps in one flush ---------------------------------------------------------------------------------
 
 GROUPS, EACH = 4, 4

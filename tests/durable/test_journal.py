@@ -214,20 +214,26 @@ def test_another_format_is_refused_by_name(age: int, tmp_path: Path) -> None:
 
 
 def test_a_damaged_snapshot_is_passed_over_and_reported(tmp_path: Path) -> None:
-    engine = some(tmp_path / "j", SMALL, steps=12)
+    settings = Settings(segment_bytes=1, snapshot_steps=3, background=False)  # a segment for every step
+    engine = some(tmp_path / "j", settings, steps=6)
+    for number in range(8):  # wherever the snapshots are
+        engine.push({"x": [float(number)]})
+        copy = tmp_path / f"copy {number}"
+        shutil.copytree(tmp_path / "j", copy)
+        older, newest = sorted(copy.glob("*.snapshot"))
+        data = bytearray(newest.read_bytes())
+        middle = len(data) // 3
+        data[middle : middle + 100] = bytes(255 - byte for byte in data[middle : middle + 100])
+        newest.write_bytes(data)
+        again = Engine(sb.Monitor(), copy, settings, Quick())
+        assert len(again.report) == 1 and str(newest) in again.report[0]
+        assert again.offset == engine.offset and again.monitor.to_bytes() == engine.monitor.to_bytes()
+        assert not newest.exists()
+        leave(again)
+        older.write_bytes(b"nothing")
+        with pytest.raises(JournalError, match=r"No snapshot in the journal .* is whole"):
+            Engine(sb.Monitor(), copy)
     leave(engine)
-    older, newest = sorted((tmp_path / "j").glob("*.snapshot"))
-    data = bytearray(newest.read_bytes())
-    data[len(data) // 3] ^= 1
-    newest.write_bytes(data)
-    again = Engine(sb.Monitor(), tmp_path / "j", SMALL, Quick())
-    assert len(again.report) == 1 and str(newest) in again.report[0]
-    assert again.offset == engine.offset and again.monitor.to_bytes() == engine.monitor.to_bytes()
-    assert not newest.exists()
-    leave(again)
-    older.write_bytes(b"nothing")
-    with pytest.raises(JournalError, match=r"No snapshot in the journal .* is whole"):
-        Engine(sb.Monitor(), tmp_path / "j")
 
 
 def test_a_batch_can_not_look_like_steps(tmp_path: Path) -> None:

@@ -490,7 +490,23 @@ class Engine:
     def _called(self) -> str:
         return "The engine" if self.folder is None else f"The journal {self.folder}"
 
+    @property
+    def snapshot_stall(self) -> float:
+        """For how many seconds the last snapshot held up the steps."""
+        return 0.0 if self._keeper is None else self._keeper.stall
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """How long the last snapshot was that this process wrote."""
+        return 0 if self._keeper is None else self._keeper.snapshot_size
+
     # -- ending --------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Let go of the folder much as a kill does: without a snapshot of the end, and whoever waits is not taken."""
+        self._closed = True
+        if self._keeper is not None:
+            self._keeper.close()
 
     def close(self) -> None:
         """Finish what waits, write a snapshot, and let go of the folder."""

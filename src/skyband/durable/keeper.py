@@ -47,7 +47,7 @@ class Keeper:
         self.took = 0.0  # and in all
         self.failed: str | None = None  # why the last snapshot could not be written
         self._thread: threading.Thread | None = None
-        self._snapshot_size = 0
+        self.snapshot_size = 0
         self._from_bytes = 0  # of the journal, when the last snapshot was made
         self._from_offset = 0
 
@@ -103,7 +103,7 @@ class Keeper:
             return False
         grown = self.folder.journal.written - self._from_bytes
         return (
-            grown >= max(self.settings.snapshot_bytes, self._snapshot_size)
+            grown >= max(self.settings.snapshot_bytes, self.snapshot_size)
             or self.last - self._from_offset >= self.settings.snapshot_steps
         )
 
@@ -122,7 +122,7 @@ class Keeper:
                 later["journal"] = put_together(later["journal"])
                 data = blob.assemble(blob.joined(parts, later))
                 self.folder.write_snapshot(offset, data)
-                self._snapshot_size, self.failed = len(data), None
+                self.snapshot_size, self.failed = len(data), None
             except JournalError as error:
                 self.failed = str(error)
                 # soon again, but not at every step
