@@ -8,8 +8,20 @@ green run.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 
 import pytest
+
+
+def install(package: str) -> None:
+    """Fetch a part where that can be done without asking anybody: as root, on Debian and its like."""
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        return
+    command = ["apt-get", "-o", "DPkg::Lock::Timeout=120", "install", "-y", "-q", package]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        subprocess.run(["apt-get", "update", "-q"], check=False, capture_output=True)
+        subprocess.run(command, check=False, capture_output=True)
 
 
 def found(part: str, why: str | None) -> None:

@@ -47,6 +47,8 @@ def fetch(name: str, wanted: Sequence[Coordinates], alone: bool) -> list[Path]:
     """Jars by their coordinates, `alone` or with all that they need."""
     folder = Path(tempfile.gettempdir()) / f"skyband-test-{name}-{os.getuid()}-{wanted[0][2]}"
     if not (folder / "done").exists():
+        if shutil.which("mvn") is None:
+            parts.install("maven")
         maven = shutil.which("mvn")
         if maven is None:
             raise Missing("there is no mvn to fetch it with: apt-get install maven")
@@ -68,7 +70,10 @@ def fetch(name: str, wanted: Sequence[Coordinates], alone: bool) -> list[Path]:
             "dependency:copy-dependencies",
             f"-DoutputDirectory={work / 'jars'}",
         ]
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=280)
+        try:
+            done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=250)
+        except subprocess.TimeoutExpired:
+            raise Missing(f"mvn could not fetch {name} in four minutes") from None
         last = (done.stdout.strip().splitlines() or ["nothing"])[0][:300]
         if done.returncode:
             raise Missing(f"mvn could not fetch {name}: {last}")

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from skyband.spark.config import SparkSpec
     from skyband.spark.session import start_session
 
     folder: Path = tmp_path_factory.mktemp("session")
     conf = {"spark.sql.shuffle.partitions": "1"}
-    with contextlib.suppress(Missing, OSError):  # only the tests of Kafka need it, and say so
-        conf["spark.jars"] = ",".join(map(str, fetch("connector", CONNECTOR, alone=True)))
+    if any("test_kafka" in item.nodeid for item in request.session.items):
+        with contextlib.suppress(Missing, OSError):  # the tests of Kafka say so themselves
+            conf["spark.jars"] = ",".join(map(str, fetch("connector", CONNECTOR, alone=True)))
     session = start_session(
         SparkSpec(checkpoint=folder, master="local[2]", conf=tuple(conf.items())),
         folder / "spark.log",

@@ -28,6 +28,8 @@ class Database:
     """One cluster."""
 
     def __init__(self) -> None:
+        if _program("initdb") is None:
+            parts.install("postgresql")
         initdb, self._server = _program("initdb"), _program("postgres")
         why = None if initdb and self._server else "initdb is not installed: apt-get install postgresql"
         parts.found("PostgreSQL", why)

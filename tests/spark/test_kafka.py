@@ -57,8 +57,8 @@ def packed(rows: list[Row]) -> bytes:
 class Sent:
     """What was sent to the two topics, by partition, and what of it was read."""
 
-    def __init__(self, kafka: Broker) -> None:
-        self.kafka = kafka
+    def __init__(self, kafka: Broker, suffix: str) -> None:
+        self.kafka, self.suffix = kafka, suffix
         self.rows: dict[str, dict[int, list[Row | None]]] = {"lines": {0: [], 1: []}, "packs": {0: []}}
         self.read = {"lines": [0, 0], "packs": [0]}
 
@@ -72,11 +72,12 @@ class Sent:
                 (partition, text_line(row, ".json").replace(", ", ",\n ").encode() if odd == b"" else odd)
             )
             self.rows["lines"][partition].append(row if odd == b"" else None)
-        self.kafka.send("lines", records)
+        self.kafka.send(f"lines-{self.suffix}", records)
 
     def packs(self, rows: list[Row]) -> None:
         half = len(rows) // 2
-        self.kafka.send("packs", [(0, packed(rows[:half])), (0, b"no arrow"), (0, packed(rows[half:]))])
+        values = [packed(rows[:half]), b"no arrow", packed(rows[half:])]
+        self.kafka.send(f"packs-{self.suffix}", [(0, value) for value in values])
         self.rows["packs"][0] += [*rows[:half], None, *rows[half:]]
 
     def take(self, topic: str) -> list[Row | None]:
@@ -116,19 +117,23 @@ def tops(oracle: ObjectOracle) -> dict[str, Any]:
     return found
 
 
-def test_records_and_files_in_one_pipeline(tmp_path: Path, spark: SparkSession, kafka: Broker) -> None:
+@pytest.mark.parametrize("placement", ["driver", pytest.param("executors", marks=pytest.mark.soak)])
+def test_records_and_files_in_one_pipeline(
+    tmp_path: Path, spark: SparkSession, kafka: Broker, placement: str
+) -> None:
     """JSON and Arrow values, malformed ones, files besides; the broker is killed and comes back."""
-    kafka.topic("lines", 2)
-    kafka.topic("packs", 1)
+    lines, packs = f"lines-{placement}", f"packs-{placement}"
+    kafka.topic(lines, 2)
+    kafka.topic(packs, 1)
     files = {name: make_files(3, seed, (20, 50)) for seed, name in enumerate(("lines", "files", "packs"), 50)}
     asked = "".join(f'[[query]]\nname = "{name}"\nsql = "{sql}"\n' for name, sql in QUERIES.items())
     path = tmp_path / "pipeline.toml"
     path.write_text(
-        f'[stream.lines]\n{stream(kafka, "lines")}[stream.files]\npath = "data"\ntime = "ts"\n'
-        f"[stream.packs]\n{stream(kafka, 'packs', 'arrow')}{asked}"
-        '[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\n'
+        f'[stream.lines]\n{stream(kafka, lines)}[stream.files]\npath = "data"\ntime = "ts"\n'
+        f"[stream.packs]\n{stream(kafka, packs, 'arrow')}{asked}"
+        f'[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\nplacement = "{placement}"\n'
     )
-    sent, oracle, folded = Sent(kafka), truth(), Folded()
+    sent, oracle, folded = Sent(kafka, placement), truth(), Folded()
     for batch in range(3):
         sent.lines(files["lines"][batch])
         sent.packs(files["packs"][batch])

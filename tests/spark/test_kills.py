@@ -209,3 +209,6 @@ class TablePipeline(Pipeline):
 
     def has_output(self, batch: int) -> bool:
         return bool(self._ask(f"SELECT 1 FROM skyband_batches WHERE batch = {batch}"))
+
+    def wait(self, ready: Callable[[], bool], pause: float = 0.03) -> bool:
+        return super().wait(ready, pause)  # a database is asked less often than a folder

@@ -109,6 +109,14 @@ def test_console() -> None:
     ]
 
 
+def test_console_of_pairs_and_objects() -> None:
+    out = io.StringIO()
+    rows = [{**row, "rank": None, "score": 0.5} for row in CHANGES.to_pylist()]
+    rows = [{**rows[0], "seq_b": 9}, {**rows[1], "seq": None, "id": "x"}]
+    ConsoleSink(out).put(7, pa.Table.from_pylist(rows), REJECTS.slice(0, 0), TOP_SCHEMA.empty_table())
+    assert [line.rpartition("  ")[2] for line in out.getvalue().splitlines()] == ["rows 3 and 9", "object x"]
+
+
 def test_what_json_cannot_say() -> None:
     row = {
         "a": float("nan"),

@@ -111,13 +111,20 @@ class ConsoleSink:
         out = self._out or sys.stdout
         for row in python_rows(changes):
             rank = "" if row["rank"] is None else f" rank {row['rank']}"
-            who = row["id"] if row["seq"] is None else row["seq"]
-            out.write(
-                f"batch {batch}  {row['query']}  {row['change']}{rank}  score {row['score']!r}  row {who}\n"
-            )
+            score = f"score {row['score']!r}"
+            out.write(f"batch {batch}  {row['query']}  {row['change']}{rank}  {score}  {_who(row)}\n")
         for row in rejects.to_pylist():
             out.write(f"batch {batch}  reject {row['seq']}  {row['reason']}: {row['raw']}\n")
         out.flush()
+
+
+def _who(change: Mapping[str, Any]) -> str:
+    """What a change is about."""
+    if change["seq"] is None:
+        return f"object {change['id']}"
+    return (
+        f"row {change['seq']}" if change["seq_b"] is None else f"rows {change['seq']} and {change['seq_b']}"
+    )
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
