@@ -22,7 +22,7 @@ from typing import Any
 from skyband.algorithms import CARDS, OBJECTS, PAIRS, REGISTRY, Card, Workload
 from skyband.errors import QueryError
 from skyband.query.expression import columns_of, lift, render
-from skyband.query.model import Grouped, Joined, Pairs, Query, Threshold, TopK
+from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, TopK
 from skyband.query.promises import cannot_bound, cannot_walk, is_whole, unknown_range
 from skyband.query.space import Space, is_linear, split_box
 
@@ -137,7 +137,8 @@ def _for_pairs(query: Pairs, facts: Facts) -> Choice:
             _reason("scase"),
             {"ta": "its lists are of all rows, and here colours are kept apart"},
         )
-    if (facts.window or 0) < _LISTS_PAY:
+    rows = query.window.n if isinstance(query.window, Rows) else facts.window or 0
+    if rows < _LISTS_PAY:
         return Choice(
             "scase", {}, _reason("scase"), {"ta": f"it pays from about {_LISTS_PAY:,} rows in the window"}
         )
