@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pyarrow as pa
@@ -181,6 +182,20 @@ def test_queries_come_change_and_go(http: httpx.Client) -> None:
         415,
         "unsupported_type",
     )
+
+
+def test_names_with_anything_in_them(http: httpx.Client) -> None:
+    for name in ("a/b", "/", "a//b/", "100% & more?#", "ä ö", "%2F", "..a", "x/top", "<b>"):
+        path = f"/api/queries/{quote(name, safe='')}"
+        assert http.post("/api/queries", json={"name": name, "sql": CARS}).json()["name"] == name
+        assert http.get(path).json()["name"] == name
+        assert http.get(f"{path}/top").json()["query"] == name
+        assert http.delete(path).json()["dropped"] == name
+        assert push(http, quote(name, safe=""), [{"z": 1}]).status_code == 200
+        assert name in [stream["name"] for stream in http.get("/api/streams").json()["streams"]]
+    for name in (".", "..", "a\x1fb", "n" * 201):
+        problem(http.post("/api/queries", json={"name": name, "sql": CARS}), 400, "bad_input")
+    problem(http.get("/static/..%2Fsettings.py"), 404, "not_found")
 
 
 def test_a_query_is_checked_before_it_is_asked(http: httpx.Client) -> None:

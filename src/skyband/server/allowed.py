@@ -64,9 +64,14 @@ def check_k_and_window(k: int | None, wanted: str | None, settings: Settings) ->
         check_window(window(wanted), settings)
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, what: str = "query") -> None:
+    """Whether something of this name can be found again at its address."""
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise InputError(f"A query's name must be a text of 1 to {LONGEST_NAME} printable characters.")
+        raise InputError(f"A {what}'s name must be a text of 1 to {LONGEST_NAME} printable characters.")
+    if name in (".", ".."):
+        raise InputError(
+            f"A {what} can't be named {name}, which means a folder in addresses: choose another name."
+        )
 
 
 def other_plan(plan: Plan, choice: Choice) -> Plan:

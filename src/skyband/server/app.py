@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'{styles}; img-src 'self' data:; connect-src 'self'; "
     "font-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_SLASH = (
+    "\x1f"  # stands for a slash in a name until the route is found; no name has it, for it can't be printed
 )
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -84,6 +88,8 @@ def _choose(state: State, found: list[Endpoint]) -> Callable[[Request], Any]:
 
     async def call(request: Request) -> Response:
         each = by_method.get("GET" if request.method == "HEAD" else request.method)
+        for name, value in request.path_params.items():
+            request.path_params[name] = value.replace(_SLASH, "/")
         assert each is not None  # the route has no other methods
         return await answer(state, each, request)
 
@@ -130,6 +136,15 @@ async def _failed(request: Request, error: Exception) -> Response:
     return told(problem_of(error))
 
 
+def with_slashes(scope: Scope) -> Scope:
+    """A slash that is part of a name comes as %2F, and is none between two parts of an address."""
+    raw = scope.get("raw_path") or b""
+    if b"%2f" not in raw.lower():
+        return scope
+    kept = raw.decode("latin-1").replace("%2f", "%1f").replace("%2F", "%1F")
+    return {**scope, "path": unquote(kept)}
+
+
 class Door:
     """What holds for every request, whatever it asks for: the names, and the headers of every answer."""
 
@@ -153,6 +168,7 @@ class Door:
                 message = {**message, "headers": [*given, *headers]}
             await send(message)
 
+        scope = with_slashes(scope)
         given = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self.guard.check_names(given.get("host"), given.get("origin"))

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from skyband.monitor import Monitor
 
 SPAN = 5.0  # seconds that a rate is taken over
-KEPT = 2_000  # latencies that percentiles are taken from
+KEPT = 2_000  # latencies that percentiles are taken from,
+LATELY = 120.0  # if they are of the last so many seconds
 MOST_LOOKED_AT = 200  # states that are looked at; of more of them it is these, times their share
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -31,7 +32,7 @@ class Numbers:
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.seconds = 0.0  # of all pushes
         self._marks: deque[tuple[float, int, int]] = deque()
-        self._latencies: deque[float] = deque(maxlen=KEPT)
+        self._latencies: deque[tuple[float, float]] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
 
     def step(self, rows: int, changes: int) -> None:
@@ -50,7 +51,7 @@ class Numbers:
         """A push was answered, so many seconds after its request began."""
         self.bytes += size
         self.seconds += seconds
-        self._latencies.append(seconds)
+        self._latencies.append((time.monotonic(), seconds))
         self.buckets[sum(seconds > edge for edge in BUCKETS)] += 1
 
     def answered(self, method: str, status: int) -> None:
@@ -64,7 +65,7 @@ class Numbers:
             rows, changes = self.rows, self.changes
         since = marks[0] if marks else (now, rows, changes)
         span = max(now - since[0], 0.5)
-        latencies = sorted(self._latencies.copy())
+        latencies = sorted(seconds for at, seconds in self._latencies.copy() if now - at <= LATELY)
         return {
             "rows_per_second": round((rows - since[1]) / span, 1),
             "changes_per_second": round((changes - since[2]) / span, 1),

@@ -22,6 +22,7 @@ from starlette.responses import Response
 from skyband import __version__
 from skyband.errors import InputError
 from skyband.server import files
+from skyband.server.allowed import check_name
 from skyband.server.bodies import ARROW
 from skyband.server.guard import Caller, Guard
 from skyband.server.live import Live
@@ -258,8 +259,7 @@ async def streams(state: State, request: Request) -> Response:
 async def rows(state: State, request: Request) -> Response:
     began = time.perf_counter()
     stream = request.path_params["stream"]
-    if len(stream) > 200 or not stream.isprintable():
-        raise InputError("A stream's name must be a text of 1 to 200 printable characters.")
+    check_name(stream, "stream")
     if state.pending >= state.settings.max_pending:
         raise Problem(
             "busy",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -34,6 +36,7 @@ def serve(settings: Settings, pipeline: str | None = None) -> None:
     logging.getLogger("uvicorn.error").addFilter(
         lambda told: "without completing handshake" not in told.getMessage()
     )
+    sys.setswitchinterval(0.001)  # a thread that parses or steps must not keep readers waiting for long
     guard = Guard(settings)  # who may come in is settled before anybody can
     listening = bind(settings.host, settings.port)
     try:
@@ -118,6 +121,8 @@ class _Server(uvicorn.Server):
         for note in self._state.service.notes():
             print(f"skyband: {note}", file=sys.stderr, flush=True)
         print(address(self._state.settings, self._listening.getsockname()[1]), flush=True)
+        if not self._state.service.readonly:
+            warm()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._state.service.hub.close()
@@ -138,6 +143,26 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def warm() -> None:
+    """Compile what nearly every stream needs, in a thread: else the very first push would wait for it."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return
+
+    def work() -> None:
+        from skyband.monitor import Monitor
+
+        with contextlib.suppress(Exception):  # whatever fails here would fail in the open, too
+            for time, window in ((None, "50 ROWS"), ("t", "10 SECONDS")):
+                monitor = Monitor(time=time)
+                watch = monitor.watch(f"SELECT x FROM s ORDER BY x DESC LIMIT 3 WINDOW {window}")
+                for begin in (0, 100, 200):
+                    rows = [float(begin + number) for number in range(100)]
+                    monitor.push({"t": rows, "x": rows[::-1]})
+                watch.top()
+
+    threading.Thread(target=work, name="skyband-warming", daemon=True).start()
 
 
 def address(settings: Settings, port: int) -> str:

@@ -67,16 +67,14 @@ class Running:
             raise
 
 
-def running(data: str | os.PathLike[str] | None = None, **options: Any) -> Running:
+def running(
+    data: str | os.PathLike[str] | None = None, pipeline: str | os.PathLike[str] | None = None, **options: Any
+) -> Running:
     """Start a server on a free port, as `skyband serve` does; without `data` in a folder that nobody else has."""
     folder = Path(tempfile.mkdtemp(prefix="skyband-")) / "data" if data is None else Path(data)
     given = {"port": 0, "data": str(folder), **options}
-    arguments = [
-        word
-        for name, value in given.items()
-        if value is not None and value is not False
-        for word in (
-            [f"--{name.replace('_', '-')}"] if value is True else [f"--{name.replace('_', '-')}", str(value)]
-        )
-    ]
+    arguments = [] if pipeline is None else [str(pipeline)]
+    for name, value in given.items():
+        if value is not None and value is not False:
+            arguments += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
     return Running(arguments)
