@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+import socket
+import ssl
+import subprocess
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pyarrow as pa
 import pytest
+from tests.parts import found
 
+from skyband.errors import DiskFull, JournalError, SkybandError
+from skyband.server.problems import problem_of
 from skyband.server.testing import Running
 
 CARS = "SELECT id, speed FROM cars ORDER BY speed DESC LIMIT 3 WINDOW 100 ROWS"
@@ -235,7 +243,14 @@ def test_limits_are_told_by_the_option_that_raises_them(http: httpx.Client) -> N
 
 
 def test_small_limits(starting: Any) -> None:
-    limits = {"max_body": 2000, "max_rows": 3, "max_queries": 1, "max_streams": 1, "max_rate": 30}
+    limits = {
+        "max_pending": 5000,
+        "max_body": 2000,
+        "max_rows": 3,
+        "max_queries": 1,
+        "max_streams": 1,
+        "max_rate": 30,
+    }
     server = starting(in_memory=True, **limits)
     with httpx.Client(base_url=server.url, timeout=60) as http:
         assert "--max-rows" in problem(push(http, "s", [{"a": 1}] * 4), 422, "limit")
@@ -304,8 +319,59 @@ def test_health_metrics_and_stats(http: httpx.Client, server: Running) -> None:
 
     assert http.get("/health").json()["status"] == "ok"
     stats = http.get("/api/stats").json()
-    found = {family.name: family for family in text_string_to_metric_families(http.get("/metrics").text)}
-    assert found["skyband_rows"].samples[0].value == stats["rows"] > 0
-    assert found["skyband_push_seconds"].type == "histogram"
+    told = {family.name: family for family in text_string_to_metric_families(http.get("/metrics").text)}
+    assert told["skyband_rows"].samples[0].value == stats["rows"] > 0
+    assert told["skyband_push_seconds"].type == "histogram"
     assert stats["latency_ms"]["p99"] >= stats["latency_ms"]["p50"] > 0
     assert http.get("/api/settings").json()["role"] == "admin"
+
+
+def test_bodies_that_wait_hold_only_so_many_bytes(starting: Any) -> None:
+    server = starting(in_memory=True, max_pending=5000, max_body=4000, max_wait=30)
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        parts = urlsplit(server.url)
+        slow = []
+        for _ in range(2):  # each has sent half of what it said, and the rest doesn't come
+            raw = socket.create_connection((parts.hostname, parts.port))
+            raw.sendall(
+                f"POST /api/streams/s/rows HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: 4000\r\n\r\n{'[' + ' ' * 2100}".encode()
+            )
+            slow.append(raw)
+        for _ in range(100):
+            refused = push(http, "s", "[" + " " * 1500 + "]")
+            if refused.status_code == 503:
+                break
+        assert "waiting" in problem(refused, 503, "busy") and refused.headers["retry-after"] == "1"
+        for raw in slow:
+            raw.close()
+        for _ in range(100):
+            if push(http, "s", [{"a": 1}]).status_code == 200:
+                return
+        raise AssertionError("what the lost ones held is still held")
+
+
+def test_what_nobody_foresaw_says_nothing_of_the_inside() -> None:
+    for error, code, status in [
+        (RuntimeError("secret"), "internal", 500),
+        (DiskFull("There is no room: make some."), "disk_full", 507),
+        (JournalError("The journal is closed: open it again."), "journal", 503),
+        (SkybandError("Something is wrong: do this."), "bad_input", 400),
+    ]:
+        told = problem_of(error)
+        assert (told.code, told.status) == (code, status) and b"secret" not in told.body()
+
+
+def test_https(tmp_path: Path, starting: Any) -> None:
+    found("openssl", None if shutil.which("openssl") else "it is not on the path")
+    files = {"certfile": tmp_path / "cert.pem", "keyfile": tmp_path / "key.pem"}
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=IP:127.0.0.1", "-keyout", files["keyfile"], "-out", files["certfile"]],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = starting(in_memory=True, **files)
+    assert server.url.startswith("https://")
+    trusted = ssl.create_default_context(cafile=str(files["certfile"]))
+    with httpx.Client(base_url=server.url, verify=trusted) as http:
+        assert http.get("/health").json()["status"] == "ok"

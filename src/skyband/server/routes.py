@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("skyband")
 
-THREADS = 4  # for bodies and reads; the engine has its own
+THREADS = 8  # for bodies and reads; the engine has its own
 
 
 @dataclass
@@ -118,19 +118,41 @@ def say(value: Any, status: int = 200) -> Response:
 # -- what a request brings -----------------------------------------------------------------------------------
 
 
-async def body_of(state: State, request: Request, most: int | None = None) -> bytes:
+class Held:
+    """Bytes that one request holds until it is answered; all requests together may hold only so many."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.size = 0
+
+    def add(self, size: int) -> None:
+        self.size += size
+        self.state.pending += size
+        if self.state.pending > self.state.settings.max_pending:
+            raise Problem(
+                "busy",
+                "Too many rows are waiting already: try again a little later.",
+                headers={"retry-after": "1", "connection": "close"},
+            )
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.state.pending -= self.size
+
+
+async def body_of(state: State, request: Request, held: Held, most: int) -> bytes:
     """The whole body, if it isn't too large and doesn't take too long."""
-    most = state.settings.max_body if most is None else most
     declared = request.headers.get("content-length")
     if declared is not None and declared.isdigit() and int(declared) > most:
         raise _too_large(most)
     parts: list[bytes] = []
-    size = 0
     try:
         async with asyncio.timeout(state.settings.max_wait):
             async for part in request.stream():
-                size += len(part)
-                if size > most:
+                held.add(len(part))
+                if held.size > most:
                     raise _too_large(most)
                 parts.append(part)
     except TimeoutError:
@@ -151,7 +173,8 @@ async def object_of(state: State, request: Request, known: dict[str, tuple[type,
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem("unsupported_type", "The body must be a JSON object: send it as application/json.")
-    data = await body_of(state, request, min(state.settings.max_body, 1 << 20))
+    with Held(state) as held:
+        data = await body_of(state, request, held, min(state.settings.max_body, 1 << 20))
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -237,6 +260,9 @@ async def openapi(state: State, request: Request) -> Response:
 
 @endpoint("GET", "/health", role=None)
 async def health(state: State, request: Request) -> Response:
+    broken = state.service.broken()
+    if broken is not None:
+        raise Problem("journal", broken)
     return say({"status": "ok", "version": __version__})
 
 
@@ -260,21 +286,12 @@ async def rows(state: State, request: Request) -> Response:
     began = time.perf_counter()
     stream = request.path_params["stream"]
     check_name(stream, "stream")
-    if state.pending >= state.settings.max_pending:
-        raise Problem(
-            "busy",
-            "Too many rows are waiting already: try again a little later.",
-            headers={"retry-after": "1"},
-        )
-    data = await body_of(state, request)
-    state.pending += len(data)
-    try:
+    with Held(state) as held:
+        data = await body_of(state, request, held, state.settings.max_body)
         kind, key = request.headers.get("content-type"), request.headers.get("idempotency-key")
         future = await state.call(state.service.submit, stream, data, kind, key)
         # A step goes on whether or not somebody waits for it.
         receipt = await asyncio.shield(asyncio.wrap_future(future))
-    finally:
-        state.pending -= len(data)
     state.service.numbers.pushed(time.perf_counter() - began, len(data))
     about = {
         "rows": receipt.rows,

@@ -97,6 +97,7 @@ def _config(settings: Settings, state: State) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         backlog=_BACKLOG,
+        limit_concurrency=10_000,  # a last fence
         ws_max_size=1 << 16,  # readers have little to say
         ws_per_message_deflate=False,
         ws_ping_interval=20.0,

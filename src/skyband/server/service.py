@@ -80,6 +80,10 @@ class Service:
         """What ended it, if not a signal."""
         return None
 
+    def broken(self) -> str | None:
+        """Why it can't answer any more, if it can't."""
+        return self.engine._broken
+
     def notes(self) -> list[str]:
         """What was found when the folder was opened."""
         return list(self.engine.report)
