@@ -109,7 +109,7 @@ class ObjectGroup:
         pass
 
     def exact(self, slot: int) -> bool:
-        return True
+        return bool(self.algorithm.card.exact)
 
     def notes(self) -> list[str]:
         outside = self.reading.outside
@@ -245,6 +245,12 @@ class ObjectWatch(Watch):
         rank = np.arange(1, len(codes) + 1, dtype=np.int32)
         columns = [numbers_array(rank), numbers_array(score), pa.nulls(len(codes), pa.int64())]
         return self._named(columns, group.reading.selected(objects, codes))
+
+    @property
+    def certified(self) -> bool:
+        """Whether the answer is certainly exact."""
+        self._must_be_watched()
+        return self.group.exact(self.slot)
 
     def needs(self) -> set[str]:
         return set()  # objects are answered from their totals

@@ -25,6 +25,7 @@ from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, TopK
 from skyband.query.promises import cannot_bound, cannot_walk, is_whole, unknown_range
 from skyband.query.space import Space, is_linear, split_box
+from skyband.structures.likely import MOST_STREAMS
 
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
 _WORDS = {
@@ -208,6 +209,8 @@ def unfit_objects(name: str, query: Grouped | Joined, facts: Facts) -> str | Non
     card = OBJECTS[name].card
     if facts.updates and card.fifo:
         return "in an update stream (key=) any row may be replaced or deleted, and it lets rows go for others' sake"
+    if not card.exact and isinstance(query, Joined) and len(query.streams) > MOST_STREAMS:
+        return f"it takes up to {MOST_STREAMS} streams: every set of them has its own share"
     if card.scores == "bounded":
         return cannot_bound(query)
     return cannot_walk(query, lists=True) if card.scores == "monotone" else None

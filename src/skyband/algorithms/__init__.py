@@ -1,6 +1,7 @@
 """The algorithms, by name. Adding one is a file and a line here (CONTRIBUTING, "how to add an algorithm")."""
 
 from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm, Workload
+from skyband.algorithms.correlated import Correlated
 from skyband.algorithms.cpm import CPM
 from skyband.algorithms.eaa import EAA
 from skyband.algorithms.filtered import RAPF, RARF, RASF, SAPF, SARF, SASF
@@ -29,7 +30,7 @@ WINDOWED: dict[str, type[WindowAlgorithm]] = {
 }
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
 OBJECTS: dict[str, type[Sums]] = {
-    kind.card.name: kind for kind in (Sums, EAA, SLA)
+    kind.card.name: kind for kind in (Sums, EAA, SLA, Correlated)
 }  # grouped and joined queries
 PAIRS: dict[str, type[SCase]] = {kind.card.name: kind for kind in (SCase, TA, Basic, Naive)}
 CARDS: dict[str, Card] = {
