@@ -22,6 +22,7 @@ from skyband.group import NOTHING
 from skyband.joint import Joint, name_of
 from skyband.order import MINIMUM, Ints
 from skyband.planner import choose
+from skyband.query.asked import asked
 from skyband.query.expression import columns_of
 from skyband.query.model import Joined, Last, Query, Window
 from skyband.report import Report
@@ -106,14 +107,7 @@ class Monitor:
         return self._watch(query, name) if self.journal is None else self.journal.watch(query, name)
 
     def _watch(self, query: str | Query, name: str | None) -> Watch:
-        if isinstance(query, str):
-            from skyband.query.sql import parse  # loads sqlglot: not needed for a query object
-
-            query = parse(query)
-        elif not isinstance(query, Query):
-            raise QueryError(
-                f"A watch needs SQL or a query object (sb.topk and its like), not a {type(query).__name__}."
-            )
+        query = asked(query)
         choice = choose(query)  # refuses what can't be answered at all
         name = self._name(name)
         stream = self._stream_of(query)

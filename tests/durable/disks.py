@@ -92,7 +92,7 @@ class Failing(Counting):
         self.number, self.times = number, times
 
     def _fails(self, what: str) -> bool:
-        return super()._fails(what) or self.at < self.done < self.at + self.times
+        return super()._fails(what) or 0 < self.at < self.done < self.at + self.times
 
     def _fail(self) -> None:
         raise OSError(self.number, os.strerror(self.number))

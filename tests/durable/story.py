@@ -16,7 +16,7 @@ import skyband as sb
 from skyband.durable import Engine, Files, Settings
 from skyband.query.sql import parse
 
-SMALL = Settings(segment_bytes=1500, snapshot_steps=6, background=False)
+SMALL = Settings(segment_bytes=1500, snapshot_steps=7, background=False)
 """Bounds that let a short story begin segments, write snapshots and remove both."""
 
 Act = Callable[[sb.Monitor, str | None], pa.Table | None]
@@ -125,3 +125,19 @@ def open_engine(folder: Path, files: Files | None = None, settings: Settings = S
 def leave(engine: Engine) -> None:
     """Let go of the files as the end of a process does, and of nothing else."""
     engine.leave()
+
+
+BIG = Settings(background=False)  # one segment, no snapshot but the first
+TOP = "SELECT x FROM s ORDER BY x DESC LIMIT 3 WINDOW 10 ROWS WITH (algorithm = 'sa')"
+
+
+def some(folder: Path | None, settings: Settings = SMALL, steps: int = 5) -> Engine:
+    engine = Engine(sb.Monitor(), folder, settings, Quick())
+    engine.watch(TOP, name="top")
+    for number in range(steps):
+        engine.push({"x": [float(number), 0.5]}, key=f"k{number}")
+    return engine
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.journal"))

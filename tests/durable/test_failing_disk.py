@@ -13,7 +13,7 @@ from tests.durable.disks import Counting, Failing, Killed, Killing, PowerCut, Qu
 from tests.durable.story import SMALL, leave, open_engine, rows, same, story
 
 import skyband as sb
-from skyband.durable import Engine
+from skyband.durable import Engine, task
 from skyband.errors import DiskFull, JournalError
 
 
@@ -162,11 +162,11 @@ def pushed_in_groups(folder: Path, disk: Counting) -> int:
         engine = Engine(sb.Monitor(time="t"), folder, SMALL, disk)
         for group in range(GROUPS):
             first = group * EACH
-            tasks = [engine._push_task(rows(n), None, f"key {n}", None) for n in range(first, first + EACH)]
-            for task in tasks:
-                engine._enter(task)
+            steps = [task.push(rows(n), None, f"key {n}", None) for n in range(first, first + EACH)]
+            for step in steps:
+                engine._enter(step)
             engine._drive()
-            acknowledged += sum(task.future.result().rows > 0 for task in tasks)
+            acknowledged += sum(step.future.result().rows > 0 for step in steps)
     except (Killed, JournalError):
         pass
     return acknowledged

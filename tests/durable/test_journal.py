@@ -6,41 +6,24 @@ import asyncio
 import contextlib
 import datetime as dt
 import decimal
-import shutil
+import errno
 import subprocess
 import sys
 import threading
 import time
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.durable.disks import Counting, Quick
-from tests.durable.story import SMALL, Twin, leave, open_engine, rows, story
+from tests.durable.disks import Counting, Failing, Quick
+from tests.durable.story import BIG, SMALL, TOP, Twin, leave, open_engine, rows, segments, some, story
 
 import skyband as sb
-from skyband.blob import FORMAT
-from skyband.durable import Engine, Forgotten, KeyReused, Settings, Step, codec, segment
+from skyband.durable import Engine, Forgotten, KeyReused, Settings, Step, codec
 from skyband.errors import JournalError
 from skyband.stream import clock
-
-TOP = "SELECT x FROM s ORDER BY x DESC LIMIT 3 WINDOW 10 ROWS WITH (algorithm = 'sa')"
-
-
-def some(folder: Path | None, settings: Settings = SMALL, steps: int = 5) -> Engine:
-    engine = Engine(sb.Monitor(), folder, settings, Quick())
-    engine.watch(TOP, name="top")
-    for number in range(steps):
-        engine.push({"x": [float(number), 0.5]}, key=f"k{number}")
-    return engine
-
-
-def segments(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.journal"))
-
 
 # -- the library's face --------------------------------------------------------------------------------------
 
@@ -130,124 +113,6 @@ def test_a_folder_that_is_no_journal_is_refused(place: str, tmp_path: Path) -> N
     with pytest.raises(JournalError) as error:
         Engine(sb.Monitor(), folder)
     assert str(folder) in str(error.value) and "\n" not in str(error.value)
-
-
-# -- damage --------------------------------------------------------------------------------------------------
-
-BIG = Settings(background=False)  # one segment, no snapshot but the first
-
-
-@pytest.mark.parametrize("cut", [1, 5, 60, 300])
-def test_a_torn_tail_is_cut_and_reported(cut: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    engine = some(tmp_path / "j", BIG)
-    leave(engine)
-    (path,) = segments(tmp_path / "j")
-    whole = path.stat().st_size
-    path.write_bytes(path.read_bytes()[:-cut])
-    again = Engine(sb.Monitor(), tmp_path / "j")
-    assert again.offset == engine.offset - 1 and again.monitor.rows_seen == 8
-    (line,) = again.report
-    assert f"{path} had a torn end: " in line and line in caplog.text
-    assert path.stat().st_size < whole - cut  # the rest of the record went too
-    again.push({"x": [9.0]})
-    leave(again)
-    last = Engine(sb.Monitor(), tmp_path / "j")
-    assert last.report == [] and last.monitor.rows_seen == 9
-    last.close()
-
-
-def test_any_flipped_byte_is_found(tmp_path: Path) -> None:
-    """In the last step it makes a torn tail, before it a refusal that names file and byte; never another answer."""
-    engine = some(tmp_path / "j", BIG, steps=3)
-    leave(engine)
-    (path,) = segments(tmp_path / "j")
-    data = path.read_bytes()
-    first, salt = segment.read_head(data, "") or (0, 0)
-    records, end = segment.read_records(data, first, salt, "")
-    assert end == len(data) and [record.offset for record in records] == [1, 2, 3, 4]
-    for at in range(0, len(data), 13):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
-        if at >= records[-1].start:
-            again = Engine(sb.Monitor(), tmp_path / "j")
-            assert again.offset == 3 and len(again.report) == 1
-            leave(again)
-            continue
-        start = max([0, *(record.start for record in records if record.start <= at)])
-        with pytest.raises((JournalError, sb.InputError)) as error:
-            Engine(sb.Monitor(), tmp_path / "j")
-        assert f"{path} is " in str(error.value) and "\n" not in str(error.value)
-        assert f"damaged at byte {start}," in str(error.value) or "in format" in str(error.value)
-
-
-def test_a_missing_segment_is_found(tmp_path: Path) -> None:
-    engine = some(tmp_path / "j", Settings(segment_bytes=600, background=False), steps=8)
-    leave(engine)
-    found = segments(tmp_path / "j")
-    assert len(found) > 3
-    for number in range(len(found) - 1):
-        copy = tmp_path / f"copy {number}"
-        shutil.copytree(tmp_path / "j", copy)
-        segments(copy)[number].unlink()
-        with pytest.raises(JournalError, match=r"nowhere to be found|is damaged at byte"):
-            Engine(sb.Monitor(), copy)
-
-
-def test_a_segment_cut_short_in_the_middle_is_found(tmp_path: Path) -> None:
-    engine = some(tmp_path / "j", Settings(segment_bytes=600, background=False), steps=8)
-    leave(engine)
-    path = segments(tmp_path / "j")[1]
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(JournalError, match=f"{path} is damaged at byte"):
-        Engine(sb.Monitor(), tmp_path / "j")
-
-
-@pytest.mark.parametrize("age", [-1, 1])
-def test_another_format_is_refused_by_name(age: int, tmp_path: Path) -> None:
-    leave(some(tmp_path / "j", BIG))
-    (path,) = segments(tmp_path / "j")
-    data = bytearray(path.read_bytes())
-    data[8:12] = (FORMAT + age).to_bytes(4, "little")
-    data[24:28] = zlib.crc32(data[:24]).to_bytes(4, "little")
-    path.write_bytes(data)
-    with pytest.raises(sb.InputError, match=f"{path} is in format {FORMAT + age}, of a"):
-        Engine(sb.Monitor(), tmp_path / "j")
-
-
-def test_a_damaged_snapshot_is_passed_over_and_reported(tmp_path: Path) -> None:
-    settings = Settings(segment_bytes=1, snapshot_steps=3, background=False)  # a segment for every step
-    engine = some(tmp_path / "j", settings, steps=6)
-    for number in range(8):  # wherever the snapshots are
-        engine.push({"x": [float(number)]})
-        copy = tmp_path / f"copy {number}"
-        shutil.copytree(tmp_path / "j", copy)
-        older, newest = sorted(copy.glob("*.snapshot"))
-        data = bytearray(newest.read_bytes())
-        middle = len(data) // 3
-        data[middle : middle + 100] = bytes(255 - byte for byte in data[middle : middle + 100])
-        newest.write_bytes(data)
-        again = Engine(sb.Monitor(), copy, settings, Quick())
-        assert len(again.report) == 1 and str(newest) in again.report[0]
-        assert again.offset == engine.offset and again.monitor.to_bytes() == engine.monitor.to_bytes()
-        assert not newest.exists()
-        leave(again)
-        older.write_bytes(b"nothing")
-        with pytest.raises(JournalError, match=r"No snapshot in the journal .* is whole"):
-            Engine(sb.Monitor(), copy)
-    leave(engine)
-
-
-def test_a_batch_can_not_look_like_steps(tmp_path: Path) -> None:
-    """Bytes of whole records as a value, in the last step, whose end is torn: no reason to see damage there."""
-    leave(some(tmp_path / "other", BIG))
-    (path,) = segments(tmp_path / "other")
-    engine = some(tmp_path / "j", BIG)
-    engine.push({"x": [1.0], "raw": pa.array([path.read_bytes()])})
-    leave(engine)
-    (own,) = segments(tmp_path / "j")
-    own.write_bytes(own.read_bytes()[:-4])
-    again = Engine(sb.Monitor(), tmp_path / "j")
-    assert again.offset == engine.offset - 1 and len(again.report) == 1
-    again.close()
 
 
 # -- keys ----------------------------------------------------------------------------------------------------
@@ -608,3 +473,81 @@ def test_a_snapshot_on_demand(tmp_path: Path) -> None:
     again.close()
     with pytest.raises(sb.InputError, match="in memory"):
         some(None).snapshot()
+
+
+# -- who may open it -----------------------------------------------------------------------------------------
+
+
+def test_a_monitor_that_was_used_begins_a_folder_but_continues_none(tmp_path: Path) -> None:
+    used = sb.Monitor()
+    used.watch(TOP, name="top")
+    used.push({"x": [1.0, 2.0]})
+    engine = Engine(used, tmp_path / "j")
+    engine.push({"x": [3.0]})
+    with pytest.raises(sb.InputError, match="has a journal already"):
+        Engine(used, tmp_path / "other")
+    engine.close()
+    other = sb.Monitor()
+    other.push({"x": [1.0]})
+    with pytest.raises(sb.InputError, match="this monitor was used already: make a fresh one"):
+        Engine(other, tmp_path / "j")
+    again = Engine(sb.Monitor(), tmp_path / "j")
+    assert again.monitor.watches["top"].top()["x"].to_pylist() == [3.0, 2.0, 1.0]
+    again.close()
+
+
+def test_a_folder_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = some(Path("j"), Settings(segment_bytes=1, background=False))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    engine.push({"x": [1.0]})
+    engine.close()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert Engine(sb.Monitor(), tmp_path / "j").offset == 7
+
+
+def test_what_one_caller_gives_wrongly_fails_nobody_else(tmp_path: Path) -> None:
+    engine = some(tmp_path / "j")
+    for wrong in ({"stream": object()}, {"stream": 7}, {"key": object()}):
+        with pytest.raises(sb.InputError):
+            engine.submit({"x": [1.0]}, **wrong)  # type: ignore[arg-type]
+    for query in (7, None, sb.rows(3)):
+        with pytest.raises(sb.QueryError, match="A watch needs SQL or a query object"):
+            engine.watch(query)  # type: ignore[arg-type]
+    with pytest.raises(sb.InputError, match="name must be a text"):
+        engine.watch(TOP, name=7)  # type: ignore[arg-type]
+    with pytest.raises(sb.InputError, match='no watch "nobody"'):
+        engine.drop("nobody")
+    with pytest.raises(sb.QueryError, match="k must be a whole number"):
+        engine.change("top", k="many")  # type: ignore[arg-type]
+    assert engine.push({"x": [1.0]}).offset == 8  # only the change came as far as the journal
+    engine.close()
+
+
+def test_it_is_made_anew_as_soon_as_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step ends in the middle, and there isn't even room to say so: reads are refused till there is."""
+    disk = Failing(-1, errno.ENOSPC, times=10**9)
+    engine = Engine(sb.Monitor(), tmp_path / "j", BIG, disk)
+    engine.watch(TOP, name="top")
+    engine.push({"x": [1.0]})
+    real = sb.Monitor._step
+
+    def half(self: sb.Monitor, arriving: Any) -> Any:
+        monkeypatch.setattr(sb.Monitor, "_step", real)
+        real(self, arriving)
+        disk.at = disk.done + 1
+        raise MemoryError
+
+    monkeypatch.setattr(sb.Monitor, "_step", half)
+    with pytest.raises(MemoryError):
+        engine.push({"x": [2.0]})
+    for _ in range(2):
+        with pytest.raises(JournalError, match="stopped in the middle of step 3"):
+            engine.push({"x": [3.0]})
+        with pytest.raises(JournalError, match="stopped in the middle of step 3"):
+            engine.changes_since(0)
+    disk.at = -1
+    assert engine.push({"x": [4.0]}).first_seq == 1
+    assert engine.monitor.watches["top"].top()["x"].to_pylist() == [4.0, 1.0]
+    engine.close()

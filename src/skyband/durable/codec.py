@@ -37,8 +37,9 @@ class Odd:
 def pack(batch: Any) -> tuple[Raw, int, dict[str, Any], Any]:
     """A batch as the monitor takes it, its number of rows, and the same as plain data and bytes."""
     if isinstance(batch, bytes | bytearray | memoryview | pa.Buffer):
-        table = from_ipc(batch, trusted=False)
-        return table, table.num_rows, {}, batch
+        data = batch if isinstance(batch, bytes | pa.Buffer) else bytes(batch)  # what can change is copied
+        table = from_ipc(data, trusted=False)
+        return table, table.num_rows, {}, data
     raw, rows = read(batch)
     odd: dict[str, Any] = {}
     if not isinstance(raw, pa.Table):

@@ -19,7 +19,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.durable import codec
+from skyband.durable import task as tasks
 from skyband.durable.files import Files
 from skyband.durable.history import History, Step
 from skyband.durable.keeper import Keeper, put_together
-from skyband.durable.keys import Answer, KeyReused, Keys, checked
+from skyband.durable.keys import Answer, KeyReused, Keys
 from skyband.durable.replay import agree, task_of
 from skyband.durable.settings import Settings
-from skyband.durable.task import Receipt, Task
+from skyband.durable.task import Receipt, Task, Unread
 from skyband.durable.turnstile import Turnstile
 from skyband.errors import InputError, JournalError, SkybandError
-from skyband.query.model import Query, Window, to_dict, window
+from skyband.query.model import Query, Window
 
 if TYPE_CHECKING:
     from skyband.monitor import Monitor
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("skyband")
 
-Unread = Mapping[int, tuple[str, str]]
 WORKERS = 2  # one writes while the other's steps are taken
 
 
@@ -63,14 +62,14 @@ class Engine:
         settings: Settings | None = None,
         files: Files | None = None,
     ) -> None:
+        if monitor.journal is not None:
+            raise InputError("This monitor has a journal already: make another.")
         self.monitor = monitor
         self.settings = settings or Settings()
-        self.folder = None if folder is None else Path(folder)
+        self.folder = None if folder is None else Path(folder).absolute()
         self.history = History(self.settings.history_steps, self.settings.history_changes)
         self.keys = Keys(self.settings.keys)
-        self.report: list[
-            str
-        ] = []  # what was found when the folder was opened: a torn tail, a damaged snapshot
+        self.report: list[str] = []  # what was amiss when the folder was opened
         self._keeper: Keeper | None = None
         self._offset = self._numbered = 0
         self._queue: deque[Task] = deque()
@@ -82,22 +81,20 @@ class Engine:
         self._work = threading.Semaphore(0)
         self._workers: list[threading.Thread] = []
         self._subscribers: list[Callable[[Step], None]] = []
-        self._nothing = (
-            monitor.no_changes()
-        )  # a table of changes without any, for whoever doesn't hold the state
+        self._nothing = monitor.no_changes()  # for whoever needs a table and doesn't hold the state
         self._closed = False
         self._broken: str | None = None
         self._never: list[int] = []  # steps that were written, and must not be taken
         if self.folder is not None:
             self._keeper = Keeper(self.folder, self.settings, files or Files())
             try:
-                self._load(self._keeper)
+                self._load(self._keeper, used=bool(monitor.watches or monitor.rows_seen))
             except BaseException as error:
                 self._keeper.close()
                 if isinstance(error, OSError):
                     said = error.strerror or error
                     raise JournalError(
-                        f"The journal {folder} can't be opened ({said}): see to the disk."
+                        f"{self._called()} can't be opened ({said}): see to the disk."
                     ) from None
                 raise
         monitor.journal = self
@@ -113,62 +110,38 @@ class Engine:
         `key`: the client's own name for this batch; sent again under the same one it is not taken twice.
         `unread`: rows that couldn't be read at all, by position: what is wrong with each, and its text.
         """
-        task = self._enter(self._push_task(batch, stream, key, unread))
-        return self._now(task)  # type: ignore[no-any-return]
+        return self._now(tasks.push(batch, stream, key, unread))  # type: ignore[no-any-return]
 
     def submit(
         self, batch: Any, stream: str | None = None, key: str | None = None, unread: Unread | None = None
     ) -> Future[Receipt]:
         """As `push`, without waiting. The future can't be cancelled: its step may be on its way."""
-        task = self._enter(self._push_task(batch, stream, key, unread))
+        step = self._enter(tasks.push(batch, stream, key, unread))
         self._later()
-        return task.future
+        return step.future
 
     def advance(self, time: Any) -> Receipt:
         """Time passes without rows."""
-        said = codec.say_time(time)
-        return self._now(self._enter(Task("advance", (codec.hear(said),), {"time": said})))  # type: ignore[no-any-return]
+        return self._now(tasks.advance(time))  # type: ignore[no-any-return]
 
     def watch(self, query: str | Query, name: str | None = None) -> Watch:
         """Ask once; from then on the answer is kept, through restarts too."""
-        if isinstance(query, str):
-            from skyband.query.sql import parse
-
-            query = parse(query)
-        if name is not None and not isinstance(name, str):
-            raise InputError(f"A watch's name must be a text of at least one character, not {name!r}.")
-        task = Task("watch", (query, name), {"query": to_dict(query), "name": name}, name=name)
-        return self._now(self._enter(task))  # type: ignore[no-any-return]
+        return self._now(tasks.watch(query, name))  # type: ignore[no-any-return]
 
     def drop(self, name: str) -> None:
         """Watch no longer."""
         self._named(name)
-        self._now(self._enter(Task("drop", (name,), {"name": name}, name=name)))
+        self._now(tasks.drop(name))
 
     def change(self, name: str, k: int | None = None, window: str | Window | None = None) -> None:
         """Another k or window of a watch."""
         self._named(name)
-        wide = None if window is None else str(_window(window))
-        k = codec.hear(codec.say(k))
-        meta = {"name": name, "k": codec.say(k), "window": wide}
-        self._now(self._enter(Task("change", (name, k, wide), meta, name=name)))
+        self._now(tasks.change(name, k, window))
 
     def _named(self, name: Any) -> None:
         names = list(self.monitor.watches)
         if name not in names:
             raise InputError(f'There is no watch "{name}"; there are {", ".join(names) or "none"}.')
-
-    def _push_task(self, batch: Any, stream: str | None, key: str | None, unread: Unread | None) -> Task:
-        key = checked(key)
-        raw, rows, meta, body = codec.pack(batch)
-        if stream is not None:
-            meta["stream"] = stream
-        if key is not None:
-            meta["key"] = key
-        texts = None if not unread else {int(row): (str(d), str(t)) for row, (d, t) in unread.items()}
-        if texts:
-            meta["unread"] = [[row, *told] for row, told in texts.items()]
-        return Task("push", (raw, rows, stream, texts), meta, body, rows, key)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -218,10 +191,10 @@ class Engine:
 
     def _enter(self, task: Task) -> Task:
         """Put a step into the queue; a batch that came before gets its first answer instead."""
+        if self._broken:
+            self._heal()
         with self._guard:
-            if self._closed:
-                raise self._stopped()
-            if self._broken:
+            if self._closed or self._broken:
                 raise self._stopped()
             if task.key is not None:
                 answer = self.keys.get(task.key)
@@ -262,7 +235,8 @@ class Engine:
             task.future.set_exception(problem)
 
     def _now(self, task: Task) -> Any:
-        """Do what waits, in this thread, until this step is done."""
+        """Take a step: do what waits, in this thread, until it is done."""
+        self._enter(task)
         while not task.taken:
             self._drive(task)
         return task.future.result()
@@ -320,10 +294,10 @@ class Engine:
         group: list[Task] = []
         size = 0
         with self._guard:
-            while self._queue and (not group or size + len(self._queue[0].body) <= self.settings.group_bytes):
+            while self._queue and (not group or size + self._queue[0].size <= self.settings.group_bytes):
                 group.append(self._queue.popleft())
                 group[-1].taken = True
-                size += len(group[-1].body)
+                size += group[-1].size
         return group
 
     def _write(self, group: list[Task]) -> None:
@@ -369,8 +343,10 @@ class Engine:
         """Let the monitor take a step, and remember what came of it."""
         monitor = self.monitor
         first_seq, rejected = monitor.rows_seen, sum(monitor.reject_counts.values())
-        self._offset = task.offset
-        result: Any = getattr(monitor, f"_{task.kind}")(*task.given)
+        try:
+            result: Any = getattr(monitor, f"_{task.kind}")(*task.given)
+        finally:
+            self._offset = task.offset
         changes = result if isinstance(result, pa.Table) else monitor.no_changes()
         if task.kind == "watch":
             task.name = result.name
@@ -424,13 +400,17 @@ class Engine:
 
     # -- opening and snapshots -----------------------------------------------------------------------------
 
-    def _load(self, keeper: Keeper) -> None:
-        """Make the state from the newest snapshot and the steps since."""
+    def _load(self, keeper: Keeper, used: bool = False) -> None:
+        """Make the state from the newest snapshot and the steps since; a new folder begins with the monitor's own."""
         content, report = keeper.load()
         if content is None:
             keeper.begin(self._content())
         else:
             own = content["journal"]
+            if used:
+                raise InputError(
+                    f"The journal {keeper.folder.path} has begun, and this monitor was used already: make a fresh one."
+                )
             agree(self.monitor.options(), content, keeper.folder.path)
             self.monitor._fill(content)
             self._offset = own["offset"]
@@ -532,7 +512,3 @@ class Engine:
                         keeper.snapshot(self._offset, self._copy, wait=True)
             finally:
                 keeper.close()
-
-
-def _window(wanted: str | Window) -> Window:
-    return window(wanted)

@@ -20,6 +20,7 @@ from typing import Any
 from skyband.durable import segment
 from skyband.durable.files import Files
 from skyband.durable.segment import Found
+from skyband.durable.task import Written
 from skyband.errors import DiskFull, JournalError
 
 log = logging.getLogger("skyband")
@@ -48,7 +49,7 @@ class Journal:
 
     # -- writing -------------------------------------------------------------------------------------------
 
-    def append(self, steps: list[tuple[dict[str, Any], Any]]) -> None:
+    def append(self, steps: list[Written]) -> None:
         """Bring steps to the disk together, the first as number `next`. Either all of them are there, or none."""
         for attempt in (1, 2):
             try:
@@ -71,14 +72,14 @@ class Journal:
                 self._give_up()
                 raise
 
-    def _append(self, steps: list[tuple[dict[str, Any], Any]]) -> None:
+    def _append(self, steps: list[Written]) -> None:
         if self._live is None or self._size >= self.segment_bytes:
             self._begin()
         assert self._live is not None
         first = self.next
         parts: list[Any] = []
-        for number, (meta, body) in enumerate(steps):
-            parts += segment.record(first + number, first, meta, body, self._salt)
+        for number, step in enumerate(steps):
+            parts += segment.record(first + number, first, step, self._salt)
         self._files.write(self._live, parts)
         self._files.sync(self._live)
         size = sum(len(part) for part in parts)

@@ -20,7 +20,7 @@ from skyband.durable.files import Files
 from skyband.durable.folder import Folder
 from skyband.durable.segment import Found
 from skyband.durable.settings import Settings
-from skyband.durable.task import Task
+from skyband.durable.task import Task, written
 from skyband.errors import JournalError
 
 log = logging.getLogger("skyband")
@@ -57,11 +57,11 @@ class Keeper:
         """Bring steps to the disk, and number them."""
         for number, task in enumerate(group):
             task.offset = self.folder.journal.next + number
-        self.folder.journal.append([({"kind": task.kind, **task.meta}, task.body) for task in group])
+        self.folder.journal.append([task.form for task in group if task.form is not None])
 
     def leave_out(self, offsets: list[int]) -> None:
         """Say that these steps were written but never taken, and must not be."""
-        self.folder.journal.append([({"kind": "void", "of": offsets}, b"")])
+        self.folder.journal.append([written({"kind": "void", "of": offsets})])
 
     def load(self) -> tuple[dict[str, Any] | None, list[str]]:
         """The newest snapshot's content, and what there is to report; None in a new folder."""

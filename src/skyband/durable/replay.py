@@ -32,7 +32,7 @@ def task_of(found: Found, body: memoryview) -> Task:
         given = (name,)
     else:
         given = (name, codec.hear(meta["k"]), meta["window"])
-    return Task(kind, given, meta, rows=rows, key=meta.get("key"), name=name, offset=found.offset)
+    return Task(kind, given, rows=rows, key=meta.get("key"), name=name, offset=found.offset)
 
 
 def agree(given: dict[str, Any], content: dict[str, Any], folder: Path) -> None:

@@ -9,8 +9,8 @@ disk may write the pages of one flush in any order, so within the last group any
 told that it was there. But a group is begun only when the one before it is on the disk. So a bad record that is
 followed by a good one of a later group was good once: that is damage, and no reason to go on as if it were not.
 
-The checksums begin with the segment's salt, a random number. Without it a batch could hold, as a value, bytes that look
-like a record.
+The checksum of a record's head begins with the segment's salt, a random number. Without it a batch could hold, as a
+value, bytes that look like a record.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyband.blob import FORMAT, check_format
+from skyband.durable.task import Written
 from skyband.errors import JournalError
 
 MAGIC = b"SKYBANDJ"
@@ -71,12 +72,10 @@ def read_head(data: bytes, name: str) -> tuple[int, int] | None:
     return None
 
 
-def record(offset: int, group: int, meta: dict[str, Any], body: Any, salt: int) -> list[Any]:
+def record(offset: int, group: int, step: Written, salt: int) -> list[Any]:
     """A record as the parts to be written."""
-    said = json.dumps(meta, separators=(",", ":")).encode()
-    check = zlib.crc32(body, zlib.crc32(said, salt))
-    data = _RECORD.pack(MARK, len(said), offset, group, len(body), check)
-    return [data + _CHECK.pack(zlib.crc32(data, salt)) + said, body]
+    data = _RECORD.pack(MARK, len(step.said), offset, group, len(step.body), step.check)
+    return [data + _CHECK.pack(zlib.crc32(data, salt)) + step.said, step.body]
 
 
 def read_record(data: memoryview, start: int, salt: int) -> Found | None:
@@ -89,7 +88,7 @@ def read_record(data: memoryview, start: int, salt: int) -> Found | None:
         return None
     at = start + RECORD
     end = at + said + size
-    if end > len(data) or zlib.crc32(data[at:end], salt) != check:
+    if end > len(data) or zlib.crc32(data[at:end]) != check:
         return None
     return Found(offset, group, json.loads(bytes(data[at : at + said])), start, (at + said, end))
 

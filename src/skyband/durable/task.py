@@ -1,12 +1,28 @@
-"""A step on its way: what was asked, how it is written down, and who waits for it."""
+"""A step on its way: what was asked, how it is written down, and who waits for it.
+
+Everything that can be wrong with what a caller gave, or that takes time for long batches, happens here, in the
+caller's own thread and before the step comes into the queue: nobody else has to suffer from it.
+"""
 
 from __future__ import annotations
 
+import json
+import zlib
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+
+from skyband.durable import codec
+from skyband.durable.keys import checked
+from skyband.errors import InputError
+from skyband.query.asked import asked
+from skyband.query.model import Query, Window, to_dict
+from skyband.query.model import window as window_of
+
+Unread = Mapping[int, tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -27,13 +43,28 @@ class Receipt:
 
 
 @dataclass
+class Written:
+    """A step as the journal takes it: what it says, its bytes, and the checksum of both."""
+
+    said: bytes
+    body: Any = b""
+    check: int = 0
+
+    def __post_init__(self) -> None:
+        self.check = zlib.crc32(self.body, zlib.crc32(self.said))
+
+
+def written(meta: dict[str, Any], body: Any = b"") -> Written:
+    return Written(json.dumps(meta, separators=(",", ":")).encode(), body)
+
+
+@dataclass
 class Task:
     """One step that waits to be written and taken."""
 
     kind: str
     given: tuple[Any, ...]  # what the monitor's method takes
-    meta: dict[str, Any] = field(default_factory=dict)  # the same as plain data, for the journal
-    body: Any = b""  # and as bytes
+    form: Written | None = None  # the same for the journal; None if it comes from there
     rows: int = 0
     key: str | None = None
     name: str | None = None  # the watch that it is about
@@ -43,3 +74,45 @@ class Task:
 
     def __post_init__(self) -> None:
         self.future.set_running_or_notify_cancel()  # from here on it can't be cancelled: it may be on its way
+
+    @property
+    def size(self) -> int:
+        return 0 if self.form is None else len(self.form.body)
+
+
+def push(batch: Any, stream: str | None, key: str | None, unread: Unread | None) -> Task:
+    """Rows come. `unread`: what is wrong with rows that couldn't be read at all, and their text, by position."""
+    key = checked(key)
+    if stream is not None and not isinstance(stream, str):
+        raise InputError(f"A stream's name must be a text, not {stream!r}.")
+    raw, rows, meta, body = codec.pack(batch)
+    texts = None if not unread else {int(row): (str(told[0]), str(told[1])) for row, told in unread.items()}
+    more = {"stream": stream, "key": key, "unread": [[row, *told] for row, told in (texts or {}).items()]}
+    meta = {"kind": "push", **meta, **{name: value for name, value in more.items() if value}}
+    if stream == "":
+        meta["stream"] = stream
+    return Task("push", (raw, rows, stream, texts), written(meta, body), rows, key)
+
+
+def advance(time: Any) -> Task:
+    said = codec.say_time(time)
+    return Task("advance", (codec.hear(said),), written({"kind": "advance", "time": said}))
+
+
+def watch(query: str | Query, name: str | None) -> Task:
+    query = asked(query)
+    if name is not None and not isinstance(name, str):
+        raise InputError(f"A watch's name must be a text of at least one character, not {name!r}.")
+    form = written({"kind": "watch", "query": to_dict(query), "name": name})
+    return Task("watch", (query, name), form, name=name)
+
+
+def drop(name: str) -> Task:
+    return Task("drop", (name,), written({"kind": "drop", "name": name}), name=name)
+
+
+def change(name: str, k: Any, window: str | Window | None) -> Task:
+    wide = None if window is None else str(window_of(window))
+    said = codec.say(k)
+    form = written({"kind": "change", "name": name, "k": said, "window": wide})
+    return Task("change", (name, codec.hear(said), wide), form, name=name)
