@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import zlib
 from pathlib import Path
@@ -9,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.durable.disks import Quick
-from tests.durable.story import BIG, leave, segments, some
+from tests.durable.story import BIG, TOP, leave, segments, some
 
 import skyband as sb
 from skyband.blob import FORMAT
 from skyband.durable import Engine, Settings, segment
-from skyband.errors import JournalError
+from skyband.errors import DiskFull, JournalError
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60, 300])
@@ -114,6 +115,33 @@ def test_a_damaged_snapshot_is_passed_over_and_reported(tmp_path: Path) -> None:
         with pytest.raises(JournalError, match=r"No snapshot in the journal .* is whole"):
             Engine(sb.Monitor(), copy)
     leave(engine)
+
+
+def test_a_write_that_the_system_ends_in_the_middle(tmp_path: Path) -> None:
+    """The real thing: a file that may not grow beyond a limit takes half of a step."""
+    engine = Engine(sb.Monitor(), tmp_path / "j", BIG)
+    engine.watch(TOP, name="top")
+    engine.push({"x": [1.0]})
+    size = segments(tmp_path / "j")[0].stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        for _ in range(2):
+            with pytest.raises(
+                DiskFull, match=r"no room left for the journal .* nothing of this step was taken"
+            ):
+                engine.push({"x": [2.0] * 10_000}, key="big")
+            assert engine.monitor.watches["top"].top()["x"].to_pylist() == [1.0]
+            assert segments(tmp_path / "j")[0].stat().st_size == size  # the half is cut off
+        assert engine.push({"x": [3.0]}).first_seq == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not engine.push({"x": [2.0] * 10_000}, key="big").repeated
+    engine.leave()
+    again = Engine(sb.Monitor(), tmp_path / "j")
+    assert again.report == [] and again.monitor.rows_seen == 10_002
+    assert again.monitor.watches["top"].top()["seq"].to_pylist() == [10_001, 10_000, 9_999]
+    again.close()
 
 
 def test_a_batch_can_not_look_like_steps(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ class Settings:
     snapshot_bytes: int = (
         64 * MEGABYTE
     )  # a snapshot after so many bytes of steps, and never less than its own size
-    snapshot_steps: int = 100_000  # or after so many steps
+    snapshot_steps: int = 20_000  # or after so many steps, which also take their time to be repeated
     group_bytes: int = 32 * MEGABYTE  # steps that wait are flushed together up to so many bytes
     history_steps: int = 10_000  # so many steps' changes can be read again
     history_changes: int = 200_000  # but not more changes than these in all
