@@ -122,6 +122,15 @@ def test_a_token_in_a_websocket(server: Running) -> None:
             assert b'"unauthorized"' in refused.value.response.body
 
 
+def test_tokens_cant_be_tried_out_at_any_speed(tokens: Path) -> None:
+    guard = Guard(Settings(tokens=str(tokens), max_rate=5))
+    for _ in range(5):
+        guard.refused("10.0.0.1")
+    with pytest.raises(sb.SkybandError, match="--max-rate"):
+        guard.refused("10.0.0.1")
+    guard.refused("10.0.0.2")
+
+
 def test_the_client_has_a_token(server: Running) -> None:
     with sb.connect(server.url, TOKENS["read"]) as reader, pytest.raises(InputError, match="role push"):
         reader.push({"id": ["a"], "speed": [1.0]}, stream="cars")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect as open_sockets
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
@@ -212,28 +213,29 @@ def test_readers_that_vanish_are_forgotten(server: Running, http: httpx.Client) 
     raise AssertionError("the server still counts readers that are gone")
 
 
-def test_many_readers(server: Running, http: httpx.Client) -> None:
-    """All of them hear of it; the thousand are in the benchmark and in the soak."""
-    many = 60
-    heard: list[float] = []
-    ready = threading.Barrier(many + 1)
+@pytest.mark.parametrize("many", [60, pytest.param(1000, marks=pytest.mark.soak)])
+def test_many_readers(server: Running, http: httpx.Client, many: int) -> None:
+    """All of them hear of it."""
+    url = "ws" + server.url.removeprefix("http") + "/api/changes"
+    value = 9999.0 + many
 
-    def read() -> None:
-        with following(server) as opened:
-            hear(opened)
-            ready.wait(60)
-            while (message := hear(opened)) and not message["changes"]:
+    async def read(ready: asyncio.Semaphore) -> float:
+        async with open_sockets(url, open_timeout=120) as opened:
+            await opened.recv()
+            ready.release()
+            while not (found := [change["score"] for change in json.loads(await opened.recv())["changes"]]):
                 pass
-            heard.append(max(change["score"] for change in message["changes"]))
+            return float(max(found))
 
-    threads = [threading.Thread(target=read) for _ in range(many)]
-    for thread in threads:
-        thread.start()
-    ready.wait(60)
-    push(http, "s", [{"id": "z", "v": 9999.0}])
-    for thread in threads:
-        thread.join(60)
-    assert heard == [9999.0] * many
+    async def all_of_them() -> list[float]:
+        ready = asyncio.Semaphore(0)
+        tasks = [asyncio.create_task(read(ready)) for _ in range(many)]
+        for _ in tasks:
+            await ready.acquire()
+        await asyncio.to_thread(push, http, "s", [{"id": "z", "v": value}])
+        return list(await asyncio.gather(*tasks))
+
+    assert asyncio.run(all_of_them()) == [value] * many
 
 
 def test_too_many_readers_are_refused(starting: Callable[..., Running]) -> None:

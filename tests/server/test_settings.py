@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from skyband.server.openapi import PAGES, PATHS
 from skyband.server.routes import ENDPOINTS
 from skyband.server.settings import Settings, flag, markdown
 
+SRC = str(Path(__file__).resolve().parents[2] / "src")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -46,3 +50,12 @@ def test_no_secret_and_no_path_is_told() -> None:
 
 def test_every_address_is_described() -> None:
     assert {(each.method, each.path) for each in ENDPOINTS if each.path not in PAGES} == set(PATHS)
+
+
+def test_nothing_of_the_server_is_loaded_before_it_is_started() -> None:
+    heavy = "{'starlette', 'uvicorn', 'websockets', 'prometheus_client', 'pyarrow', 'numpy'}"
+    code = f"import sys, skyband, skyband.cli; print({heavy} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SRC}
+    )
+    assert done.stdout == "set()\n", done.stderr

@@ -132,7 +132,14 @@ class Guard:
             raise Problem(
                 "forbidden", f"This needs a token of the role {role}, and yours is of {caller.role}."
             )
-        wait = self.rates.take(caller.name)
+        self._take(caller.name)
+
+    def refused(self, address: str) -> None:
+        """Count a caller without a good token, so that nobody tries them out by the million."""
+        self._take(f"refused {address}")
+
+    def _take(self, name: str) -> None:
+        wait = self.rates.take(name)
         if wait > 0:
             raise Problem(
                 "too_many_requests",

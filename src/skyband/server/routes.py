@@ -55,6 +55,10 @@ class State:
         """Run something in a thread, never in the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
 
+    async def tell(self, function: Callable[..., Any], *arguments: Any) -> Response:
+        """What a function says, as JSON: an answer may be long, so that is written in the thread, too."""
+        return await self.call(lambda: say(function(*arguments)))  # type: ignore[no-any-return]
+
 
 Handler = Callable[[State, Request], Awaitable[Response]]
 
@@ -98,7 +102,11 @@ def admit(state: State, request: Any, role: str) -> Caller:
     """The caller of a request or a WebSocket, if it may come in."""
     address = request.client.host if request.client is not None else ""
     offered = request.scope.get("subprotocols") or ()
-    caller = state.guard.caller(request.headers.get("authorization"), offered, address)
+    try:
+        caller = state.guard.caller(request.headers.get("authorization"), offered, address)
+    except Problem:
+        state.guard.refused(address)
+        raise
     state.guard.admit(caller, role)
     return caller
 
@@ -317,7 +325,7 @@ async def advance(state: State, request: Request) -> Response:
 @endpoint("GET", "/api/rejects")
 async def rejects(state: State, request: Request) -> Response:
     most = whole(request, "limit")
-    return say(await state.call(state.service.rejects, 100 if most is None else most))
+    return await state.tell(state.service.rejects, 100 if most is None else most)
 
 
 # -- queries -------------------------------------------------------------------------------------------------
@@ -325,7 +333,7 @@ async def rejects(state: State, request: Request) -> Response:
 
 @endpoint("GET", "/api/queries")
 async def queries(state: State, request: Request) -> Response:
-    return say({"queries": await state.call(state.service.queries)})
+    return await state.tell(lambda: {"queries": state.service.queries()})
 
 
 @endpoint("POST", "/api/queries", role="admin")
@@ -341,12 +349,12 @@ async def check(state: State, request: Request) -> Response:
     given = await object_of(state, request, {"name": (str,), "sql": (str,)})
     if given.get("sql") is None:
         raise InputError('The body must have "sql": the query.')
-    return say(await state.call(state.service.check, given["sql"]))
+    return await state.tell(state.service.check, given["sql"])
 
 
 @endpoint("GET", "/api/queries/{name}")
 async def query(state: State, request: Request) -> Response:
-    return say(await state.call(state.service.query, request.path_params["name"]))
+    return await state.tell(state.service.query, request.path_params["name"])
 
 
 @endpoint("PATCH", "/api/queries/{name}", role="admin")
@@ -355,12 +363,12 @@ async def change(state: State, request: Request) -> Response:
     k, window = given.get("k"), given.get("window")
     if k is None and window is None:
         raise InputError('The body must have "k", "window" or both.')
-    return say(await state.call(state.service.change, request.path_params["name"], k, window))
+    return await state.tell(state.service.change, request.path_params["name"], k, window)
 
 
 @endpoint("DELETE", "/api/queries/{name}", role="admin")
 async def drop(state: State, request: Request) -> Response:
-    return say(await state.call(state.service.drop, request.path_params["name"]))
+    return await state.tell(state.service.drop, request.path_params["name"])
 
 
 @endpoint("GET", "/api/queries/{name}/top")
@@ -368,18 +376,18 @@ async def top(state: State, request: Request) -> Response:
     name, k = request.path_params["name"], whole(request, "k", 1)
     offset, table = await state.call(state.service.top_table, name, k, request.query_params.get("window"))
     if wants_arrow(request):
-        return arrow(table, {"offset": offset})
-    return say(await state.call(top_told, name, offset, table))
+        return await state.call(arrow, table, {"offset": offset})  # type: ignore[no-any-return]
+    return await state.tell(top_told, name, offset, table)
 
 
 @endpoint("GET", "/api/queries/{name}/explain")
 async def explain(state: State, request: Request) -> Response:
-    return say(await state.call(state.service.explain, request.path_params["name"]))
+    return await state.tell(state.service.explain, request.path_params["name"])
 
 
 @endpoint("GET", "/api/queries/{name}/picture")
 async def picture(state: State, request: Request) -> Response:
-    return say(await state.call(state.service.picture, request.path_params["name"]))
+    return await state.tell(state.service.picture, request.path_params["name"])
 
 
 # -- how things stand ----------------------------------------------------------------------------------------
@@ -387,7 +395,7 @@ async def picture(state: State, request: Request) -> Response:
 
 @endpoint("GET", "/api/stats")
 async def stats(state: State, request: Request) -> Response:
-    return say(await state.call(state.service.stats))
+    return await state.tell(state.service.stats)
 
 
 @endpoint("GET", "/api/settings")
