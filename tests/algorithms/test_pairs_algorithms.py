@@ -18,6 +18,7 @@ from skyband.order import Recency
 from skyband.query.expression import parse_expression
 from skyband.query.model import Pairs, Rows
 from skyband.query.nodes import Column, walk
+from skyband.structures.stairs import settling
 
 SKYBANDS = ["scase"]
 GLOBAL = ["scase", "ta"]
@@ -126,8 +127,12 @@ FITS = {
 }
 
 
-def rows(random: np.random.Generator, n: int, lattice: int, colours: int) -> pa.Table:
+def rows(
+    random: np.random.Generator, n: int, lattice: int, colours: int, special: tuple[float, ...] = ()
+) -> pa.Table:
     x, y = random.random(n), random.random(n)
+    for value in special:
+        x[random.random(n) < 0.04], y[random.random(n) < 0.04] = value, value
     if lattice:
         x, y = np.floor(x * lattice) / lattice, np.floor(y * lattice) / lattice
     colour = [f"c{i}" for i in random.integers(0, colours, n)] if colours else [f"c{i}" for i in range(n)]
@@ -136,7 +141,7 @@ def rows(random: np.random.Generator, n: int, lattice: int, colours: int) -> pa.
 
 def follow(
     names: list[str], case: Case, k: int, n: int, *, lattice: int = 0, late: int = 0, colours: int = 3, seed: int = 1,
-    steps: int = 12, batch: int = 40, skyband: bool = True,
+    steps: int = 12, batch: int = 40, skyband: bool = True, special: tuple[float, ...] = (),
 ) -> list[Any]:  # fmt: skip
     """Run algorithms over a stream with a window of about n rows, and compare them with all pairs after each step."""
     random = np.random.default_rng(seed)
@@ -147,7 +152,7 @@ def follow(
         one.k = k
     for step in range(steps):
         size = int(random.integers(1, batch))
-        table = rows(random, size, lattice, colours)
+        table = rows(random, size, lattice, colours, special)
         seqs = np.arange(seq, seq + size)
         time = 10 * seqs - (random.integers(0, 10 * late, size) * (random.random(size) < 0.3) if late else 0)
         seq += size
@@ -270,6 +275,61 @@ def test_more_ranks_than_pairs_and_colours_of_one_row() -> None:
             follow(SKYBANDS, CASES[0], 8, 4, batch=3)
             follow(SKYBANDS, CASES[4], 6, 40, colours=0)
             follow(SKYBANDS, CASES[4], 6, 40, colours=1)
+
+
+@pytest.mark.parametrize("after", [0, np.inf])
+def test_infinities_huge_numbers_and_none(after: float) -> None:
+    """Differences of infinities are no numbers; numbers that float32 can't hold are tested in float64."""
+    with compiled(after):
+        for case in (CASES[0], CASES[3]):
+            follow(SKYBANDS, case, 6, 90, special=(np.inf, -np.inf, 1e300, 1e-300, 0.0), late=10)
+
+
+def test_a_late_row_of_every_age() -> None:
+    case, n = CASES[0], 24
+    for age in range(n + 1):
+        random = np.random.default_rng(age)
+        made, brute = PAIRS["scase"]({}, question_of(case)), Brute(case)
+        made.k = 5
+        table, seqs = rows(random, n + 1, 3, 2), np.arange(n + 1)
+        time = np.append(10 * np.arange(n), 10 * (n - age) - 5)
+        brute.add(table, time, seqs)
+        for begin, end in ((0, n), (n, n + 1)):
+            made.add(table.select(["x", "y"]).slice(begin, end - begin), time[begin:end], seqs[begin:end])
+            made._check()
+        recencies = [row[:2] for row in brute.rows]
+        compare([made], brute, Recency(-100, 0), recencies, 5, True)
+        assert made.counts["late rows"] == (age > 0)
+
+
+def test_the_figures_of_the_paper() -> None:
+    """Six pairs by age and score, the least score best, K = 2: one has two dominators, and the staircase has four
+    points."""
+    ages, scores = [3, 2, 5, 6, 9, 7], [8.0, 7.0, 4.0, 1.0, 2.0, 5.0]
+    first, newest = 0, 11  # a row is numbered 11 less its age
+    state = np.array([0, 0, 6, 0, -1])
+    columns = [(np.empty(32), np.empty(32, dtype=np.int64), np.empty(32, dtype=np.int64)) for _ in range(3)]
+    for i in range(6):
+        columns[1][0][i], columns[1][1][i], columns[1][2][i] = -scores[i], 11 - ages[i], 11
+    bar = np.full(12, np.nan)
+    settling(2).settle(state, *columns[0], *columns[1], 2, np.empty(4), bar, 0, first, newest, *columns[2])
+    kept = {(11 - int(columns[0][1][i]), -float(columns[0][0][i])) for i in range(state[1])}
+    assert kept == {*zip(ages, scores, strict=True)} - {(7, 5.0)}
+    by_age = {age: -float(bar[11 - age]) for age in range(12)}
+    assert [by_age[age] for age in (4, 5, 6, 7, 8, 9, 10, 11)] == [8.0, 8.0, 7.0, 4.0, 4.0, 4.0, 2.0, 2.0]
+    assert all(np.isnan(by_age[age]) for age in (0, 1, 2, 3))
+
+
+def test_mean_sizes_along_a_stream() -> None:
+    made, random = PAIRS["scase"]({}, question_of(CASES[0])), np.random.default_rng(9)
+    made.k, sizes = 20, []
+    with compiled(0):
+        for begin in range(0, 100_000, 200):
+            made.expire(Recency(0, begin - 800))
+            table = pa.table({"x": random.random(200), "y": random.random(200)})
+            made.add(table, np.zeros(200, dtype=np.int64), np.arange(begin, begin + 200))
+            sizes.append(len(made.pairs[0]))
+    assert abs(np.mean(sizes[5:]) / expected(20, 1000) - 1) < 0.02
 
 
 def test_the_size_is_as_expected() -> None:

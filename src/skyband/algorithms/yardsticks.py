@@ -111,8 +111,11 @@ class Naive(SCase):
             return np.empty(0), np.empty(0, dtype=np.int64), True
         good, older = rows.good(place, begin, place, False), rows.pool.number[begin:place]
         there = np.flatnonzero(~np.isnan(good))
+        complete = len(there) <= self.k
+        if not complete:  # only those that are as good as the K-th need be put in order
+            there = there[good[there] >= np.partition(good[there], -self.k)[-self.k]]
         order = there[np.lexsort((older[there], good[there]))[::-1]]
-        return good[order[: self.k]], older[order[: self.k]], len(order) <= self.k
+        return good[order[: self.k]], older[order[: self.k]], complete
 
     def best(self, k: int, horizon: Recency) -> Found:
         rows = self.rows

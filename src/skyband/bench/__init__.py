@@ -50,12 +50,15 @@ _EXPERIMENTS = {
     "pripuzic": Experiment(
         "pripuzic", "nearest neighbours: the figures of Pripužić, Podnar Žarko and Aberer", scaled=True
     ),
+    "shen": Experiment(
+        "shen", "pairs of rows: the figures of Shen, Cheema, Lin, Zhang and Wang", scaled=True
+    ),
     "heightmap": Experiment("heightmap", "heightmap against one memcpy, sma and drift", scaled=True),
     "planner": Experiment("regret", "how far the planner's pick is from the fastest algorithm", scaled=True),
     "serve": Experiment("serve", "skyband serve: rows a second, push to change, readers, start", scaled=True),
     "journal": Experiment("journal", "what a journal costs: rows a second with and without, snapshots, opening again"),
     "startup": Experiment("startup", "import skyband and skyband --help, in fresh processes"),
-    "spark": Experiment("on_spark", "the pipeline's driver placement against the same source into nothing"),
+    "spark": Experiment("on_spark", "the pipeline in both placements against Spark's source into nothing", scaled=True),
 }  # fmt: skip
 
 

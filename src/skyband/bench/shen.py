@@ -1,0 +1,311 @@
+"""The experiments of Shen, Cheema, Lin, Zhang and Wang on top-k pairs, measured again.
+
+One parameter varies, the others stay: K = 20, two columns, the closest pairs by the sum of their differences, and the
+window that the scale names. What is timed is the algorithms alone, in CPU time, in turns over the same rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import skyband as sb
+from skyband.algorithms.scase import expected
+from skyband.bench import Settings, parts_of
+from skyband.bench.charts import draw
+from skyband.bench.figures import Figure
+from skyband.bench.pairing import DATA, SCORES, Run, measure, question, table
+from skyband.bench.shen_page import BOOK
+from skyband.structures.search_tree import SearchTree
+from skyband.structures.stairs import better
+
+
+@dataclass(frozen=True)
+class Scale:
+    name: str
+    n: int
+    k: int
+    ks: tuple[int, ...]
+    ns: tuple[int, ...]
+    long: tuple[int, ...]  # windows for sorted lists
+    step: int  # rows a step
+    steps: int
+    watches: tuple[int, ...]
+    budget: float  # CPU seconds for one algorithm in one setting
+
+    @property
+    def sizes(self) -> tuple[int, int, float]:
+        return self.step, self.steps, self.budget
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: N = {self.n:,}, K = {self.k}, d = 2, {self.steps} steps of {self.step} rows after the "
+            "window is full"
+        )
+
+
+SCALES = {
+    "tiny": Scale("tiny", 60, 3, (1, 3), (40, 60), (40, 60), 2, 2, (1, 3), 0.2),
+    "quick": Scale(
+        "quick", 10_000, 20, (1, 5, 10, 20, 50, 100), (1000, 5000, 10_000, 20_000), (10_000, 50_000, 200_000, 500_000),
+        500, 8, (1, 10, 100), 1.0,
+    ),
+    "full": Scale(
+        "full", 10_000, 20, (1, 5, 10, 20, 50, 100), (1000, 5000, 10_000, 50_000, 100_000),
+        (10_000, 50_000, 100_000, 500_000, 1_000_000), 1000, 20, (1, 10, 100, 500), 10.0,
+    ),
+}  # fmt: skip
+
+ALL = ("naive", "basic", "scase", "supreme")
+
+
+def timed(name: str, title: str, x: str, scale: Scale, unit: str = "µs a row", **other: Any) -> Figure:
+    return Figure(name, title, x, "mean", unit, str(scale), times=1e6, **other)
+
+
+def _into(figure: Figure, panel: str, x: float | str, found: Mapping[str, Mapping[str, float]]) -> None:
+    for name, values in found.items():
+        figure.add(panel, name, x, **values)
+
+
+def maintenance(scale: Scale) -> list[Figure]:
+    by_k = timed("time-k", "CPU time of a row against K", "K", scale)
+    by_n = timed("time-n", "CPU time of a row against the window", "N", scale)
+    rows = table("uniform", max(scale.ns) + (scale.steps + 1) * scale.step, 2)
+    for k in scale.ks:
+        found = measure(ALL, question("s1", 2), k, scale.n, rows, scale.sizes)
+        _into(by_k, "s1", k, found)
+    for n in scale.ns:
+        found = measure(ALL, question("s1", 2), scale.k, n, rows, scale.sizes)
+        _into(by_n, "s1", n, found)
+    return [by_k, by_n]
+
+
+def scores(scale: Scale) -> list[Figure]:
+    figure = timed(
+        "time-scores", "CPU time of a row for the four scores", "score", scale, form="bars", logarithmic=False
+    )
+    rows = table("uniform", scale.n + (scale.steps + 1) * scale.step, 2)
+    for score in SCORES:
+        names = ("scase", "supreme")
+        found = measure(names, question(score, 2), scale.k, scale.n, rows, scale.sizes)
+        _into(figure, "d = 2", score, found)
+    return [figure]
+
+
+def lists(scale: Scale) -> list[Figure]:
+    """Sorted lists against scoring everything; filled by `ta`, which is the quickest at that."""
+    by_n = timed("time-lists", "CPU time of a row: sorted lists against scoring the window", "N", scale)
+    met = Figure(
+        "accessed", "Share of the window that ta looks at", "N", "accessed", "%", str(scale), times=100.0
+    )
+    for n in scale.long:
+        rows = table("uniform", n + 2 * (scale.steps + 1) * scale.step, 2)
+        for score in ("s1", "s2"):
+            found = _long(question(score, 2), n, rows, scale)
+            _into(by_n, score, n, found)
+            met.add(score, "ta", n, accessed=found["ta"]["accessed"])
+    by_d = timed("time-d", "CPU time of a row against the dimensions", "d", scale)
+    for data in DATA:
+        for d in (2, 3) if scale.name == "tiny" else (2, 3, 4):
+            rows = table(data, scale.n + (scale.steps + 1) * scale.step, d)
+            names = ("basic", "scase", "ta", "supreme")
+            found = measure(names, question("s1", d), scale.k, scale.n, rows, scale.sizes)
+            _into(by_d, data, d, found)
+    return [by_n, met, by_d]
+
+
+def _long(asked: Any, n: int, rows: Any, scale: Scale) -> dict[str, dict[str, float]]:
+    """ta fills the window; scase and supreme go on from its state."""
+    first = Run("ta", asked, scale.k, n, rows)
+    first.fill(step=max(2000, n // 20))
+    first.push(scale.step)
+    state = first.algorithm.dump()
+    found = {}
+    for name in ("ta", "scase", "supreme"):
+        run = first
+        if name != "ta":
+            run = Run(name, asked, scale.k, n, rows)
+            run.algorithm.load(state)
+            run.at = n + scale.step
+            run.push(scale.step)
+        began = run.algorithm.counts.get("pairs accessed", 0)
+        spent: list[float] = []
+        while len(spent) < scale.steps and sum(spent) * scale.step < scale.budget:
+            spent.append(run.push(scale.step) / scale.step)
+        met = run.algorithm.counts.get("pairs accessed", 0) - began
+        found[name] = {"mean": float(np.mean(spent)), "accessed": met / (len(spent) * scale.step * n)}
+    return found
+
+
+def sizes(scale: Scale) -> list[Figure]:
+    """Tables 2 and 3: the mean size of the skyband along a stream, beside the exact expectation."""
+    by_k = Figure("sizes-k", "Pairs in the skyband", "K", "mean", "pairs", str(scale), logarithmic=True)
+    by_n = Figure("sizes-n", "Pairs in the skyband", "N", "mean", "pairs", str(scale), logarithmic=False)
+    looks = 4 if scale.name == "tiny" else 60
+    for figure, places in (
+        (by_k, [(k, k, scale.n) for k in scale.ks]),
+        (by_n, [(n, scale.k, n) for n in scale.ns]),
+    ):
+        for x, k, n in places:
+            rows = table("uniform", 4 * n, 2)
+            run = Run("scase", question("s1", 2), k, n, rows)
+            run.fill()
+            kept = []
+            for _ in range(looks):
+                run.push(max(1, 3 * n // looks - 1))
+                kept.append(run.algorithm.size(0)[0])
+            figure.add("uniform", "measured", x, mean=float(np.mean(kept)))
+            figure.add("uniform", "expected", x, mean=expected(k, n))
+    return [by_k, by_n]
+
+
+def snapshots(scale: Scale) -> list[Figure]:
+    """Any k and window: a priority search tree against a walk of the skyband."""
+    figure = timed("snapshots", "CPU time of a snapshot against k", "k", scale, "µs an answer")
+    most = max(scale.ks)
+    run = Run("scase", question("s1", 2), most, scale.n, table("uniform", 2 * scale.n, 2))
+    run.fill()
+    good, older, newer = (np.array(column) for column in run.algorithm.pairs)
+    tree = SearchTree(good)
+    again = 3 if scale.name == "tiny" else 300
+    for share, words in ((1, "the whole window"), (10, "a tenth of it")):
+        low = run.algorithm.rows.next - scale.n // share
+        first = int(np.searchsorted(older, low))
+        for k in scale.ks:
+            picks = np.empty(k, dtype=np.int64)
+            tree.top(k, first)
+            better(good, older, newer, 0, len(good), low, k, picks)
+            started = time.process_time()
+            for _ in range(again):
+                tree.top(k, first)
+            middle = time.process_time()
+            for _ in range(again):
+                better(good, older, newer, 0, len(good), low, k, picks)
+            ended = time.process_time()
+            assert np.array_equal(tree.top(k, first), picks[: len(tree.top(k, first))])
+            figure.add(words, "tree", k, mean=(middle - started) / again)
+            figure.add(words, "walk", k, mean=(ended - middle) / again)
+    return [figure]
+
+
+def continuous(scale: Scale) -> list[Figure]:
+    """Many watches of one score: of pairs, and of rows by lazy, ra and sma, through the whole engine."""
+    pairs = timed(
+        "continuous",
+        "CPU time of a row of pairs against the number of watches of one score",
+        "watches",
+        scale,
+    )
+    rows = timed(
+        "objects", "CPU time of a row of objects against the number of watches of one score", "watches", scale
+    )
+    for count in scale.watches:
+        taken = _engine(
+            "SELECT a.x FROM s a, s b ORDER BY abs(a.x - b.x) + abs(a.y - b.y)", "scase", count, scale
+        )
+        pairs.add("through Monitor.push", "scase", count, mean=taken)
+        for name in ("lazy", "ra", "sma"):
+            taken = _engine(
+                "SELECT x FROM s ORDER BY x + y DESC", name, count, scale, 1024 if scale.n > 100 else 8
+            )
+            rows.add("through Monitor.push", name, count, mean=taken)
+    return [pairs, rows]
+
+
+def _engine(select: str, algorithm: str, watches: int, scale: Scale, step: int | None = None) -> float:
+    random = np.random.default_rng(8)
+    monitor = sb.Monitor()
+    step = step or scale.step
+    for number in range(watches):
+        k, n = int(random.integers(1, scale.k + 1)), int(random.integers(scale.n // 8, scale.n + 1))
+        monitor.watch(
+            f"{select} LIMIT {k} WINDOW {n} ROWS WITH (algorithm = '{algorithm}')", name=f"w{number}"
+        )
+    for _ in range(0, scale.n, max(step, scale.n // 4)):
+        monitor.push(
+            {"x": random.random(max(step, scale.n // 4)), "y": random.random(max(step, scale.n // 4))}
+        )
+    spent = []
+    while len(spent) < scale.steps and sum(spent) < scale.budget:
+        batch = {"x": random.random(step), "y": random.random(step)}
+        started = time.process_time()
+        monitor.push(batch)
+        spent.append(time.process_time() - started)
+    return float(np.mean(spent[len(spent) // 4 :])) / step
+
+
+def late(scale: Scale) -> list[Figure]:
+    """Rows that come late: what they cost, and how many of their pairs matter, by how late they are."""
+    figure = timed("late", "CPU time of a row against the share of late rows", "late rows, %", scale)
+    falling = Figure(
+        "late-pairs",
+        "Pairs of a late row that matter, by its age",
+        "age in rows",
+        "mean",
+        "pairs a row",
+        str(scale),
+    )
+    n = scale.n
+    total = n + (scale.steps + 1) * scale.step
+    rows, random = table("uniform", 2 * total, 2), np.random.default_rng(6)
+    for share in (0, 10, 50):
+        times = 10 * np.arange(2 * total) - (random.random(2 * total) < share / 100) * random.integers(
+            0, 5 * n, 2 * total
+        )
+        run = Run("scase", question("s1", 2), scale.k, n, rows)
+        run.fill(times, max(2, scale.step // 5) if share else 2000)
+        spent = [run.push(scale.step, times) / scale.step for _ in range(scale.steps)]
+        figure.add("s1", "scase", share, mean=float(np.mean(spent)))
+    for age in (1, n // 100, n // 10, n // 2):
+        # rows in order, but every tenth is so many rows old
+        times = 10 * np.arange(total)
+        chosen = np.arange(n // 2, total, 10)
+        times[chosen] -= 10 * age + 5
+        run = Run("scase", question("s1", 2), scale.k, n, rows)
+        while run.at < total:
+            run.push(min(scale.step, total - run.at), times)
+        counts = run.algorithm.counts
+        mean = counts["above the staircase of late rows"] / max(1, counts["late rows"])
+        falling.add("s1", "scase", max(1, age), mean=mean)
+    return [figure, falling]
+
+
+def colours(scale: Scale) -> list[Figure]:
+    figure = timed("colours", "CPU time of a row against the number of colours", "colours", scale)
+    for count in (1, 2) if scale.name == "tiny" else (1, 10, 100, 1000):
+        rows = table("uniform", scale.n + (scale.steps + 1) * scale.step, 2, count)
+        for words, where in (("any", None), ("a.c = b.c", "a.c = b.c"), ("a.c <> b.c", "a.c <> b.c")):
+            asked = question("s1", 2, where)
+            found = measure(("scase",), asked, scale.k, scale.n, rows, scale.sizes)
+            figure.add("scase", words, count, **found["scase"])
+    return [figure]
+
+
+PARTS: Mapping[str, Callable[[Scale], list[Figure]]] = {
+    "maintenance": maintenance,
+    "scores": scores,
+    "snapshots": snapshots,
+    "continuous": continuous,
+    "lists": lists,
+    "sizes": sizes,
+    "late": late,
+    "colours": colours,
+}
+
+
+def main(settings: Settings) -> None:
+    scale = SCALES[settings.scale]
+    folder = settings.output / "shen"
+    for part in parts_of(settings, tuple(PARTS)):
+        for figure in PARTS[part](scale):
+            print(f"{figure.text()}\n{BOOK.verdicts(figure)}\n", flush=True)
+            figure.write(folder)
+            if settings.charts:
+                draw(figure, folder)
+    path = BOOK.page(settings.output)
+    print(f"Tables and charts are in {folder}, the page is {path}.")
