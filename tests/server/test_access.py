@@ -44,7 +44,10 @@ def server(tokens: Path) -> Iterator[Running]:
     found.url = found.url.replace("0.0.0.0", "127.0.0.1")
     yield found
     assert found.stop() == 0
-    assert found.said() == ""
+    assert [line.split(":")[1] for line in found.said().splitlines()] == [
+        " nothing is kept on disk",
+        " tokens and rows travel unencrypted",
+    ]
 
 
 # what needs which role

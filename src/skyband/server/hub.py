@@ -29,6 +29,7 @@ import pyarrow as pa
 from skyband.stream.arrow import python_value
 
 AT_ONCE = 5_000  # changes of one message
+LONG = 1_000  # changes of one step that are written out beside the event loop
 EACH = 60e-6  # seconds of the event loop that a reader's message takes, about
 QUIET = 15.0  # seconds after which a reader is told the offset though nothing has changed
 
@@ -45,9 +46,8 @@ class Entry:
         self._lock = threading.Lock()
 
     @property
-    def names(self) -> set[str]:
-        """The queries whose answers this step changed."""
-        return {name for name, _ in self.texts()}
+    def written(self) -> bool:
+        return self._changes is None
 
     def texts(self) -> list[tuple[str, str]]:
         with self._lock:
@@ -222,28 +222,37 @@ class Hub:
         if found is None:
             if len(self._messages) > 1000:
                 self._messages.clear()
-            found = self._messages[key] = self._message(place, query)
+            reached, entries = self._after(place)
+            for entry in entries:
+                if entry.count > LONG and not entry.written:
+                    await asyncio.to_thread(entry.texts)
+            found = self._messages[key] = self._message(reached, entries, query)
         return found
 
-    def _message(self, place: int, query: str | None) -> tuple[int, str | None]:
-        """What came after this place, up to so many changes."""
+    def _after(self, place: int) -> tuple[int, list[Entry]]:
+        """The offset reached, and what came after this place, oldest first, up to so many changes."""
         with self._lock:
             reached, entries = self.offset, []
             for entry in reversed(self._ring):
                 if entry.offset <= place:
                     break
                 entries.append(entry)
+        entries.reverse()
+        held = 0
+        for number, entry in enumerate(entries):
+            if held >= AT_ONCE:
+                return entries[number - 1].offset, entries[:number]
+            held += entry.count
+        return reached, entries
+
+    def _message(self, reached: int, entries: list[Entry], query: str | None) -> tuple[int, str | None]:
+        """The message of some steps."""
         texts: list[str] = []
         events: list[dict[str, Any]] = []
-        before = place
-        for entry in reversed(entries):
-            if len(texts) >= AT_ONCE:
-                reached = before
-                break
+        for entry in entries:
             texts.extend(text for name, text in entry.texts() if query is None or name == query)
             if entry.event is not None and query in (None, entry.event["name"]):
                 events.append(entry.event)
-            before = entry.offset
         if not texts and not events:
             return reached, None
         queries = f',"queries":{json.dumps(events, ensure_ascii=False)}' if events else ""

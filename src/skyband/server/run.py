@@ -119,9 +119,15 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for note in self._state.service.notes():
+        settings = self._state.settings
+        notes = self._state.service.notes()
+        if not settings.loopback and settings.certfile is None:
+            notes.append(
+                "tokens and rows travel unencrypted: give --certfile and --keyfile, or put a proxy in front"
+            )
+        for note in notes:
             print(f"skyband: {note}", file=sys.stderr, flush=True)
-        print(address(self._state.settings, self._listening.getsockname()[1]), flush=True)
+        print(address(settings, self._listening.getsockname()[1]), flush=True)
         if not self._state.service.readonly:
             warm()
 

@@ -86,7 +86,12 @@ class Service:
 
     def notes(self) -> list[str]:
         """What was found when the folder was opened."""
-        return list(self.engine.report)
+        kept = (
+            "nothing is kept on disk"
+            if self.settings.in_memory
+            else f"journal and snapshots in {self.settings.data}"
+        )
+        return [kept, *self.engine.report]
 
     def _stepped(self, step: Step) -> None:
         """After each step, in the engine's thread."""
