@@ -35,6 +35,21 @@ def test_quakes_in_series(capsys: pytest.CaptureFixture[str]) -> None:
     assert int(capsys.readouterr().out.split()[0]) > 100
 
 
+def test_flows_at_routers() -> None:
+    found = run("flows_at_routers")
+    assert len(found) == len(set(found)) == 5
+
+
+def test_fast_vehicles_and_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    exact, likely = run("fastest_vehicles")
+    assert 0 < exact <= likely and "measured against an exact run" in capsys.readouterr().out
+
+
+def test_clients_in_chunks() -> None:
+    direct, in_chunks = run("clients_by_bytes")
+    assert direct == in_chunks and len(direct) == 5
+
+
 def test_each_script_has_its_test() -> None:
     here = Path(__file__).read_text()
     assert all(f'run("{path.stem}")' in here for path in FOLDER.glob("*.py"))

@@ -53,6 +53,9 @@ _EXPERIMENTS = {
     "shen": Experiment(
         "shen", "pairs of rows: the figures of Shen, Cheema, Lin, Zhang and Wang", scaled=True
     ),
+    "haghani": Experiment(
+        "haghani", "objects told piece by piece: the figures of Haghani, Michel and Aberer", scaled=True
+    ),
     "heightmap": Experiment("heightmap", "heightmap against one memcpy, sma and drift", scaled=True),
     "planner": Experiment("regret", "how far the planner's pick is from the fastest algorithm", scaled=True),
     "serve": Experiment("serve", "skyband serve: rows a second, push to change, readers, start", scaled=True),

@@ -1,0 +1,291 @@
+"""The experiments of Haghani, Michel and Aberer (CIKM 2009, section 6), measured again.
+
+What is kept is counted right after a pass over the instances, the mean over many moments after the window is full; the
+exact totals of `sums` say which of the approximation's answers are right. Speed is our own addition: the engines alone,
+on rows of streams that take turns, and grouped sums against DuckDB asked again at every slide.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.algorithms import OBJECTS
+from skyband.algorithms.sums import Asked
+from skyband.bench import Settings, parts_of
+from skyband.bench.charts import draw
+from skyband.bench.figures import Figure
+from skyband.bench.haghani_page import BOOK
+from skyband.bench.incomplete import incomplete
+from skyband.order import Recency
+from skyband.structures.totals import SUM, Aggregate
+
+SEEDS = (4, 5, 6)
+RECENT = 167  # objects of each stream that others draw from
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run."""
+
+    name: str
+    moments: int  # at which the state is looked at
+    runs: int  # of Figure 4
+    window: int = 500
+    rows: int = 100_000  # in the window where speed is measured
+    ids: int = 1_000_000  # of the grouped rows, and rows in their window
+    slides: int = 20
+
+
+SCALES = {
+    "tiny": Size("tiny", 4, 2, 60, 2_000, 2_000, 2),
+    "quick": Size("quick", 20, 10, rows=100_000, ids=200_000, slides=10),
+    "full": Size("full", 50, 100),
+}
+
+
+def score_of(d: int) -> Callable[..., Any]:
+    def score(objects: Any, codes: Any, values: Any, counts: Any) -> Any:
+        total = values[0]
+        for stream in range(1, d):
+            total = total + values[stream]
+        return total
+
+    return score
+
+
+def kept_by(name: str, d: int, k: int, counts: str = "sketch") -> Any:
+    """One algorithm's state for d streams of values from 0 to 1, each object once in each."""
+    plan = tuple(Aggregate(SUM, 0, stream) for stream in range(d))
+    asked = Asked(
+        plan, 1, True, d, (1.0,) * d, 1, True, tuple(range(d)), 1.0, True, options={"counts": counts}
+    )
+    algorithm = OBJECTS[name]({}, asked)
+    algorithm.add(None)
+    algorithm.resize(0, k)
+    return algorithm.slots[0]
+
+
+def measure(
+    size: Size, d: int, k: int, window: int, recent: float, seed: int = 4
+) -> dict[str, dict[str, float]]:
+    """What sla, eaa and correlated keep, and how right the last is."""
+    step = max(1, window // 25)
+    rows = incomplete(2 * window + size.moments * step, d, RECENT, recent, np.random.default_rng(seed))
+    ids, streams = np.array([row[0] for row in rows]), np.array([row[1] for row in rows], dtype=np.uint8)
+    values = np.array([row[2] for row in rows])
+    state = {name: kept_by(name, d, k) for name in ("sums", "eaa", "correlated")}
+    score, told = score_of(d), {name: [0.0, 0.0, 0.0] for name in ("sla", "eaa", "correlated")}
+    for begin in range(0, len(rows), step):
+        end = min(begin + step, len(rows))
+        for name, objects in state.items():
+            objects.expire(Recency(0, max(0, end - window)))
+            time_, seq = np.zeros(end - begin, dtype=np.int64), np.arange(begin, end)
+            objects.add(pa.array(ids[begin:end]), (values[begin:end],), time_, seq, streams[begin:end])
+            objects.settle(score)
+            if name != "sums":
+                objects.collect(score)
+                objects.settle(score)
+        if begin < 2 * window:
+            continue
+        right = state["sums"].best(k)
+        wanted = state["sums"].keys.values(right[0]).to_pylist()
+        told["sla"][0] += min(window, end)
+        for name in ("eaa", "correlated"):
+            found = state[name].best(k)
+            held = set(state[name].keys.values(found[0]).to_pylist())
+            told[name][0] += len(state[name].linked())
+            told[name][1] += sum(key in held for key in wanted) / len(wanted)
+            told[name][2] += float(np.abs(found[1] - right[1][: len(found[1])]).mean())
+    moments = len(range(2 * window + (-2 * window) % step, len(rows), step))
+    told["sla"][1] = moments
+    return {
+        name: {"kept": kept / moments, "precision": right_ / moments, "error": error / moments}
+        for name, (kept, right_, error) in told.items()
+    }
+
+
+def skyline(size: Size) -> list[Figure]:
+    """Figure 4: instances that nobody dominates, by the number of rows and by the interval's width."""
+    figure = Figure(
+        "skyline", "Rows that none dominates", "n, or width", "kept", "rows", f"{size.name}: {size.runs} runs"
+    )
+    rng = np.random.default_rng(1)
+
+    def kept(n: int, width: float) -> float:
+        now = rng.random(n)
+        best = np.minimum(now + width, 1.0)
+        later = np.append(np.maximum.accumulate(now[::-1])[::-1][1:], -1.0)
+        return float(np.count_nonzero(later <= best))
+
+    places = (100, 1000, 4000) if size.name != "tiny" else (50, 100)
+    for n in places:
+        for name, width in (("intervals", 0.1), ("plain scores", 0.0)):
+            figure.add("n", name, n, kept=float(np.mean([kept(n, width) for _ in range(size.runs)])))
+    for width in (0.05, 0.1, 0.2, 0.4):
+        figure.add(
+            "width", "intervals", width, kept=float(np.mean([kept(1000, width) for _ in range(size.runs)]))
+        )
+    return [figure]
+
+
+def sweep(
+    size: Size, name: str, title: str, x: str, places: Any, at: Callable[[Any], tuple[Any, ...]]
+) -> Figure:
+    words = f"{size.name}: {size.moments} moments after the window is full, {len(SEEDS)} seeds, C = {RECENT}"
+    figure = Figure(name, title, x, "kept", "rows or instances", words)
+    for place in places[:2] if size.name == "tiny" else places:
+        panel, d, k, window, recent = at(place)
+        runs = [measure(size, d, k, window, recent, seed) for seed in SEEDS]
+        for series in runs[0]:
+            values = {name: float(np.mean([run[series][name] for run in runs])) for name in runs[0][series]}
+            figure.add(panel, series, place, **values)
+    return figure
+
+
+def over_window(size: Size) -> list[Figure]:
+    w = size.window
+    return [
+        sweep(size, "window", "What is kept against the window", "W", (w // 2, w, 2 * w, 4 * w),
+              lambda n: ("3 streams", 3, 10, int(n), 0.5)),
+    ]  # fmt: skip
+
+
+def over_recent(size: Size) -> list[Figure]:
+    return [
+        sweep(size, "recent", "What is kept against the share of recent objects, two streams", "share",
+              (0.1, 0.3, 0.5, 0.7, 0.9), lambda share: ("2 streams", 2, 10, size.window, float(share))),
+    ]  # fmt: skip
+
+
+def over_streams(size: Size) -> list[Figure]:
+    return [
+        sweep(size, "streams", "What is kept against the number of streams", "streams", (3, 4, 6),
+              lambda d: ("k = 10", int(d), 10, size.window, 0.5)),
+    ]  # fmt: skip
+
+
+def over_ranks(size: Size) -> list[Figure]:
+    return [
+        sweep(size, "ranks", "What is kept against k", "k", (10, 20, 50, 100),
+              lambda k: ("3 streams", 3, int(k), size.window, 0.5)),
+    ]  # fmt: skip
+
+
+def joined(size: Size) -> list[Figure]:
+    """The engines alone: four streams, k = 20, an answer every 1,000 rows."""
+    w, d, k, step = size.rows, 4, 20, min(1000, size.rows // 10)
+    figure = Figure(
+        "joined", "Rows a second of the engines alone", "object in a stream", "rate", "million rows a CPU second",
+        f"{size.name}: window {w:,} rows, {d} streams, k = {k}, an answer every {step:,} rows", times=1e-6, form="bars",
+    )  # fmt: skip
+    score = score_of(d)
+    rng = np.random.default_rng(2)
+    n = 3 * w
+    order = np.argsort((np.sort(rng.random(n // d + 1)) * n)[:, None].repeat(d, 1).ravel()
+                       + rng.random((n // d + 1) * d) * 0.5 * w, kind="stable")[:n]  # fmt: skip
+    ids, streams, values = order // d, (order % d).astype(np.uint8), rng.random(n)
+    state = {name: kept_by(name, d, k) for name in ("sums", "eaa")}
+    spent: dict[str, list[float]] = {name: [] for name in state}
+    for begin in range(0, n - step + 1, step):
+        for name, objects in state.items():
+            started = time.process_time()
+            objects.expire(Recency(0, max(0, begin + step - w)))
+            rows = np.zeros(step, dtype=np.int64), np.arange(begin, begin + step)
+            at = slice(begin, begin + step)
+            objects.add(pa.array(ids[at]), (values[at],), *rows, streams[at])
+            objects.settle(score)
+            objects.best(k)
+            if begin >= 2 * w:
+                spent[name].append(time.process_time() - started)
+    for name, each in spent.items():
+        figure.add("four streams", name, "once ever", rate=step * len(each) / max(1e-9, sum(each)))
+    return [figure]
+
+
+def grouped(size: Size) -> list[Figure]:
+    """SUM over as many ids as the window has rows: sums, and DuckDB asked again at every slide."""
+    w, step, k = size.ids, max(1, size.ids // 100), 20
+    figure = Figure(
+        "grouped", "CPU time of a slide and its answer", "ids", "mean", "ms",
+        f"{size.name}: {w:,} ids, window {w:,} rows, k = {k}, slides of {step:,} rows", times=1e3,
+    )  # fmt: skip
+    for kind in ("uniform", "Zipf"):
+        rng = np.random.default_rng(3)
+        n = 2 * w + size.slides * step
+        weights = np.cumsum(1.0 / np.arange(1, w + 1))
+        ids = rng.integers(0, w, n)
+        if kind == "Zipf":
+            ids = rng.permutation(w)[np.minimum(np.searchsorted(weights, rng.random(n) * weights[-1]), w - 1)]
+        values = rng.random(n)
+        asked = Asked((Aggregate(SUM, 0),), 1, False, 1, (None,), plain=(0,))
+        algorithm = OBJECTS["sums"]({}, asked)
+        algorithm.add(None)
+        objects, spent, again = algorithm.slots[0], [], []
+        peer = duckdb_again(k)
+        for begin in range(0, n - step + 1, step):
+            end = begin + step
+            started = time.process_time()
+            objects.expire(Recency(0, max(0, end - w)))
+            rows = np.zeros(step, dtype=np.int64), np.arange(begin, end)
+            objects.add(pa.array(ids[begin:end]), (values[begin:end],), *rows)
+            objects.settle(score_of(1))
+            good = objects.best(k)[1]
+            if begin >= 2 * w:
+                spent.append(time.process_time() - started)
+                if peer is not None:
+                    started = time.process_time()
+                    found = peer(ids[end - w : end], values[end - w : end])
+                    again.append(time.process_time() - started)
+                    if not np.allclose(sorted(found), sorted(good.tolist())):
+                        raise AssertionError("DuckDB's answer is another one")
+        figure.add(kind, "sums", w, mean=float(np.mean(spent)), rate=step / float(np.mean(spent)))
+        if again:
+            figure.add(kind, "DuckDB asked again", w, mean=float(np.mean(again)))
+    return [figure]
+
+
+def duckdb_again(k: int) -> Callable[[Any, Any], list[float]] | None:
+    """Ask DuckDB, one thread, over arrays as they lie there; None where it isn't installed."""
+    try:
+        import duckdb
+    except ImportError:
+        return None
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+
+    def ask(ids: Any, values: Any) -> list[float]:
+        rows = {"id": ids, "x": values}
+        connection.register("rows", pa.table(rows))
+        sql = f"SELECT id, sum(x) AS s FROM rows GROUP BY id ORDER BY s DESC LIMIT {k}"
+        return [float(row[1]) for row in connection.execute(sql).fetchall()]
+
+    return ask
+
+
+PARTS: dict[str, Callable[[Size], list[Figure]]] = {
+    "skyline": skyline,
+    "window": over_window,
+    "recent": over_recent,
+    "streams": over_streams,
+    "ranks": over_ranks,
+    "joined": joined,
+    "grouped": grouped,
+}
+
+
+def main(settings: Settings) -> None:
+    size = SCALES[settings.scale]
+    folder = settings.output / BOOK.name
+    for part in parts_of(settings, tuple(PARTS)):
+        for figure in PARTS[part](size):
+            print(f"{figure.text()}\n{BOOK.verdicts(figure)}\n", flush=True)
+            figure.write(folder)
+            if settings.charts:
+                draw(figure, folder)
+    print(f"Tables and charts are in {folder}, the page is {BOOK.page(settings.output)}.")
