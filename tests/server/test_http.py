@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -375,3 +376,14 @@ def test_https(tmp_path: Path, starting: Any) -> None:
     trusted = ssl.create_default_context(cafile=str(files["certfile"]))
     with httpx.Client(base_url=server.url, verify=trusted) as http:
         assert http.get("/health").json()["status"] == "ok"
+
+
+def test_starts_that_cant_be_and_ctrl_c(tmp_path: Path, starting: Any) -> None:
+    first = starting(data=tmp_path / "data")
+    port = first.url.rsplit(":", 1)[1]
+    with pytest.raises(SkybandError, match=f"{port} can't be listened on"):
+        starting(in_memory=True, port=port)
+    with pytest.raises(SkybandError, match="data"):
+        starting(data=tmp_path / "data")
+    first.process.send_signal(signal.SIGINT)
+    assert first.process.wait(30) == 0 and "Traceback" not in first.said()

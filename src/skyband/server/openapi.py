@@ -1,4 +1,4 @@
-"""What the addresses say of themselves: the OpenAPI document.
+"""What the addresses say of themselves: the OpenAPI document, in version 3.0, which Swagger UI reads.
 
 One entry for each endpoint, in the order of the page. A test holds that every endpoint has one and no other, and
 another that the answers are what is written here.
@@ -22,11 +22,12 @@ def _of(kind: str, **more: Any) -> Data:
 
 
 def _or_null(kind: str, **more: Any) -> Data:
-    return {"type": [kind, "null"], **more}
+    return {"type": kind, "nullable": True, **more}
 
 
 def _object(required: Data, **optional: Any) -> Data:
-    return {"type": "object", "properties": {**required, **optional}, "required": list(required)}
+    told: Data = {"type": "object", "properties": {**required, **optional}}
+    return {**told, "required": list(required)} if required else told
 
 
 def _ref(name: str) -> Data:
@@ -39,11 +40,13 @@ def _list(of: Data) -> Data:
 
 WHOLE = _of("integer", minimum=0)
 TEXT = _of("string")
+NUMBER_OR_TEXT = {"anyOf": [_of("number"), _of("string")]}
 SCORE = {
     "description": "a number; infinities are the texts Infinity and -Infinity",
-    "type": ["number", "string", "null"],
+    **NUMBER_OR_TEXT,
+    "nullable": True,
 }
-TIME = {"description": "seconds, or ISO 8601", "type": ["number", "string", "null"]}
+TIME = {"description": "seconds, or ISO 8601", **NUMBER_OR_TEXT, "nullable": True}
 ANY_ROW = _of("object", additionalProperties=True)
 KIND = _of("string", enum=["topk", "threshold", "pairs", "joined", "grouped"])
 
@@ -60,7 +63,7 @@ _STATS = {
     **dict.fromkeys(("state_rows", "state_bytes", "window_rows"), WHOLE),
     **dict.fromkeys(("rows_per_second", "changes_per_second", "seconds"), _of("number", minimum=0)),
     "rejects": _of("object", additionalProperties=WHOLE),
-    "latency_ms": {"anyOf": [_object({"p50": _of("number"), "p99": _of("number")}), _of("null")]},
+    "latency_ms": {**_object({"p50": _of("number"), "p99": _of("number")}), "nullable": True},
     "pruned": _or_null("number"),
     "now": TIME,
     "version": TEXT,
@@ -73,16 +76,14 @@ SCHEMAS: Data = {
                     "code": _of("string", enum=sorted(STATUS)),
                     "message": TEXT,
                     "where": {
-                        "anyOf": [
-                            _object(
-                                {
-                                    "line": _or_null("integer"),
-                                    "column": _or_null("integer"),
-                                    "hint": _or_null("string"),
-                                }
-                            ),
-                            _of("null"),
-                        ]
+                        **_object(
+                            {
+                                "line": _or_null("integer"),
+                                "column": _or_null("integer"),
+                                "hint": _or_null("string"),
+                            }
+                        ),
+                        "nullable": True,
                     },
                 }
             )
@@ -180,7 +181,7 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
     ),
     ("POST", "/api/advance"): (
         "Time passes without rows.", [],
-        _body(_object({"time": _of(["number", "string"])}), {"time": "2024-05-01T10:00:00Z"}),  # type: ignore[arg-type]
+        _body(_object({"time": NUMBER_OR_TEXT}), {"time": "2024-05-01T10:00:00Z"}),
         200, _either(_object({"changes": WHOLE, "offset": WHOLE})),
     ),
     ("GET", "/api/rejects"): (
@@ -278,7 +279,7 @@ def document(settings: Settings, tokens: bool) -> Data:
     if tokens:
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     return {
-        "openapi": "3.1.0",
+        "openapi": "3.0.3",
         "info": {
             "title": "skyband",
             "version": __version__,
