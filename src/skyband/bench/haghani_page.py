@@ -6,6 +6,8 @@ many recent objects a stream draws from, how rows are counted) was chosen once, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from skyband.bench.claims import Beside, Book, Claim, dearer, grows, ratios, span
 from skyband.bench.figures import Figure, number
 
@@ -17,7 +19,7 @@ TABLE_2 = {
 }  # fmt: skip
 
 
-def beside(published: dict[int, tuple[float, ...]], what: str) -> Beside:
+def beside(published: Mapping[int, tuple[float, ...]], what: str) -> Beside:
     def table(figure: Figure) -> list[list[str]]:
         rows = [[what, "eaa: paper", "here", "approximate: paper", "here", "precision: paper", "here"]]
         panel = figure.panels()[0]

@@ -110,7 +110,7 @@ def attributes(query: Grouped | Joined) -> list[tuple[str, str | None]]:
     """What is totalled: the columns of streams, or the arguments of SUM and MAX (those without a name as "")."""
     if isinstance(query, Grouped):
         return [(e.name if isinstance(e, Column) else "", None) for e in split(query).arguments]
-    found = []
+    found: list[tuple[str, str | None]] = []
     for node in nodes.walk(query.score):
         if isinstance(node, Column) and node.name != query.key:
             found += [(node.name, s) for s in query.streams if node.side in (None, s)]

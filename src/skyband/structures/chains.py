@@ -214,7 +214,7 @@ def enter(
                     high, low, rest = add(values[q, at], values[q, at + 1], x[place, plan[a, 1]])
                     fits &= rest == 0.0 and high - high == 0.0
             if not fits:
-                return p, q
+                return p, int(q)
             tally[q, TALLY + stream] += 1
             for a in range(plan.shape[0]):
                 if plan[a, 2] == stream:
@@ -269,7 +269,7 @@ def enter_wide(
         resume = -1
         while q >= 0:
             if idle[0] < sums:
-                return p, q
+                return p, int(q)
             gain(q, place, stream, x, plan, first, record, tally, values, wide, idle)
             _note(q, first, record, values, plain, sign, score, touched, state)
             q = np.int64(older[q])

@@ -89,6 +89,8 @@ class Instances:
         self.wide = np.zeros((0, WIDTH), dtype=np.int64)
         self.idle = np.zeros(1, dtype=np.int64)
         self.kind = np.zeros(0, dtype=np.uint8)
+        self.record = np.zeros((0, widths(streams, len(aggregates))[0]), dtype=np.int64)
+        self.score, self.touched = np.zeros(0), np.zeros(0, dtype=np.int32)
         self._allot(0)
         self.who = np.zeros((0, widths(streams, 0)[1]), dtype=np.int64)
         self.own = self.who.view(np.int32)
@@ -97,13 +99,10 @@ class Instances:
 
     def _allot(self, places: int) -> None:
         """Records for so many places; what is there stays."""
-        old = getattr(self, "record", None)
-        width = widths(self.streams, len(self.plan))[0]
-        record, score = np.zeros((places, width), dtype=np.int64), np.zeros(places)
+        old = self.record
+        record, score = np.zeros((places, old.shape[1]), dtype=np.int64), np.zeros(places)
         touched = np.zeros(places, dtype=np.int32)
-        if old is not None:
-            record[: len(old)], score[: len(old)] = old, self.score
-            touched[: len(old)] = self.touched
+        record[: len(old)], score[: len(old)], touched[: len(old)] = old, self.score, self.touched
         self.record, self.score, self.touched = record, score, touched
         self.tally, self.values64 = record.view(np.int32), record.view(np.float64)
         if self.several:
@@ -295,7 +294,7 @@ class Instances:
         )  # fmt: skip
         return out, counts
 
-    def _judge(self, scores: Scores, places: Any, values: Floats, counts: Ints) -> Floats:
+    def _judge(self, scores: Scores, places: Any, values: Floats, counts: Any) -> Floats:
         return scores(self, self.rows.cell[places].astype(np.int64), values, counts)
 
     # -- who may still matter ------------------------------------------------------------------------------
@@ -303,7 +302,8 @@ class Instances:
     def linked(self) -> Places:
         """The instances, oldest first."""
         living = self.rows.living()
-        return living[self.record[living, 0] & LINKED != 0]
+        found: Places = living[self.record[living, 0] & LINKED != 0]
+        return found
 
     def best_of(self, places: Places, scores: Scores) -> Floats:
         """The best score that these instances can come to."""

@@ -126,8 +126,8 @@ class Likely(Instances):
         return self._judge(scores, places, out, counts)
 
     def bytes(self) -> int:
-        own = [*self.sketches, *self.repeats, *([self.exact] if self.exact is not None else [])]
-        return super().bytes() + sum(part.bytes() for part in own)
+        own: list[Any] = [*self.sketches, *self.repeats, *([self.exact] if self.exact is not None else [])]
+        return super().bytes() + sum(int(part.bytes()) for part in own)
 
     def dump(self) -> dict[str, Any]:
         return {

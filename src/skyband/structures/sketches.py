@@ -114,7 +114,7 @@ def estimate(levels: Ints) -> float:
 
 
 def in_common(levels: list[Ints]) -> Floats:
-    """For each set of streams, as bits of its number, about how many keys all of them have; of the empty set: of any."""
+    """For each set of streams, as bits of its number, about how many keys all of them have; of no stream: all."""
     d = len(levels)
     union = np.zeros(1 << d)
     for mask in range(1, 1 << d):
@@ -155,7 +155,7 @@ class Repeats:
 
     def occurrences(self) -> float:
         """How many rows the object of a row has, on average over rows: 1 where nothing repeats."""
-        rows = sum(pane[1] for pane in self.panes)
+        rows = sum(int(pane[1]) for pane in self.panes)
         if not rows:
             return 1.0
         sums = np.sum([pane[2] for pane in self.panes], axis=0).astype(np.float64)
@@ -163,7 +163,7 @@ class Repeats:
         return max(1.0, squares / rows)
 
     def bytes(self) -> int:
-        return sum(pane[2].nbytes for pane in self.panes)
+        return sum(int(pane[2].nbytes) for pane in self.panes)
 
     def dump(self) -> list[Any]:
         return [[list(newest), rows, sums] for newest, rows, sums in self.panes]
