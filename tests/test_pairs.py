@@ -178,3 +178,19 @@ def test_most_pairs_are_never_kept() -> None:
     plan = watch.explain()
     assert plan.candidates < 400 and plan.counters["pairs scored"] > 1_000_000
     assert plan.counters["above the staircase"] < plan.counters["pairs scored"] / 20
+
+
+def test_explain_tells_of_late_rows_and_of_pairs_not_looked_at() -> None:
+    monitor, random = sb.Monitor(time="t"), np.random.default_rng(2)
+    watch = monitor.watch(
+        "SELECT a.x FROM s a, s b ORDER BY abs(a.x - b.x) LIMIT 3 WINDOW 200 ROWS WITH (algorithm = 'ta')"
+    )
+    for step in range(8):
+        late = 90.0 * (random.random(50) < 0.3)
+        monitor.push({"t": 100.0 * step + 2 * np.arange(50.0) - late, "x": random.random(50)})
+    plan = watch.explain()
+    counts = plan.counters
+    assert 0 < counts["late rows without a sweep"] < counts["late rows"]
+    assert counts["pairs accessed"] == counts["pairs there were"]  # too few pairs for sorted lists to be made
+    assert [note for note in plan.notes if "late rows changed nothing" in note]
+    assert "100.00 % of all pairs were looked at" in plan.notes

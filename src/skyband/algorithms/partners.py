@@ -244,6 +244,28 @@ class Partners:
             self.table = pa.concat_tables(parts).combine_chunks()
         return number, place
 
+    def merge(self, table: pa.Table, time: Ints, seq: Ints) -> None:
+        """Many rows, late or not: all are put in order anew, and numbered from zero."""
+        values, run = self._taken(table)
+        places, kinds = self.pool.places(), [column.dtype for column in self.pool.columns[1:]]
+        leaves = [
+            np.concatenate([old[places], new]) for old, new in zip(self.pool.columns[1:], values, strict=True)
+        ]
+        columns = {
+            name: np.concatenate([self.column(name), new])
+            for name, new in (("time", time), ("seq", seq), ("run", run), ("bar", np.full(len(seq), np.nan)))
+        }
+        order = np.lexsort((columns["seq"], columns["time"]))
+        self._columns = {name: column[order] for name, column in columns.items()}
+        self.base, self.first, self.next = 0, 0, len(order)
+        runs = len(self.pool.start)
+        self.pool = Pool(kinds)
+        self.pool.reach(runs)
+        self.pool.append(self._columns["run"], [np.arange(len(order)), *(leaf[order] for leaf in leaves)])
+        if self.pairing is None and self.table is not None:
+            whole = pa.concat_tables([self.table, table]).combine_chunks()
+            self.table = whole.take(numbers_array(order)).combine_chunks()
+
     def _taken(self, table: pa.Table) -> tuple[list[Any], Ints]:
         """The rows' leaves and runs."""
         source = Rows(table)

@@ -180,7 +180,8 @@ class TA(SCase):
 
     def notes(self) -> list[str]:
         there, met = self.counts["pairs scored"], self.counts["pairs accessed"]
-        return [f"{100 * met / there:.2f} % of all pairs were looked at"] if there else []
+        looked = [f"{100 * met / there:.2f} % of all pairs were looked at"] if there else []
+        return looked + super().notes()
 
     def counters(self, slot: int) -> dict[str, int]:
         counted = dict(self.counts)

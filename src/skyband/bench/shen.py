@@ -130,8 +130,7 @@ def _long(asked: Any, n: int, rows: Any, scale: Scale) -> dict[str, dict[str, fl
         run = first
         if name != "ta":
             run = Run(name, asked, scale.k, n, rows)
-            run.algorithm.load(state)
-            run.at = n + scale.step
+            run.begin(state, n + scale.step)
             run.push(scale.step)
         began = run.algorithm.counts.get("pairs accessed", 0)
         spent: list[float] = []
@@ -230,7 +229,7 @@ def _engine(select: str, algorithm: str, watches: int, scale: Scale, step: int |
         monitor.push(
             {"x": random.random(max(step, scale.n // 4)), "y": random.random(max(step, scale.n // 4))}
         )
-    spent = []
+    spent: list[float] = []
     while len(spent) < scale.steps and sum(spent) < scale.budget:
         batch = {"x": random.random(step), "y": random.random(step)}
         started = time.process_time()

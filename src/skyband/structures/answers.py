@@ -11,6 +11,8 @@ As on the board, a watch whose last rank nothing new has reached and whose oldes
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from skyband.jit import inlined, kernel
@@ -47,7 +49,8 @@ def refresh_together(
     if found is None:
         return None, order
     by_watch = np.argsort(found.watch, kind="stable")
-    return Changes(*(array[by_watch] for array in found)), order
+    columns: list[Any] = [array[by_watch] for array in found]
+    return Changes(*columns), order
 
 
 @kernel

@@ -145,7 +145,7 @@ def find(root: int, better: Ints, worse: Ints, rank: Ints, first: int, picks: In
 @kernel
 def _least(node: int, better: Ints, worse: Ints, rank: Ints) -> int:
     """The best rank in a subtree: on the way down its better halves."""
-    best = rank[node]
+    best: int = rank[node]
     while better[node] >= 0:
         node = better[node]
         best = min(best, rank[node])
