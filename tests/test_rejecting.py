@@ -13,7 +13,6 @@ from skyband import Monitor, rejecting, sift
 SHAPES = {
     "weights": lambda w: f"{w[0]:.3f} * x + {w[1]:.3f} * y - {w[2]:.3f} * z",
     "mixed": lambda w: f"{w[0] - 0.5:.3f} * x + {w[1] - 0.5:.3f} * y + {w[2] - 0.5:.3f} * z",
-    "root": lambda w: f"sqrt({w[0] + 0.1:.3f} + abs(x) * 0) + {w[1]:.3f} * y + {w[2]:.3f} * x",
     "power": lambda w: f"exp({w[0]:.3f} * x) + {w[1]:.3f} * y",
 }
 

@@ -19,7 +19,6 @@ from skyband.errors import InputError
 from skyband.java import find_java
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
-ROWS = r"[\d,]+ rows/s"
 
 
 def test_engine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,8 +83,9 @@ def test_on_spark(tmp_path: Path) -> None:
         find_java()
     except InputError as problem:
         pytest.skip(str(problem))
-    small = "measure.__defaults__ = (4, 1000, 1, 'local[1]')"
-    code = f"from skyband.spark.measure import measure; {small}; from skyband.bench import run; run('spark')"
+    small = "m.QUICK = m.Plan(3, 1000, 1, (40,), 5, 50, 3, 'local[1]')"
+    code = f"import skyband.spark.measure as m; {small}; from skyband.bench import Settings, run"
+    code += "; run('spark', Settings(only=('throughput',)))"
     paths = os.pathsep.join([SRC, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -97,8 +97,28 @@ def test_on_spark(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert re.search(
-        rf"^4,000 rows in batches of 1,000, .*: skyband {ROWS}; .* no-op sink {ROWS} \(ratio [\d.]+\); .* {ROWS}$",
-        done.stdout,
-        re.MULTILINE,
+    told = done.stdout
+    assert "1,000 rows a batch, 1 batches, 1 rounds" in told
+    assert re.search(r"^  executors 40 queries +[\d.]+ M rows/s, [\d.]+ of it$", told, re.MULTILINE)
+    assert re.search(r"^  executors/driver 40 queries +[\d.]+$", told, re.MULTILINE)
+
+
+def test_figures_are_judged_by_their_goals() -> None:
+    from skyband.spark.measure import QUICK, Figures
+
+    figures = Figures(
+        QUICK,
+        {"nothing": 4e6, "driver 1000": 3e6, "executors 1000": 1e6},
+        {"nothing": 0.2, "driver": 0.3, "executors": 0.6},
+        {"nothing": 1.0, "driver": 2.5, "executors": 4.0},
     )
+    assert [line.strip() for line in str(figures).splitlines()][1:] == [
+        "Spark alone, into nothing      4.00 M rows/s",
+        "driver 1000 queries            3.00 M rows/s, 0.75 of it (goal: at least 0.6; met)",
+        "executors 1000 queries         1.00 M rows/s, 0.25 of it",
+        "executors/driver 1000 queries 0.33 (goal: at least 0.5; missed)",
+        "small: 200 rows a batch: nothing 200 ms, driver 300 ms, executors 600 ms",
+        "driver/nothing 1.50 (goal: at most 1.3; missed)",
+        "restart: 200 queries, from the start to the first answer: nothing 1.0 s, driver 2.5 s, executors 4.0 s",
+        "driver later by 1.5 s (goal: at most 2; met)",
+    ]

@@ -30,6 +30,7 @@ def set_shards(folder: Path, spark: str, shards: int) -> None:
     (folder / "pipeline.toml").write_text(pipeline_text(QUERIES, spark=more))
 
 
+@pytest.mark.soak  # six processes of Java
 def test_an_executor_dies_in_the_middle_of_a_batch(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster") as cluster:
         files = prepare(tmp_path, 6, 31, SMALL)

@@ -46,13 +46,13 @@ def test_units_equal_one_monitor(texts: bool, tmp_path: Path, monkeypatch: pytes
     states: dict[int, bytes] = {}
     folder = RejectFolder(str(tmp_path)) if texts else None
     asked: dict[str, str] = {}
-    for batch, rows in enumerate(make_files(9, seed=60, rows=(40, 120))):
-        if batch % 3 == 0:  # a start: the same queries, then others
+    for batch, rows in enumerate(make_files(6, seed=60, rows=(40, 120))):
+        if batch % 2 == 0:  # a start: the same queries, then others
             asked = [KINDS, KINDS, {"ties": QUERIES["ties"], "rows": OTHER, "sums": KINDS["sums"]}][
                 batch // 3
             ]
             deal = deal_of(asked, shards, folder, monkeypatch)
-        left = one.start(asked) if batch % 3 == 0 else []
+        left = one.start(asked) if batch % 2 == 0 else []
         table = arrow(rows)
         order = list(range(len(rows)))
         chance.shuffle(order)

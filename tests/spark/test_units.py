@@ -30,6 +30,7 @@ KINDS = {
     "sums": "SELECT g, SUM(x) FROM s GROUP BY g ORDER BY SUM(x) DESC LIMIT 2 WINDOW 60 ROWS",
     "counted": "SELECT n, COUNT(*) FROM s GROUP BY n ORDER BY COUNT(*) DESC LIMIT 4 WINDOW 30 SECONDS",
     "loud": "SELECT n, SUM(y) FROM s GROUP BY n HAVING SUM(y) > 3 WINDOW 80 ROWS",
+    "nearest": "SELECT a.n, b.n FROM s a, s b WHERE a.g = b.g ORDER BY abs(a.y - b.y) LIMIT 3 WINDOW 9 SECONDS",
     "couples": "SELECT a.n, b.n FROM s a, s b WHERE a.n <> b.n ORDER BY abs(a.x - b.x) LIMIT 4 WINDOW 40 ROWS",
 }
 
@@ -65,7 +66,7 @@ class Local:
             if unit.key not in self.states:
                 own = [self.states[u.key] for u in old if u.kind == ROWS]
                 self.states[unit.key] = _cut(own, unit)
-        gone = tuple(Unit for Unit in (routing.replace(u, queries=()) for u in retired))
+        gone = tuple(Unit for Unit in (routing.replace(u, queries=(), digest="none") for u in retired))
         era = Era(self.batch, units, gone, tuple(unit.key for unit in moved))
         self.layout = layout
         self.job = Job(
@@ -195,15 +196,14 @@ STREAMS = Streams({"s": "ts"}, {}, {}, {"s": SCHEMA})
 
 def layout(queries: Mapping[str, str], rows: int, parts: int, epoch: int = 0) -> Layout:
     kinds = {kind_of(query): (parts, epoch) for _, query in bound(queries)}
-    return Layout(2, {**kinds, ROWS: (rows, epoch), **({"pairs": (1, epoch)} if "pairs" in kinds else {})})
+    return Layout(2, {**kinds, ROWS: (rows, epoch)})
 
 
-@pytest.mark.parametrize("rows,parts", [(1, 1), (3, 2)])
-def test_units_equal_one_monitor(tmp_path: Path, rows: int, parts: int) -> None:
+def test_units_equal_one_monitor(tmp_path: Path) -> None:
     local, one = Local(tmp_path, STREAMS), One(STREAMS)
-    local.start(KINDS, layout(KINDS, rows, parts))
+    local.start(KINDS, layout(KINDS, 3, 2))
     one.start(KINDS)
-    compare(local, one, [[("s", arrow(rows))] for rows in make_files(6, seed=80 + rows)])
+    compare(local, one, [[("s", arrow(rows))] for rows in make_files(6, seed=83)])
 
 
 def test_units_are_dealt_out_anew(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_units_are_dealt_out_anew(tmp_path: Path) -> None:
         (
             (2, {}),
             (5, {}),
-            (1, {"above": None, "couples": None}),
+            (1, {"above": None, "couples": None, "nearest": None}),
             (3, {"many": QUERIES["ties"], "sums": None, "loud": None}),
             (3, {"sums": KINDS["sums"], "couples": KINDS["couples"]}),
             (2, {"untied": None, "counted": KINDS["loud"]}),
@@ -225,9 +225,7 @@ def test_units_are_dealt_out_anew(tmp_path: Path) -> None:
         asked = {name: sql for name, sql in {**asked, **change}.items() if sql is not None}
         kinds = {kind: known.kinds.get(kind, (2, start)) for kind in layout(asked, rows, 2).kinds}
         kinds[ROWS] = known.kinds[ROWS] if known.kinds[ROWS][0] == rows else (rows, start)
-        known = Layout(
-            2, {kind: (1, epoch) if kind == "pairs" else (of, epoch) for kind, (of, epoch) in kinds.items()}
-        )
+        known = Layout(2, kinds)
         local.start(asked, known)
         compare(local, one, files[2 * start : 2 * start + 2], one.start(asked))
 

@@ -7,6 +7,8 @@ together is said here; how the clauses are read is in skyband.query.statement.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sqlglot.tokens import Token
 
 from skyband.errors import QueryError
@@ -25,8 +27,16 @@ __all__ = ["parse"]
 
 def parse(sql: str) -> Query:
     """Read a query. Raises QueryError; whether its columns exist is checked later, against a schema."""
+    return _parsed(sql) if isinstance(sql, str) else _parse(sql)
+
+
+def _parse(sql: str) -> Query:
     reader = Reader(sql)
     return _Conclusion(reader, read(reader)).query()
+
+
+# A pipeline's start looks at the same texts again and again, and a millisecond each is seconds for thousands of them.
+_parsed = lru_cache(maxsize=16_384)(_parse)
 
 
 class _Conclusion:

@@ -81,7 +81,7 @@ def dealt_changes(
     units = []
     for part in range(shards):
         own = [(n, q) for n, q in asked if (part_of(q, shards) if kind_of(q) == ROWS else 0) == part]
-        units.append(Unit(part, ROWS, part, shards, 0, tuple(own), teller=part == 0))
+        units.append(Unit.make(part, ROWS, part, shards, 0, tuple(own), teller=part == 0))
     streams = Streams({stream: time} if time is not None else {}, {}, {}, {stream: schema})
     deal = Deal(Packed(Job(streams, (Era(0, tuple(units)),), "", 0)), stream, time, folder)
     chunks = df.select(*schema.names).mapInArrow(_deal_out(deal), _CHUNK_COLUMNS)

@@ -23,6 +23,7 @@ from .frames import late_of, read_frame, write_frame
 from .gather import Asked, Gather, Told
 from .handover import hand_over
 from .merging import LINE_COLUMNS, STATE, stepper
+from .metrics import observed
 from .pipeline import Run, say
 from .progress import BatchInfo
 from .routing import PART_COLUMNS, Era, Job, Packed, share_out
@@ -48,6 +49,8 @@ class ExecutorsRun(Run):
         self._again = self._checkpoint.batches()
         begins = self._committed() + 1
         new = max(begins, self._first_new())
+        self._known: dict[int, Queries] = {}
+        self._newest = new  # from this batch on the queries stay as they are
         old = self._log.at(begins)
         if (
             begins < new
@@ -92,7 +95,7 @@ class ExecutorsRun(Run):
                 if unit.key not in there and unit.kind in layout.kinds:
                     moved.append(unit.key)
                 elif unit.key not in there:
-                    retired.append(replace(unit, queries=()))
+                    retired.append(replace(unit, queries=(), digest="none"))
             hand_over(session, self._checkpoint, first, before, units)
             say(f"the state of {len(before)} units is dealt out to {len(units)}")
         elif first:
@@ -109,15 +112,24 @@ class ExecutorsRun(Run):
 
     def _late(self, frame: dict[str, Any], batch: int) -> dict[str, int | None]:
         """What is late in the batch after `batch`."""
-        now, then = self._checkpoint.queries(batch + 1), self._checkpoint.queries(batch)
+        now, then = self._queries(batch + 1), self._queries(batch)
         kept = {query.name for query in now} if now == then else {*compare_queries(then, now)[0]}
         return late_of(frame, self._asked(batch + 1), self._streams.time, kept)
 
     def _asked(self, batch: int) -> Asked:
-        queries = self._checkpoint.queries(batch)
+        queries = self._queries(batch)
         if queries not in self._bound:
             self._bound[queries] = bound_queries(queries, self._pipeline)
         return self._bound[queries]
+
+    def _queries(self, batch: int) -> Queries:
+        """The queries in force at a batch, which are read once a run: they change between runs only."""
+        if batch not in self._known:
+            last = max(self._known, default=-2)
+            same = last >= self._newest and batch > last
+            self._known[batch] = self._known[last] if same else self._checkpoint.queries(batch)
+            self._known.pop(batch - 3, None)
+        return self._known[batch]
 
     # -- the query
 
@@ -139,7 +151,7 @@ class ExecutorsRun(Run):
             prune_rows=self._pipeline.spark.prune_rows,
         )
         packed = Packed(job)
-        parts = self._source(session).mapInArrow(share_out(packed), PART_COLUMNS)
+        parts = observed(self._source(session)).mapInArrow(share_out(packed), PART_COLUMNS)
         lines = parts.groupBy("unit").applyInPandasWithState(
             stepper(packed), LINE_COLUMNS, STATE, "append", "NoTimeout"
         )
@@ -175,6 +187,9 @@ class ExecutorsRun(Run):
             tasks=told.tasks(),
             reject_counts=told.reject_counts(),
             changed=changes,
+            state_bytes=told.count("bytes"),
+            lag_files=self._unread(offset),
+            lag_records=self._lag.records(),
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)

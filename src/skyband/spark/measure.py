@@ -1,104 +1,242 @@
 """How much of Spark's own speed the pipeline keeps.
 
-The yardstick is the same source, with the same tasks reading the same files, into Spark's no-op sink: what remains
-is what skyband itself costs. Both run in one session, in turn, a few times, because a machine's mood lasts longer
-than a run. The time of a micro-batch is Spark's own figure for the whole trigger, so that planning, logging and
-commit count on both sides; the first batches of a run are left out.
+The yardstick is Spark's own Parquet source into its no-op sink: reading the same files for nothing. Everything runs in
+one session, in turn, a few rounds, because a machine's mood lasts longer than a run; what is told are ratios of
+medians. The time of a micro-batch is Spark's own figure for the whole trigger, so that planning, logging and commit
+count on both sides; the first batches of a run are left out.
+
+- **throughput**: large batches, for one, a thousand and (at full scale) ten thousand weighted sums over the last
+  million rows, with the state in the driver and with the executors.
+- **small**: batches of 200 rows, where everything but the rows costs.
+- **restart**: how much later a pipeline of a thousand queries answers its first batch after a start than a query that
+  does nothing.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from .config import SparkSpec, load_pipeline
-from .filelog import StreamFiles
+from .config import SparkSpec
 from .pipeline import run_pipeline
-from .sifting import read_runs
-from .splits import Split
+from .progress import BatchInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WARM = 2  # batches at the start of a run that don't count
 _COLUMNS = ("x0", "x1", "x2", "x3")
+_SCHEMA = ", ".join(f"{name} double" for name in _COLUMNS)
+_K = 20
+_WINDOW = 1_000_000
+PARTS = ("throughput", "small", "restart")
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Rows per second of both, and their ratio."""
+class Plan:
+    """How large everything is."""
 
-    rows: int
+    batches: int
     batch_rows: int
-    skyband: float
-    nothing: float
-    native: float
+    rounds: int
+    queries: tuple[int, ...]
+    restart: int
+    small_rows: int = 200
+    small_batches: int = 20
+    master: str = "local[2]"
 
-    @property
-    def ratio(self) -> float:
-        return self.skyband / self.nothing
+
+QUICK = Plan(batches=5, batch_rows=400_000, rounds=1, queries=(1, 1000), restart=200, small_batches=10)
+FULL = Plan(batches=6, batch_rows=4_000_000, rounds=3, queries=(1, 1000, 10_000), restart=1000)
+# of the no-op sink's rate; of the driver's; of a no-op trigger; seconds
+GOALS = {"driver 1": 0.8, "driver 1000": 0.6, "driver 10000": 0.4, "executors/driver 1000": 0.5}
+SMALL_GOAL, RESTART_GOAL = 1.3, 2.0
+
+
+@dataclass
+class Figures:
+    """What was measured: rows a second of each run, seconds of small triggers and of first answers."""
+
+    plan: Plan
+    rates: dict[str, float] = field(default_factory=dict)
+    triggers: dict[str, float] = field(default_factory=dict)
+    first: dict[str, float] = field(default_factory=dict)
+
+    def ratios(self) -> dict[str, float]:
+        """Each run's rate against the no-op sink's, and the executors' against the driver's."""
+        nothing = self.rates.get("nothing")
+        if nothing is None:
+            return {}
+        found = {name: rate / nothing for name, rate in self.rates.items() if name != "nothing"}
+        for count in self.plan.queries:
+            if f"executors {count}" in self.rates:
+                pair = self.rates[f"executors {count}"], self.rates[f"driver {count}"]
+                found[f"executors/driver {count}"] = pair[0] / pair[1]
+        return found
 
     def __str__(self) -> str:
-        return (
-            f"{self.rows:,} rows in batches of {self.batch_rows:,}, 1 query, k = 20, 1,000,000 rows: "
-            f"skyband {self.skyband:,.0f} rows/s; the same source into the no-op sink {self.nothing:,.0f} rows/s "
-            f"(ratio {self.ratio:.2f}); Spark's own Parquet source into it {self.native:,.0f} rows/s"
-        )
+        plan, lines = self.plan, []
+        if self.rates:
+            rows = f"{plan.batch_rows:,} rows a batch, {plan.batches - _WARM} batches, {plan.rounds} rounds"
+            lines.append(f"throughput: weighted sums of 4 columns, k = {_K}, {_WINDOW:,} rows; {rows}")
+            lines.append(f"  {'Spark alone, into nothing':28} {self.rates['nothing'] / 1e6:6.2f} M rows/s")
+            ratios = self.ratios()
+            for name, rate in self.rates.items():
+                if name != "nothing":
+                    said = f"  {name + ' queries':28} {rate / 1e6:6.2f} M rows/s, {ratios[name]:.2f} of it"
+                    lines.append(said + _goal(ratios[name], GOALS.get(name), least=True))
+            for name, ratio in ratios.items():
+                if "/" in name:
+                    lines.append(
+                        f"  {name + ' queries':28} {ratio:.2f}{_goal(ratio, GOALS.get(name), least=True)}"
+                    )
+        if self.triggers:
+            ratio = self.triggers["driver"] / self.triggers["nothing"]
+            told = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in self.triggers.items())
+            lines.append(f"small: {plan.small_rows} rows a batch: {told}")
+            lines.append(f"  driver/nothing {ratio:.2f}{_goal(ratio, SMALL_GOAL, least=False)}")
+        if self.first:
+            later = self.first["driver"] - self.first["nothing"]
+            told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.first.items())
+            lines.append(f"restart: {plan.restart:,} queries, from the start to the first answer: {told}")
+            lines.append(f"  driver later by {later:.1f} s{_goal(later, RESTART_GOAL, least=False)}")
+        return "\n".join(lines)
 
 
-def measure(
-    batches: int = 10, batch_rows: int = 1_000_000, rounds: int = 3, master: str = "local[*]"
-) -> Measured:
-    """Measure; needs some hundred megabytes in the temporary folder and about a minute."""
+def _goal(found: float, wanted: float | None, least: bool) -> str:
+    if wanted is None:
+        return ""
+    met = found >= wanted if least else found <= wanted
+    return f" (goal: at {'least' if least else 'most'} {wanted:g}; {'met' if met else 'missed'})"
+
+
+def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
+    """Measure; the full plan needs a gigabyte in the temporary folder and about half an hour."""
     from .session import start_session
 
+    figures = Figures(plan)
     with tempfile.TemporaryDirectory(prefix="skyband-measure-") as name:
         home = Path(name)
-        _write(home / "data", batches, batch_rows)
-        session = start_session(SparkSpec(checkpoint=home, master=master), home / "spark.log")
+        session = start_session(SparkSpec(checkpoint=home, master=plan.master), home / "spark.log")
         try:
-            runs: dict[str, Callable[[Path], None]] = {
-                "skyband": lambda folder: _skyband(session, home, folder),
-                "nothing": lambda folder: _nothing(session, home, folder),
-                "native": lambda folder: _native(session, home, folder),
-            }
-            seconds: dict[str, list[float]] = {key: [] for key in runs}
-            for number in range(rounds):
-                for key, run in runs.items():
-                    folder = home / f"{key}-{number}"
-                    folder.mkdir()
-                    seconds[key] += _timed(session, lambda run=run, folder=folder: run(folder))  # type: ignore[misc]
+            bench = _Bench(session, home, plan)
+            if "throughput" in parts:
+                figures.rates = bench.throughput()
+            if "small" in parts:
+                figures.triggers = bench.small()
+            if "restart" in parts:
+                figures.first = bench.restart()
         finally:
             session.stop()
-    rate = {key: batch_rows / statistics.median(found) for key, found in seconds.items()}
-    return Measured(batches * batch_rows, batch_rows, rate["skyband"], rate["nothing"], rate["native"])
+    return figures
 
 
-def _write(folder: Path, batches: int, rows: int) -> None:
-    import pyarrow.parquet as pq
+class _Bench:
+    def __init__(self, session: SparkSession, home: Path, plan: Plan) -> None:
+        self._session, self._home, self._plan = session, home, plan
+        self._runs = 0
 
-    folder.mkdir()
-    random = np.random.default_rng(1)
-    for number in range(batches):
-        table = pa.table({name: random.random(rows) for name in _COLUMNS})
-        pq.write_table(
-            table, folder / f"{number:04}.parquet", row_group_size=max(1, rows // 8), compression="none"
+    def throughput(self) -> dict[str, float]:
+        plan = self._plan
+        data = self._home / "large"
+        write_files(data, plan.batches, plan.batch_rows)
+        runs: dict[str, Callable[[], None]] = {"nothing": lambda: self._nothing(data)}
+        for count in plan.queries:
+            for placement in ("driver", "executors"):
+                runs[f"{placement} {count}"] = self._skyband_run(data, placement, count)
+        seconds = self._timed(runs, plan.rounds)
+        return {name: plan.batch_rows / statistics.median(found) for name, found in seconds.items()}
+
+    def small(self) -> dict[str, float]:
+        plan = self._plan
+        data = self._home / "small"
+        write_files(data, plan.small_batches, plan.small_rows)
+        runs: dict[str, Callable[[], None]] = {"nothing": lambda: self._nothing(data)}
+        for placement in ("driver", "executors"):
+            runs[placement] = self._skyband_run(data, placement, 1)
+        return {name: statistics.median(found) for name, found in self._timed(runs, plan.rounds).items()}
+
+    def restart(self) -> dict[str, float]:
+        """Seconds from a start on an old checkpoint to the end of its first batch."""
+        plan = self._plan
+        data = self._home / "restart"
+        write_files(data, 2, plan.small_rows)
+        nothing = self._folder("nothing")
+        files = {name: self._pipeline(data, name, plan.restart) for name in ("driver", "executors")}
+        self._to_nothing(data, nothing)
+        for file in files.values():
+            self._run(file)
+        write_files(data, 1, plan.small_rows, first=2)
+        found = {"nothing": _seconds(lambda: self._to_nothing(data, nothing))}
+        for name, file in files.items():
+            first: list[float] = []
+            began = time.monotonic()
+            told = lambda info, first=first, began=began: first.append(time.monotonic() - began)  # noqa: E731
+            self._run(file, told)
+            found[name] = first[0]
+        return found
+
+    # -- runs
+
+    def _folder(self, name: str) -> Path:
+        self._runs += 1
+        folder = self._home / f"run-{self._runs}-{name}"
+        folder.mkdir()
+        return folder
+
+    def _skyband_run(self, data: Path, placement: str, count: int) -> Callable[[], None]:
+        return lambda: self._run(self._pipeline(data, placement, count))
+
+    def _pipeline(self, data: Path, placement: str, count: int) -> Path:
+        path = self._folder(placement) / "pipeline.toml"
+        asked = "".join(f'[[query]]\nname = "q{i}"\nsql = "{sql}"\n' for i, sql in enumerate(weighted(count)))
+        path.write_text(
+            f'[stream.s]\npath = "{data}"\nmax_files = 1\n{asked}[sink]\nformat = "parquet"\npath = "out"\n'
+            f'[spark]\nmaster = "{self._plan.master}"\nplacement = "{placement}"\n'
         )
+        return path
+
+    def _run(self, path: Path, told: Callable[[BatchInfo], None] = lambda info: None) -> None:
+        run_pipeline(path, available_now=True, on_batch=told, spark=self._session)
+
+    def _nothing(self, data: Path) -> None:
+        self._to_nothing(data, self._folder("nothing"))
+
+    def _to_nothing(self, data: Path, folder: Path) -> None:
+        rows = self._session.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(data))
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def _timed(self, runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+        """Seconds of the micro-batches of each run, round after round."""
+        seconds: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(rounds):
+            for name, run in runs.items():
+                seconds[name] += list(_triggers(self._session, run))[_WARM:]
+        return seconds
 
 
-def _timed(session: SparkSession, run: Callable[[], None]) -> list[float]:
-    """Seconds of each micro-batch of a run but the first, by Spark's own count."""
+def _seconds(run: Callable[[], None]) -> float:
+    began = time.monotonic()
+    run()
+    return time.monotonic() - began
+
+
+def _triggers(session: SparkSession, run: Callable[[], None]) -> Iterator[float]:
+    """Seconds of each micro-batch of a run, by Spark's own count."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     found: dict[int, float] = {}
+    ended = threading.Event()
 
     class Listener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:
@@ -110,60 +248,37 @@ def _timed(session: SparkSession, run: Callable[[], None]) -> list[float]:
                 found[progress.batchId] = progress.durationMs["triggerExecution"] / 1000
 
         def onQueryTerminated(self, event: Any) -> None:
-            pass
+            ended.set()
 
     listener = Listener()
     session.streams.addListener(listener)
     try:
         run()
-        time.sleep(1.0)  # progress is told by another thread
+        ended.wait(10.0)  # progress is told by another thread
     finally:
         session.streams.removeListener(listener)
-    return [found[batch] for batch in sorted(found)[_WARM:]]
+    yield from (found[batch] for batch in sorted(found))
 
 
-def _skyband(session: SparkSession, home: Path, folder: Path) -> None:
-    path = folder / "pipeline.toml"
-    path.write_text(
-        f'[stream.s]\npath = "{home / "data"}"\nmax_files = 1\n'
-        '[[query]]\nname = "q"\n'
-        'sql = "SELECT x0 FROM s ORDER BY 0.1 * x0 + 0.2 * x1 + 0.3 * x2 + 0.4 * x3 DESC LIMIT 20 '
-        'WINDOW 1000000 ROWS"\n'
-        '[sink]\nformat = "parquet"\npath = "out"\n'
-    )
-    run_pipeline(load_pipeline(path).file, available_now=True, on_batch=lambda info: None, spark=session)
+def weighted(count: int) -> list[str]:
+    """So many weighted sums."""
+    chance = np.random.default_rng(2)
+    found = []
+    for weights in chance.random((count, len(_COLUMNS))):
+        score = " + ".join(f"{w:.4f} * {name}" for w, name in zip(weights, _COLUMNS, strict=True))
+        found.append(f"SELECT x0 FROM s ORDER BY {score} DESC LIMIT {_K} WINDOW {_WINDOW} ROWS")
+    return found
 
 
-def _nothing(session: SparkSession, home: Path, folder: Path) -> None:
-    """The same splits, read by the same tasks with Arrow, all rows out."""
-    from .source import SplitSource, source_options
+def write_files(folder: Path, count: int, rows: int, first: int = 0) -> None:
+    import pyarrow.parquet as pq
 
-    session.dataSource.register(SplitSource)
-    streams = [StreamFiles("s", "parquet", str(home / "data"), 1)]
-    tasks = int(session.sparkContext.defaultParallelism)
-    options = source_options(streams, folder / "files.jsonl", tasks)
-    splits = session.readStream.format(SplitSource.name()).options(**options).load()
-    columns = ", ".join(f"{name} double" for name in _COLUMNS)
-    _to_nothing(splits.mapInArrow(_read_rows, columns), folder)
-
-
-def _native(session: SparkSession, home: Path, folder: Path) -> None:
-    columns = ", ".join(f"{name} double" for name in _COLUMNS)
-    rows = session.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(home / "data"))
-    _to_nothing(rows, folder)
-
-
-def _to_nothing(rows: Any, folder: Path) -> None:
-    writer = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination()
-
-
-def _read_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = pa.schema([(name, pa.float64()) for name in _COLUMNS])
-    splits = (Split(**row) for batch in batches for row in batch.to_pylist())
-    for run in read_runs(splits, {"s": schema}):
-        for chunk in run.chunks:
-            yield from chunk.table.to_batches()
+    folder.mkdir(exist_ok=True)
+    for number in range(first, first + count):
+        chance = np.random.default_rng(number)
+        table = pa.table({name: chance.random(rows) for name in _COLUMNS})
+        target = folder / f"{number:04}.parquet"
+        pq.write_table(table, target, row_group_size=max(1, rows // 8), compression="none")
 
 
 if __name__ == "__main__":

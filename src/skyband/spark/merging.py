@@ -128,7 +128,9 @@ def take(
     first = held.monitors[0].rows_seen
     for monitor in held.monitors:
         telling.changed(monitor, monitor.push_sifted(rows))
-    lines = telling.lines(held.monitors) + _counted(unit, held.monitors, rows, first, parts)
+    lines = telling.lines(held.monitors) + _counted(
+        unit, held.monitors, rows, first, parts, len(before or b"")
+    )
     if gone:
         _HELD.pop(key, None)
         return None, lines
@@ -295,6 +297,7 @@ def _counted(
     rows: list[tuple[str | None, list[Sifted]]],
     first: int,
     parts: Sequence[Part],
+    size: int,
 ) -> list[Line]:
     """How far back the queries reach; of the teller also what was rejected."""
     from ..stream.rejects import to_table
@@ -302,6 +305,7 @@ def _counted(
     monitor = monitors[0]
     told = make_frame(reach_of(monitors), monitor._now, monitor._kind, monitor.rows_seen)
     told["kept"] = sum(part.kept for _, sifted in rows for part in sifted)
+    told["bytes"] = size  # of the state before this batch
     if unit.teller:
         told["tasks"] = [part.task for part in parts]
     lines = [Line("frame", None, 0, json.dumps(told).encode())]

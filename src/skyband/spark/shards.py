@@ -1,10 +1,9 @@
 """Who keeps what, where the work is done by the executors.
 
 A *unit* is a part of the work that has its own state, kept by Spark under one key. Queries about single rows (top-k,
-threshold) are dealt out whole: each belongs to one of `rows` units, by a hash of what it asks. What several rows make
-together is split by rows: of grouped and joined objects each unit has those ids whose hash falls to it, of pairs those
-whose earlier row does; every such unit has all queries of its kind, and the driver merges their answers. An update
-stream may end any row, so everything about it is one unit.
+threshold) and about pairs are dealt out whole: each belongs to one of its kind's units, by a hash of what it asks.
+Grouped and joined objects are split: each unit has those ids whose hash falls to it and all queries of its kind, and
+the driver merges their answers. An update stream may end any row, so everything about it is one unit.
 
 How many units there are is written down with the checkpoint. The number for single rows may change at a start: units
 of a new *epoch*, with new keys, take over the state of the old ones (`handover`). A key is chosen so that Spark's own
@@ -48,6 +47,7 @@ class Unit:
     epoch: int
     queries: tuple[tuple[str, Query], ...]
     teller: bool = False  # the one that tells what all units know: rejects, row counts
+    digest: str = ""  # says whether two units have the same queries
 
     @property
     def whole(self) -> bool:
@@ -64,10 +64,18 @@ class Unit:
         """The streams whose objects these are."""
         return tuple(json.loads(self.kind)["streams"]) if self.kind.startswith("{") else ()
 
-    @property
-    def digest(self) -> str:
-        """Says whether two units have the same queries."""
-        return _digest(repr(self.queries))
+    @classmethod
+    def make(
+        cls,
+        key: int,
+        kind: str,
+        part: int,
+        of: int,
+        epoch: int,
+        queries: tuple[tuple[str, Query], ...],
+        teller: bool = False,
+    ) -> Unit:
+        return cls(key, kind, part, of, epoch, queries, teller, _digest(repr(queries)))
 
 
 @dataclass(frozen=True)
@@ -97,9 +105,9 @@ class Layout:
         for kind, (of, epoch) in sorted(self.kinds.items(), key=_rows_first):
             own = [(name, query) for name, query in asked if self.kind_of(query) == kind]
             for part in range(of):
-                mine = [(n, q) for n, q in own if kind != ROWS or part_of(q, of) == part]
+                mine = [(n, q) for n, q in own if kind not in (ROWS, PAIRS) or part_of(q, of) == part]
                 key = key_of(kind, epoch, part, self.partitions)
-                found.append(Unit(key, kind, part, of, epoch, tuple(mine), teller=not found))
+                found.append(Unit.make(key, kind, part, of, epoch, tuple(mine), teller=not found))
         return tuple(found)
 
     def kind_of(self, query: Query) -> str:
@@ -131,7 +139,8 @@ def plan_layout(
     rows = wanted or max(1, min(cores, -(-single // _QUERIES)))
     parts = wanted or max(1, cores)
     kinds = list(dict.fromkeys([ROWS, *(kind_of(query) for query in asked)]))
-    count = {kind: {ROWS: rows, PAIRS: 1}.get(kind, parts) for kind in kinds}
+    couples = sum(kind_of(query) == PAIRS for query in asked)
+    count = {kind: {ROWS: rows, PAIRS: min(parts, couples)}.get(kind, parts) for kind in kinds}
     if before is None:
         partitions = max(1, min(sum(count.values()), cores))
         return Layout(partitions, {kind: (n, 0) for kind, n in count.items()})
