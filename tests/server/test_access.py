@@ -166,6 +166,9 @@ def test_hosts_and_origins(http: httpx.Client, tokens: Path) -> None:
             local.check_names(host, origin)
     named = Guard(Settings(host="0.0.0.0", tokens=str(tokens), names="a.example, B.example"))
     named.check_names("b.example:443", "https://b.example:443")
+    named.check_names("127.0.0.1:8321", "https://a.example")  # as a proxy asks
+    with pytest.raises(sb.SkybandError, match="origins"):
+        named.check_names("127.0.0.1:8321", "https://c.example")
     with pytest.raises(sb.SkybandError, match="--names"):
         named.check_names("c.example", None)
 

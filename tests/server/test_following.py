@@ -145,6 +145,8 @@ def events(http: httpx.Client, given: str, count: int, **headers: str) -> list[d
 
 
 def test_server_sent_events_are_the_same_messages(server: Running, http: httpx.Client) -> None:
+    head = http.head("/api/changes")
+    assert head.status_code == 200 and head.headers["content-type"].startswith("text/event-stream")
     with following(server, "from=0") as opened:
         text = hear(opened)
     (event,) = events(http, "from=0", 1)

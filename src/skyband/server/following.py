@@ -119,6 +119,8 @@ async def events(state: State, request: Request) -> Response:
     query = request.query_params.get("query")
     place = await begin(state, given, query)
     hub = state.service.hub
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
 
     async def stream() -> AsyncIterator[str]:
         hub.readers += 1

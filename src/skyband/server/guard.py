@@ -81,8 +81,9 @@ class Guard:
                 f"{settings.host} can be reached from elsewhere: give a file with --tokens (lines like “admin TOKEN”), "
                 "or listen on 127.0.0.1."
             )
-        given = [name.strip().lower() for name in (settings.names or "").split(",") if name.strip()]
-        self.names: set[str] | None = {*given, settings.host.lower()} if settings.loopback or given else None
+        self.given = {name.strip().lower() for name in (settings.names or "").split(",") if name.strip()}
+        known = {*self.given, settings.host.lower()}
+        self.names: set[str] | None = known if settings.loopback or self.given else None
         self.rates = Rates(settings.max_rate)
 
     # -- names ---------------------------------------------------------------------------------------------
@@ -95,7 +96,10 @@ class Guard:
                 "forbidden",
                 "This server doesn't answer to the host name of the request: use its address, or give it --names.",
             )
-        if origin is not None and urlsplit_or_none(origin) != (host or "").lower():
+        if origin is None or urlsplit_or_none(origin) == (host or "").lower():
+            return
+        # a proxy in front may have put its own name into Host: then the origin is one of the names that were given
+        if urlsplit_or_none(origin) is None or _name(origin) not in self.given:
             raise Problem(
                 "forbidden", "Pages of other origins may not use this server: call it from its own."
             )
