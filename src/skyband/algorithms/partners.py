@@ -7,7 +7,7 @@ been scored for compiling to pay, by loops generated for the question. Both give
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from skyband.query.nodes import Column, Expression
 from skyband.query.pairing import Leaf, Pairing, pairing, renders
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import flat, numbers
-from skyband.structures.coloured import Codes, Pool
+from skyband.structures.coloured import Codes, Pool, shift
 
 # A generated loop takes seconds to compile and scores thirty times as fast as numpy: it pays after so many pairs, and
 # much sooner if it was compiled before.
@@ -50,6 +50,16 @@ class Found(NamedTuple):
     time: Ints  # of the older row
     seq: Ints
     seq_b: Ints
+
+
+class Late(NamedTuple):
+    """A row that comes late: its leaves, its run, its recency, and itself where the columns are kept."""
+
+    values: list[Any]
+    run: int
+    time: int
+    seq: int
+    table: pa.Table | None
 
 
 class Couples:
@@ -226,21 +236,27 @@ class Partners:
             )
         return places
 
-    def insert(self, table: pa.Table, time: int, seq: int) -> tuple[int, int]:
+    def late(self, table: pa.Table, time: Ints, seq: Ints) -> Iterator[Late]:
+        """Rows that are late, one by one; what is kept of them is computed for all at once."""
+        values, run = self._taken(table)
+        for i in range(len(seq)):
+            own = table.slice(i, 1) if self.pairing is None else None
+            yield Late([value[i] for value in values], int(run[i]), int(time[i]), int(seq[i]), own)
+
+    def insert(self, row: Late) -> tuple[int, int]:
         """One row that is late; its number and its place."""
         self._reach(1)
-        values, run = self._taken(table)
-        number = self.number_of(Recency(time, seq))
+        number = self.number_of(Recency(row.time, row.seq))
         at, end = number - self.base, self.next - self.base
-        for name, new in (("time", time), ("seq", seq), ("run", run[0]), ("bar", np.nan)):
+        for name, new in (("time", row.time), ("seq", row.seq), ("run", row.run), ("bar", np.nan)):
             column = self._columns[name]
-            column[at + 1 : end + 1] = column[at:end].copy()
+            shift(column, at, end)
             column[at] = new
-        place = self.pool.insert(int(run[0]), number, [number, *(value[0] for value in values)])
+        place = self.pool.insert(row.run, number, [number, *row.values])
         self.next += 1
         if self.pairing is None and self.table is not None:
             at = number - self.first
-            parts = [self.table.slice(0, at), table, self.table.slice(at)]
+            parts = [self.table.slice(0, at), row.table, self.table.slice(at)]
             self.table = pa.concat_tables(parts).combine_chunks()
         return number, place
 

@@ -31,8 +31,9 @@ import pyarrow as pa
 
 from skyband.algorithms import partners as limits
 from skyband.algorithms.base import Card
-from skyband.algorithms.partners import Found, Partners, Question
+from skyband.algorithms.partners import Found, Late, Partners, Question
 from skyband.order import Floats, Ints, Recency
+from skyband.structures.coloured import move_up
 from skyband.structures.paired import Loops, loops
 from skyband.structures.stairs import better, climb, places, settling
 
@@ -153,8 +154,9 @@ class SCase:
             rows.merge(table, time, seq)
             self.rebuild()
             return
-        for i in range(late):
-            self._late(table.slice(i, 1), int(time[i]), int(seq[i]))
+        if late:
+            for row in rows.late(table.slice(0, late), time[:late], seq[:late]):
+                self._late(row)
         if late < n:
             number = rows.next
             self._in_order(number, rows.append(table.slice(late), time[late:], seq[late:]))
@@ -206,12 +208,12 @@ class SCase:
 
     # -- late rows -----------------------------------------------------------------------------------------
 
-    def _late(self, table: pa.Table, time: int, seq: int) -> tuple[int, int]:
+    def _late(self, row: Late) -> tuple[int, int]:
         """A row takes its place among the others, and is paired with those before and after it; number and place."""
         rows = self.rows
-        number, place = rows.insert(table, time, seq)
+        number, place = rows.insert(row)
         for numbers in self.pairs[1:]:
-            numbers[numbers >= number] += 1
+            move_up(numbers, number)
         self._climb()
         before = self.counts["above the staircase"]
         for later in (False, True):

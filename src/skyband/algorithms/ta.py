@@ -26,10 +26,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from skyband.algorithms import partners as limits
-from skyband.algorithms.partners import Question
+from skyband.algorithms.partners import Late, Question
 from skyband.algorithms.scase import EVERY, SCase, expected
 from skyband.order import Ints, Recency
 from skyband.query.differences import Differences, differences
@@ -117,9 +116,9 @@ class TA(SCase):
                 leave_all(number, self._values(leaf)[head : head + gone], numbers, *self.lists.arrays)
         super().expire(horizon)
 
-    def _late(self, table: pa.Table, time: int, seq: int) -> tuple[int, int]:
+    def _late(self, row: Late) -> tuple[int, int]:
         before = self.counts["pairs scored"]
-        number, place = super()._late(table, time, seq)
+        number, place = super()._late(row)
         self.counts["pairs accessed"] += self.counts["pairs scored"] - before
         if self.lists is not None and self.parts is not None:
             self.lists.move_up(number)

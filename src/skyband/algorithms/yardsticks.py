@@ -17,9 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from skyband.algorithms.partners import Found, Question
+from skyband.algorithms.partners import Found, Late, Question
 from skyband.algorithms.scase import SCase
 from skyband.order import Floats, Ints, Recency
 from skyband.structures.paired import Loops
@@ -88,8 +87,8 @@ class Naive(SCase):
     def _in_order(self, number: int, place: Ints) -> None:
         self.best_of += [self._scored(number + i, self.rows.first) for i in range(len(place))]
 
-    def _late(self, table: pa.Table, time: int, seq: int) -> tuple[int, int]:
-        found = self.rows.insert(table, time, seq)
+    def _late(self, row: Late) -> tuple[int, int]:
+        found = self.rows.insert(row)
         self.counts["late rows"] += 1
         self.rebuild()
         return found

@@ -17,9 +17,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.jit import kernel
 from skyband.order import Ints
 
 _SMALL = 4  # rows of room for a new colour
+
+
+@kernel
+def shift(column: Any, at: int, end: int) -> None:
+    """Move what is in [at, end) up by one."""
+    for i in range(end - at):
+        to = np.uint64(end - i)
+        column[to] = column[to - np.uint64(1)]
+
+
+@kernel
+def move_up(numbers: Ints, number: int) -> None:
+    """One more for all from this number on."""
+    for i in range(numbers.shape[0]):
+        numbers[i] += numbers[i] >= number
 
 
 class Pool:
@@ -65,15 +81,14 @@ class Pool:
 
     def insert(self, run: int, number: int, values: list[Any]) -> int:
         """A late row takes this number, and its place in its run; later ones move up. Its place."""
-        numbers = self.columns[0]
-        numbers[numbers >= number] += 1  # also of rows long gone, which nobody looks at
+        move_up(self.columns[0], number)  # also of rows long gone, which nobody looks at
         counts = np.zeros(len(self.start), dtype=np.int64)
         counts[run] = 1
         self._make_room(counts)
         head, tail = int(self.head[run]), int(self.tail[run])
         at = head + int(np.searchsorted(self.columns[0][head:tail], number))
         for column, new in zip(self.columns, values, strict=True):
-            column[at + 1 : tail + 1] = column[at:tail].copy()
+            shift(column, at, tail)
             column[at] = new
         self.tail[run] += 1
         return at
