@@ -17,6 +17,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
+from skyband.server.run import room_for
 from skyband.server.testing import Running
 
 from .test_http import problem, push
@@ -218,6 +219,7 @@ def test_readers_that_vanish_are_forgotten(server: Running, http: httpx.Client) 
 @pytest.mark.parametrize("many", [60, pytest.param(1000, marks=pytest.mark.soak)])
 def test_many_readers(server: Running, http: httpx.Client, many: int) -> None:
     """All of them hear of it."""
+    room_for(many)
     url = "ws" + server.url.removeprefix("http") + "/api/changes"
     value = 9999.0 + many
 

@@ -15,7 +15,6 @@ import asyncio
 import http.client
 import json
 import os
-import resource
 import tempfile
 import threading
 import time
@@ -30,6 +29,7 @@ import pyarrow as pa
 
 from skyband.bench import Settings, parts_of
 from skyband.bench.generators import independent, weighted_sum, weights
+from skyband.server.run import room_for
 from skyband.server.testing import Running, running
 
 K, COLUMNS = 20, 4
@@ -244,7 +244,7 @@ def latency(scale: Scale) -> list[Measured]:
 
 
 def readers(scale: Scale) -> list[Measured]:
-    _room_for(scale.readers)
+    room_for(scale.readers)
     with tempfile.TemporaryDirectory() as folder:
         server = prepared(scale, Path(folder), scale.queries, leader=True)
         alone = Load(server.url, scale, scale.seconds / 2, every=0.1)
@@ -306,14 +306,6 @@ async def _follow(url: str, many: int, load: Load, begun: int) -> list[float]:
             await ready.acquire()
         await asyncio.to_thread(load.run)
     return waited
-
-
-def _room_for(connections: int) -> None:
-    """Let this process and its child open so many files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + 500
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
 
 
 def start(scale: Scale) -> list[Measured]:

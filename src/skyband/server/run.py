@@ -37,6 +37,7 @@ def serve(settings: Settings, pipeline: str | None = None) -> None:
         lambda told: "without completing handshake" not in told.getMessage()
     )
     sys.setswitchinterval(0.001)  # a thread that parses or steps must not keep readers waiting for long
+    room_for(2 * settings.max_subscribers)
     guard = Guard(settings)  # who may come in is settled before anybody can
     listening = bind(settings.host, settings.port)
     try:
@@ -150,6 +151,18 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def room_for(connections: int) -> None:
+    """Let this process open so many files, as far as it may: each connection is one."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # where there are no such limits
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = connections + 500
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def warm() -> None:
