@@ -125,7 +125,7 @@ def test_records_and_files_in_one_pipeline(
     lines, packs = f"lines-{placement}", f"packs-{placement}"
     kafka.topic(lines, 2)
     kafka.topic(packs, 1)
-    files = {name: make_files(3, seed, (20, 50)) for seed, name in enumerate(("lines", "files", "packs"), 50)}
+    files = {name: make_files(2, seed, (20, 50)) for seed, name in enumerate(("lines", "files", "packs"), 50)}
     asked = "".join(f'[[query]]\nname = "{name}"\nsql = "{sql}"\n' for name, sql in QUERIES.items())
     path = tmp_path / "pipeline.toml"
     path.write_text(
@@ -134,7 +134,7 @@ def test_records_and_files_in_one_pipeline(
         f'[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\nplacement = "{placement}"\n'
     )
     sent, oracle, folded = Sent(kafka, placement), truth(), Folded()
-    for batch in range(3):
+    for batch in range(2):
         sent.lines(files["lines"][batch])
         sent.packs(files["packs"][batch])
         write_file(tmp_path / "data" / f"{batch}.parquet", files["files"][batch])
@@ -165,7 +165,7 @@ def test_records_and_files_in_one_pipeline(
         assert ("packs", "no arrow") in {(name, raw) for name, _, raw in broken}
     report = verify_pipeline(path)
     assert report.ok, str(report)
-    assert report.batches == 3
+    assert report.batches == 2
 
 
 def test_a_replay_repeats_its_records(tmp_path: Path, spark: SparkSession, kafka: Broker) -> None:

@@ -136,7 +136,7 @@ def test_what_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.spark
 def test_pipelines_into_databases(tmp_path: Path, spark: SparkSession, server: Database) -> None:
     """PostgreSQL is killed after the second batch, and another time while the pipeline runs: nothing lost or twice."""
-    files = make_files(5, seed=12)
+    files = make_files(5, seed=12, rows=(20, 60))
     truth = Truth(QUERIES)
     for name, sink in (
         ("lite", '[sink]\nformat = "sqlite"\npath = "out.db"\n'),
