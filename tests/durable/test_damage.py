@@ -15,6 +15,7 @@ from tests.durable.story import BIG, TOP, leave, segments, some
 import skyband as sb
 from skyband.blob import FORMAT
 from skyband.durable import Engine, Settings, segment
+from skyband.durable.task import written
 from skyband.errors import DiskFull, JournalError
 
 
@@ -156,3 +157,23 @@ def test_a_batch_can_not_look_like_steps(tmp_path: Path) -> None:
     again = Engine(sb.Monitor(), tmp_path / "j")
     assert again.offset == engine.offset - 1 and len(again.report) == 1
     again.close()
+
+
+def test_within_the_last_group_anything_may_be_missing() -> None:
+    """Steps that were flushed together: the disk may have written the last of them and not the first."""
+    salt = segment.new_salt()
+    data = segment.head(1, salt)
+    starts = []
+    for offset, group in ((1, 1), (2, 1), (3, 3), (4, 3), (5, 3)):
+        starts.append(len(data))
+        data += b"".join(
+            segment.record(offset, group, written({"kind": "drop", "name": "a"}, b"12345"), salt)
+        )
+    for number, start in enumerate(starts):
+        torn = data[: start + 4] + bytes(50) + data[start + 54 :]
+        if number < 2:
+            with pytest.raises(JournalError, match=f"name is damaged at byte {start},"):
+                segment.read_records(torn, 1, salt, "name")
+        else:
+            found, end = segment.read_records(torn, 1, salt, "name")
+            assert ([record.offset for record in found], end) == (list(range(1, number + 1)), start)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import gc
 from pathlib import Path
 
 import pytest
@@ -78,17 +77,19 @@ def went_on(folder: Path, acknowledged: int) -> None:
     leave(engine)
 
 
-def test_killed_at_any_moment_nothing_is_lost_and_nothing_twice(moments: int, tmp_path: Path) -> None:
-    for at in range(1, moments + 1):
-        went_on(tmp_path / str(at), told(tmp_path / str(at), Killing(at)))
+DEEP = [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
-def test_a_power_cut_at_any_moment_is_no_worse(seed: int, moments: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", DEEP)
+def test_killed_at_any_moment_nothing_is_lost_and_nothing_twice(
+    seed: int, moments: int, tmp_path: Path
+) -> None:
+    """By a kill or, in turns, by a power cut, which also loses what was not flushed."""
     for at in range(1, moments + 1):
-        disk = PowerCut(at, seed=1000 * seed + at)
+        disk = PowerCut(at, seed=1000 * seed + at) if (at + seed) % 2 else Killing(at)
         acknowledged = told(tmp_path / str(at), disk)
-        disk.lose()
+        if isinstance(disk, PowerCut):
+            disk.lose()
         went_on(tmp_path / str(at), acknowledged)
 
 
@@ -134,7 +135,7 @@ def test_a_disk_that_fails_for_a_while_loses_nothing(
 def test_what_failed_is_not_there_after_a_restart_either(moments: int, tmp_path: Path) -> None:
     """The write may have come to the disk whole before something failed: it is cut off again."""
     failed = 0
-    for at in range(8, moments + 1):
+    for at in range(8, moments + 1, 3):
         engine = open_engine(tmp_path / str(at), Failing(at, errno.ENOSPC))
         try:
             for place in range(len(story())):
@@ -147,7 +148,7 @@ def test_what_failed_is_not_there_after_a_restart_either(moments: int, tmp_path:
             assert engine.report == []
             same(engine, acknowledged)
         leave(engine)
-    assert failed > 20
+    assert failed > 5
 
 
 # -- several steps in one flush ---------------------------------------------------------------------------------
@@ -160,6 +161,9 @@ def pushed_in_groups(folder: Path, disk: Counting) -> int:
     acknowledged = 0
     try:
         engine = Engine(sb.Monitor(time="t"), folder, SMALL, disk)
+    except Killed:
+        return 0
+    try:
         for group in range(GROUPS):
             first = group * EACH
             steps = [task.push(rows(n), None, f"key {n}", None) for n in range(first, first + EACH)]
@@ -169,6 +173,7 @@ def pushed_in_groups(folder: Path, disk: Counting) -> int:
             acknowledged += sum(step.future.result().rows > 0 for step in steps)
     except (Killed, JournalError):
         pass
+    leave(engine)
     return acknowledged
 
 
@@ -182,7 +187,7 @@ def states_in_groups() -> list[bytes]:
     return states
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 50))])
+@pytest.mark.parametrize("seed", DEEP)
 def test_of_a_torn_group_a_beginning_is_there_or_nothing(seed: int, tmp_path: Path) -> None:
     whole = PowerCut()
     assert pushed_in_groups(tmp_path / "whole", whole) == GROUPS * EACH
@@ -190,7 +195,6 @@ def test_of_a_torn_group_a_beginning_is_there_or_nothing(seed: int, tmp_path: Pa
     for at in range(1, whole.done + 1):
         folder, disk = tmp_path / str(at), PowerCut(at, seed=1000 * seed + at)
         acknowledged = pushed_in_groups(folder, disk)
-        gc.collect()  # whoever is gone holds no lock
         disk.lose()
         engine = Engine(sb.Monitor(time="t"), folder, SMALL, Quick())
         assert acknowledged <= engine.offset <= acknowledged + EACH
