@@ -8,6 +8,8 @@ float64, compares each with a bar that none gets over, and keeps nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from skyband.algorithms.partners import Question
 from skyband.algorithms.scase import SCase
 from skyband.bench.generators import anticorrelated, independent
 from skyband.jit import generated
-from skyband.order import Floats, Ints, Recency
+from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.expression import parse_expression
 from skyband.query.model import Pairs, Rows
 from skyband.query.nodes import Column, walk
@@ -100,6 +102,17 @@ class Supreme(SCase):
         bound(rows.pairing)(place, lows, self.question.sign, np.inf, *leaves)
 
 
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Loops for pairs are compiled without waiting for enough of them."""
+    before = limits.COMPILE_AFTER, limits.COMPILE_KNOWN
+    limits.COMPILE_AFTER = limits.COMPILE_KNOWN = 0
+    try:
+        yield
+    finally:
+        limits.COMPILE_AFTER, limits.COMPILE_KNOWN = before
+
+
 class Run:
     """One algorithm over one stream with a window of n rows; loops are compiled from the beginning."""
 
@@ -118,18 +131,17 @@ class Run:
             order = np.lexsort((seq, when))
             some, seq, when = some.take(pa.array(order)), seq[order], when[order]
         self.at = end
-        before = limits.COMPILE_AFTER, limits.COMPILE_KNOWN
-        limits.COMPILE_AFTER = limits.COMPILE_KNOWN = 0
-        try:
+        horizon = LOWEST
+        if end > self.n:
+            oldest = Recency(0, end - self.n)
+            horizon = oldest if time_of is None else Recency(int(np.sort(time_of[:end])[end - self.n]), -1)
+            inside = np.flatnonzero(when >= horizon.time) if time_of is not None else np.arange(count)
+            some, seq, when = some.take(pa.array(inside)), seq[inside], when[inside]
+        with at_once():
             started = time.process_time()
-            if end > self.n and time_of is None:
-                self.algorithm.expire(Recency(0, end - self.n))
-            elif end > self.n:
-                self.algorithm.expire(Recency(int(np.sort(time_of[:end])[end - self.n]), -1))
+            self.algorithm.expire(horizon)
             self.algorithm.add(some, when, seq)
             return time.process_time() - started
-        finally:
-            limits.COMPILE_AFTER, limits.COMPILE_KNOWN = before
 
     def begin(self, state: dict[str, Any], at: int) -> None:
         """Go on from another one's state."""

@@ -92,7 +92,6 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     "sizes-n": (Claim("sizes are as expected, within 2 %", near_expectation),),
     "late-pairs": (Claim("the later a row, the fewer of its pairs matter", falls),),
     "colours": (Claim("a homochromatic query gets cheaper with more colours", fewer_with_colours),),
-    "objects": (Claim("ra, which answers each watch by itself, costs more than lazy", dearer("ra", "lazy")),),
 }
 
 SECTIONS = (
