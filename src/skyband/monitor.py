@@ -85,7 +85,7 @@ class Monitor:
             False  # rows may be pruned before they come here: the planner picks nothing that needs them all
         )
         self.journal: Engine | None = None  # steps go through it, if there is one
-        self._known: dict[str, Watch] = {}  # while state is made anew: watches that somebody may hold, by name
+        self._known: dict[str, Watch] = {}  # while state is made anew: watches held
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
         if (
