@@ -1,8 +1,8 @@
 """`skyband verify`: is what a pipeline put out what it should have been?
 
-The files are read again in the order of the file log, batch by batch, and every query is answered by brute force.
+The input is read again in its order of arrival, batch by batch (`again`), and every query is answered by brute force.
 After each batch that answer is compared with the changes folded so far; after the last, with `top` too; and the
-rows that have no fitting type or no time, with `rejects`. No Spark is needed.
+rows that don't fit by themselves (type, time, key, operation), with `rejects`. Spark is needed for Kafka's records only.
 """
 
 from __future__ import annotations
