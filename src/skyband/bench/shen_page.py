@@ -119,8 +119,8 @@ Zhitao Shen, Muhammad Aamir Cheema, Xuemin Lin, Wenjie Zhang and Haixun Wang, *A
 Top-k Objects Queries over Sliding Windows* (2012). Their charts have no numbers in the text, so what is set beside them
 is their shape; Tables 2 and 3 have numbers. `supreme` is the bound: it only computes the scores of a new row with the
 whole window, and what the paper's oracle takes is not counted; storing the rows of a step counts for all. `naive` and
-`basic` are the paper's yardsticks, by numpy and by counting. A time is the CPU time of the algorithm alone for one row, in turns over the same rows; ratios within a
-table are of one run.
+`basic` are the paper's yardsticks, by numpy and by counting. A time is the CPU time of the algorithm alone for one row,
+in turns over the same rows; ratios within a table are of one run.
 """
 
 NOTE = (
