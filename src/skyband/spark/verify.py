@@ -2,7 +2,7 @@
 
 The input is read again in its order of arrival, batch by batch (`again`), and every query is answered by brute force.
 After each batch that answer is compared with the changes folded so far; after the last, with `top` too; and the
-rows that don't fit by themselves (type, time, key, operation), with `rejects`. Only Kafka's records need Spark for that.
+rows that don't fit by themselves (type, time, key, operation), with `rejects`. Only Kafka's records need Spark.
 """
 
 from __future__ import annotations
