@@ -59,7 +59,7 @@ def fetch(name: str, wanted: Sequence[Coordinates], alone: bool) -> list[Path]:
             for group, artifact, version in wanted
         )
         (work / "pom.xml").write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+            "<project><modelVersion>4.0.0</modelVersion>"
             f"<groupId>skyband</groupId><artifactId>{name}</artifactId><version>1</version>"
             f"<dependencies>{pieces}</dependencies></project>"
         )
