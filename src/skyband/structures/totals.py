@@ -120,14 +120,10 @@ class Totals:
 
     def came_up(self) -> tuple[Ints, Ints]:
         """Where scores are plain: the codes of objects that have come up to the bar, and of those without rows."""
-        codes = self.touched[: self.count].copy()
+        came, dead = np.empty(self.count, dtype=np.int64), np.empty(self.count, dtype=np.int64)
+        up, gone = parted(self.touched[: self.count], self.record, came, dead)
         self.count = 0
-        dead = codes[codes < 0]
-        if not len(dead):
-            return codes, dead
-        dead = -1 - dead
-        dead = dead[self.record[dead, COUNT] == 0]  # others have come back meanwhile
-        return codes[codes >= 0], np.unique(dead)
+        return came[:up], dead[:gone]
 
     def _all(self, loop: Any, places: Places) -> None:
         rows, done = self.rows, 0
@@ -502,6 +498,25 @@ def change_wide(
             touched[count] = g
             count += 1
     return end, count
+
+
+@kernel
+def parted(noted: Ints, record: Ints, came: Ints, dead: Ints) -> tuple[int, int]:
+    """What was noted, apart: who came up to the bar, and who has no rows left, each once (some have come back)."""
+    up, gone = 0, 0
+    for i in range(noted.shape[0]):
+        if noted[i] >= 0:
+            came[up] = noted[i]
+            up += 1
+        else:
+            g = -1 - noted[i]
+            if record[g, COUNT] == 0 and record[g, FLAGS] == 0:
+                record[g, FLAGS] = TOUCHED
+                dead[gone] = g
+                gone += 1
+    for i in range(gone):
+        record[dead[i], FLAGS] = 0
+    return up, gone
 
 
 @kernel
