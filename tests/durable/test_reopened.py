@@ -7,10 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.durable.disks import Quick
-from tests.durable.story import leave, rows
+from tests.durable.story import SMALL, leave, rows
+from tests.durable.test_saved_files import feed
 
 import skyband as sb
 from skyband.durable import Engine, Settings
@@ -112,3 +114,48 @@ def test_it_goes_on_as_if_nothing_had_happened(timed: bool, small: bool, story: 
         for number, act in enumerate([*story, ("kill",)]):
             pair.act(number, act)
         pair.engine.close()
+
+
+def test_several_streams_and_all_options(tmp_path: Path) -> None:
+    schema = pa.schema([("t", pa.timestamp("us")), ("x", pa.float64()), ("c", pa.string())])
+    options: dict[str, Any] = {
+        "time": "t", "schema": {"a": schema, "b": schema}, "retain": sb.rows(50), "max_ahead": "1 hour",
+    }  # fmt: skip
+    twin, engine = sb.Monitor(**options), Engine(sb.Monitor(**options), tmp_path / "j", SMALL, Quick())
+    for monitor in (twin, engine.monitor):
+        monitor.watch(
+            "SELECT c FROM a ORDER BY x DESC LIMIT 3 WINDOW 40 ROWS WITH (algorithm = 'sa')", name="a"
+        )
+        monitor.watch("SELECT * FROM b WHERE x > 0.9 WINDOW 20 SECONDS", name="b")
+    for number in range(9):
+        for one, other in zip(feed(twin, number), feed(engine.monitor, number), strict=True):
+            assert one.to_pylist() == other.to_pylist()
+        engine.leave()
+        engine = Engine(sb.Monitor(**options if number % 2 else {}), tmp_path / "j", SMALL, Quick())
+        assert engine.monitor.to_bytes() == twin.to_bytes()
+    assert engine.monitor.reject_counts == twin.reject_counts and sum(twin.reject_counts.values())
+    engine.close()
+
+
+def test_an_update_stream(tmp_path: Path) -> None:
+    twin, engine = (
+        sb.Monitor(key="id", op="op"),
+        Engine(sb.Monitor(key="id", op="op"), tmp_path / "j", SMALL, Quick()),
+    )
+    for monitor in (twin, engine.monitor):
+        monitor.watch("SELECT id, x FROM s ORDER BY x DESC LIMIT 2 WINDOW 50 ROWS", name="best")
+    for number in range(9):
+        ops = ["insert", "update", "delete" if number % 3 == 2 else "c", "odd" if number % 4 == 3 else "u"]
+        batch = {
+            "op": ops,
+            "id": [number, number // 2, number - 2, 1],
+            "x": [number * 7 % 5, 1.5, 2.5, 3.5 + number],
+        }
+        assert twin.push(batch).to_pylist() == engine.push(batch).changes.to_pylist()
+        engine.leave()
+        engine = Engine(sb.Monitor(), tmp_path / "j", SMALL, Quick())
+        # not byte by byte: tma also counts the work of building its index again
+        assert engine.monitor.watches["best"].top().equals(twin.watches["best"].top())
+        assert engine.monitor.rejects().equals(twin.rejects())
+    assert engine.monitor.update_counts == twin.update_counts
+    engine.close()
