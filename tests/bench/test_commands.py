@@ -105,7 +105,8 @@ def test_wrong_calls_are_told_what_to_do(tmp_path: Path) -> None:
     )
     code, _, err = bench(tmp_path, "sizes", "--full")
     assert code == 1 and err == (
-        "The experiment sizes takes no options; scale, parts and output are for mouratidis, heightmap, planner.\n"
+        "The experiment sizes takes no options; scale, parts and output are for mouratidis, pripuzic, shen, haghani, "
+        "heightmap, planner, serve, spark.\n"
     )
     code, _, err = bench(tmp_path, "mouratidis", "--scale", "huge")
     assert code == 2 and "huge" in err
