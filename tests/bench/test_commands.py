@@ -113,9 +113,20 @@ def test_wrong_calls_are_told_what_to_do(tmp_path: Path) -> None:
 
 
 def test_pripuzic(tmp_path: Path) -> None:
-    (tmp_path / "readings.csv").write_text("a,b,name\n" + "".join(f"{i % 7},{i % 11},x\n" for i in range(300)))
+    (tmp_path / "readings.csv").write_text(
+        "a,b,name\n" + "".join(f"{i % 7},{i % 11},x\n" for i in range(300))
+    )
     code, out, err = bench(
-        tmp_path, "pripuzic", "--scale", "tiny", "--only", "held", "--only", "errors", "--data", "readings.csv"
+        tmp_path,
+        "pripuzic",
+        "--scale",
+        "tiny",
+        "--only",
+        "held",
+        "--only",
+        "errors",
+        "--data",
+        "readings.csv",
     )
     assert (code, err) == (0, "")
     names = {"errors", "held-objects", "held-references", "admissions"}
