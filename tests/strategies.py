@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from tests.twin import SCORES, WHERES, Question
@@ -23,6 +24,16 @@ SHAPES: dict[str, Callable[[int], float]] = {
     "sawtooth": lambda i: i % 4,
     "zigzag": lambda i: i if i % 2 else -i,
 }
+
+
+def lengths(sizes: Sequence[tuple[int, int]], single: Sequence[str]) -> list[Any]:
+    """Sizes of batches, lengths and shapes of long streams. Rows one by one take long: `make test` has those of some
+    shapes, `make soak` of all."""
+    return [
+        pytest.param(batch, length, shape, marks=[pytest.mark.soak] * (batch == 1 and shape not in single))
+        for batch, length in sizes
+        for shape in sorted(SHAPES)
+    ]
 
 
 def values() -> st.SearchStrategy[float | None]:

@@ -232,7 +232,7 @@ def test_every_longer_stream_on_an_index(how: str, length: int, asked: str) -> N
     walk(how, length, asked, full=True)
 
 
-@pytest.mark.parametrize("asked", ["shared", "two of three rows"])
+@pytest.mark.parametrize("asked", [pytest.param("shared", marks=pytest.mark.soak), "two of three rows"])
 @pytest.mark.parametrize("how", BUFFERED)
 def test_every_stream_of_three_with_a_buffer(how: str, asked: str) -> None:
     walk(f"{how}, buffer = 0.5", 3, asked, full=False)

@@ -32,7 +32,10 @@ def answers(twin: Twin, without_seq: bool = False) -> dict[str, Any]:
 
 
 @given(data=st.data(), algorithm=st.sampled_from([None, "sa", "ra"]))
-@pytest.mark.parametrize("kind", sorted(TIMES))
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.soak] * (kind in ("number", "whole"))) for kind in sorted(TIMES)],
+)
 def test_other_cuts_give_the_same_tops(kind: str, data: st.DataObject, algorithm: str | None) -> None:
     rows = data.draw(draws.rows(kind != "none"))
     ends = []

@@ -13,7 +13,7 @@ import skyband as sb
 SQL = "SELECT x FROM s ORDER BY x {} LIMIT 3 WINDOW 5 {}"
 
 
-@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("timed", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_tables_handed_out_never_change(timed: bool) -> None:
     """Through several pools, with watches coming and going (and so their names)."""
     monitor = sb.Monitor(time="t" if timed else None)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = [
     "tests/algorithms/test_contract.py",
@@ -23,6 +25,7 @@ TESTS = [
 ]
 
 
+@pytest.mark.soak
 def test_everything_holds_without_compiling() -> None:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "SKYBAND_EXAMPLES": "8"}
     short = ["-k", "not memory and not 1-100"]  # long runs, row by row

@@ -162,8 +162,10 @@ def test_machine(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", sorted(draws.SHAPES))
-@pytest.mark.parametrize(("batch", "length"), [(1, 100), (7, 400), (300, 900)])
+@pytest.mark.parametrize(
+    ("batch", "length", "shape"),
+    draws.lengths([(1, 100), (7, 400), (300, 900)], single=("falling", "zigzag")),
+)
 def test_at_length(name: str, shape: str, batch: int, length: int) -> None:
     """Longer than Hypothesis draws: lists fill and run short many times, keys come back after they left the window."""
     twin = Twin("whole", key=pa.int64(), op=True)

@@ -78,6 +78,7 @@ def test_startup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.soak
 def test_on_spark(tmp_path: Path) -> None:
     try:
         find_java()

@@ -104,6 +104,7 @@ def test_run_on_a_terminal_until_ctrl_c(pipeline: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_demo_on_a_terminal(pipeline: Path) -> None:
     """Panels while it runs, and at Ctrl-C the line on how to look at what there is."""
     screen = on_a_terminal("demo", "--output", pipeline.parent / "demo", size=(50, 120))

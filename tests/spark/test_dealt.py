@@ -38,7 +38,7 @@ def deal_of(
     return caught[0]
 
 
-@pytest.mark.parametrize("texts", [True, False])
+@pytest.mark.parametrize("texts", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_units_equal_one_monitor(texts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(3)
     monkeypatch.setattr(dealt, "_many", lambda unit: 10)

@@ -52,7 +52,7 @@ def sift(engine: Engine, batch: int, step: dict[str, list[Row]], chance: random.
     return Step(batch, tuple(parts), sum(map(len, step.values())), kept)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_restarts_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 3)
     chance = random.Random(seed)

@@ -39,7 +39,7 @@ def in_watch_order(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_equals_the_oracle(tmp_path: Path, spark: SparkSession, shards: int) -> None:
     files = make_files(3, seed=50)
     truth = Truth(ASKED)

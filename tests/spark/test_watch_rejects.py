@@ -101,6 +101,7 @@ def test_all_of_them_once(tmp_path: Path, spark: SparkSession) -> None:
     assert spark.read.parquet(str(out / "rejects")).count() == table.num_rows
 
 
+@pytest.mark.soak
 def test_another_attempt_with_other_queries(tmp_path: Path, spark: SparkSession) -> None:
     def late(seconds: float) -> Row:
         return {"ts": 1_700_000_000.0 + seconds, "x": 0.5, "y": 0.5, "n": 1, "g": "a"}
@@ -120,6 +121,7 @@ def test_another_attempt_with_other_queries(tmp_path: Path, spark: SparkSession)
     assert [p.name for p in folder.iterdir()] == []
 
 
+@pytest.mark.soak
 def test_folders_of_others_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     write_file(tmp_path / "data" / "0.parquet", [{**make_files(1, seed=1)[0][0], "ts": None}])
     folder = tmp_path / "rejects"
