@@ -16,7 +16,7 @@ _COMMON = {
     "report_multiple_bugs": False,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
-settings.register_profile("default", max_examples=20, stateful_step_count=20, **_COMMON)
+settings.register_profile("default", max_examples=16, stateful_step_count=20, **_COMMON)
 settings.register_profile("soak", max_examples=500, stateful_step_count=50, **_COMMON)
 settings.register_profile("few", max_examples=int(os.environ.get("SKYBAND_EXAMPLES", "8")), **_COMMON)
 settings.load_profile("few" if "SKYBAND_EXAMPLES" in os.environ else "default")

@@ -212,7 +212,10 @@ def walk(how: str, length: int, asked: str, full: bool) -> None:
     assert whole.steps == sum(3**m * 2 ** (m - 1) for m in range(1, length + 1))
 
 
-@pytest.mark.parametrize("asked", sorted(SETS))
+@pytest.mark.parametrize(
+    "asked",
+    [pytest.param(name, marks=[pytest.mark.soak] * (name == "one of three rows")) for name in sorted(SETS)],
+)
 @pytest.mark.parametrize("how", HOW)
 def test_every_stream_of_four(how: str, asked: str) -> None:
     walk(how, 4, asked, full=False)
@@ -258,7 +261,7 @@ def test_every_stream_of_seven(how: str, asked: str) -> None:
     walk(how, 7, asked, full=True)
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("how", [HOW[0], *(pytest.param(how, marks=pytest.mark.soak) for how in HOW[1:])])
 def test_some_streams_of_seven(how: str) -> None:
     some = Walk(how, 7, "two of one second", full=True)
     beginning, did = Moment(some.monitor), Counter[str]()

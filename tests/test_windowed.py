@@ -46,7 +46,12 @@ def questions(name: str, timed: bool, threshold: bool = True) -> st.SearchStrate
 @pytest.mark.parametrize(
     ("name", "kind"),
     # what a time column's type changes is the same for all: `plain` sees every one
-    [*product(["plain"], sorted(TIMES)), *product(WINDOWED, ["none", "whole"])],
+    [
+        *product(["plain"], sorted(TIMES)),
+        *product(WINDOWED, ["whole"]),
+        ("heightmap", "none"),
+        ("tsl", "none"),
+    ],
 )
 def test_questions_that_come_and_go(name: str, kind: str, data: st.DataObject) -> None:
     timed = kind != "none"

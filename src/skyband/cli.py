@@ -148,6 +148,7 @@ def top(
     from skyband.terminal.replay import Replay, parse_all
 
     without_pandas()
+    _insist_on_ctrl_c()
     queries = parse_all(sql)
     if len(queries) > 1 and format is Format.csv:
         raise typer.BadParameter("csv holds the answer of one query; take json or table for several")
@@ -304,6 +305,25 @@ def bench(
     from skyband.terminal.experiments import run_experiment
 
     run_experiment(name, "full" if full else scale.value, only or [], output, charts, data)
+
+
+def _insist_on_ctrl_c() -> None:
+    """Ctrl-C ends a command that has nothing to tidy up, whatever it is at.
+
+    A KeyboardInterrupt that strikes inside a callback (a finalizer, one of the compiler's) is swallowed there, and a
+    command that waits for standard input would wait for ever: so the signal is sent again until the process has gone.
+    """
+    import signal
+    import threading
+
+    def interrupt(number: int, _: object) -> None:
+        again = threading.Timer(1.0, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(ValueError):  # not in the main thread: whoever runs us there has Ctrl-C
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def main() -> None:

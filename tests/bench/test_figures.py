@@ -91,7 +91,7 @@ def test_a_scale_in_words() -> None:
 
 
 def words(figure: Figure) -> dict[str, str]:
-    return {row[0]: row[1] for row in paper.judged(figure)}
+    return {row[0]: row[1] for row in paper.BOOK.judged(figure)}
 
 
 def test_shapes_that_hold_and_shapes_that_do_not() -> None:
@@ -103,8 +103,8 @@ def test_shapes_that_hold_and_shapes_that_do_not() -> None:
 
 
 def test_nothing_is_judged_that_was_not_measured() -> None:
-    assert paper.judged(made(ra=[1, 2, 3])) == []
-    assert "DOES NOT HOLD" in paper.verdicts(made(tsl=[3, 2, 1]))
+    assert paper.BOOK.judged(made(ra=[1, 2, 3])) == []
+    assert "DOES NOT HOLD" in paper.BOOK.verdicts(made(tsl=[3, 2, 1]))
 
 
 def test_linear_growth_is_told_by_its_exponent() -> None:

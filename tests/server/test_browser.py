@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.parts import found
+from tests.parts import found, install
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60_000  # milliseconds until something that is awaited counts as missing
@@ -22,8 +22,8 @@ SQL = "SELECT name, x FROM s ORDER BY x DESC LIMIT 3 WINDOW 50 ROWS"
 
 def chromium() -> str | None:
     path = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if path is None and shutil.which("apt-get") and os.geteuid() == 0:
-        subprocess.run(["apt-get", "install", "-y", "-q", "chromium"], check=False, capture_output=True)
+    if path is None:
+        install("chromium")
         path = shutil.which("chromium")
     return path
 

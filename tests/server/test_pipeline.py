@@ -137,6 +137,7 @@ def test_what_a_pipeline_cant_do(folder: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_a_pipeline_on_spark(folder: Path) -> None:
     try:
         find_java()

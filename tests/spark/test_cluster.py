@@ -49,6 +49,7 @@ def test_an_executor_dies_in_the_middle_of_a_batch(tmp_path: Path) -> None:
     check(tmp_path, files)
 
 
+@pytest.mark.soak
 def test_the_driver_dies_and_the_shards_are_others(tmp_path: Path) -> None:
     files = prepare(tmp_path, 8, 41, "")
     pipeline = Pipeline(tmp_path)
