@@ -222,7 +222,10 @@ def test_every_stream_of_four(how: str, asked: str) -> None:
 
 
 @pytest.mark.parametrize("asked", [pytest.param("shared", marks=pytest.mark.soak), "two of three rows"])
-@pytest.mark.parametrize("how", ON_AN_INDEX)
+@pytest.mark.parametrize(
+    "how",  # the map takes a minute to walk through, most of it to fill again and again
+    [pytest.param(how, marks=[pytest.mark.soak] * (how == "heightmap")) for how in ON_AN_INDEX],
+)
 def test_every_stream_of_four_on_an_index(how: str, asked: str) -> None:
     walk(how, 4, asked, full=True)
 
@@ -249,7 +252,9 @@ def test_every_longer_stream_with_a_buffer(how: str, length: int, asked: str) ->
     walk(f"{how}, buffer = 0.5", length, asked, full=False)
 
 
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[pytest.mark.soak] * (how == "lazy")) for how in HOW]
+)
 def test_every_stream_of_five(how: str) -> None:
     walk(how, 5, "two of one second", full=True)
 
@@ -261,7 +266,7 @@ def test_every_stream_of_seven(how: str, asked: str) -> None:
     walk(how, 7, asked, full=True)
 
 
-@pytest.mark.parametrize("how", [HOW[0], *(pytest.param(how, marks=pytest.mark.soak) for how in HOW[1:])])
+@pytest.mark.parametrize("how", [pytest.param(how, marks=[pytest.mark.soak] * (how != "sa")) for how in HOW])
 def test_some_streams_of_seven(how: str) -> None:
     some = Walk(how, 7, "two of one second", full=True)
     beginning, did = Moment(some.monitor), Counter[str]()

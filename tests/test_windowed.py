@@ -49,7 +49,6 @@ def questions(name: str, timed: bool, threshold: bool = True) -> st.SearchStrate
     [
         *product(["plain"], sorted(TIMES)),
         *product(WINDOWED, ["whole"]),
-        ("heightmap", "none"),
         ("tsl", "none"),
     ],
 )

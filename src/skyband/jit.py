@@ -194,7 +194,10 @@ def _digest() -> str:
         here / "order.py",
         *(path for folder in folders for path in sorted(folder.glob("*.py"))),
     ]
-    digest = hashlib.sha256(f"{sys.version_info[:3]} {sys.platform}".encode())
+    # numba's own key leaves out how far the compiler optimises
+    digest = hashlib.sha256(
+        f"{sys.version_info[:3]} {sys.platform} {os.environ.get('NUMBA_OPT', '')}".encode()
+    )
     for source in sources:
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

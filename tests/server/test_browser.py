@@ -38,7 +38,9 @@ def browser() -> Iterator[Any]:
     found("chromium", None if path else "it is not on the path: apt-get install chromium")
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        opened = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
         yield opened
         opened.close()
 

@@ -45,7 +45,15 @@ const pusher = new Pusher(() => startSample());
 function wake() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame((now) => { waiting = false; frame(now); });
+  const draw = (now) => {
+    if (!waiting) return;
+    waiting = false;
+    clearTimeout(late);
+    frame(now);
+  };
+  // a page that is covered, or a machine that is very busy, may get no frames: then it is drawn a little later
+  const late = setTimeout(() => draw(performance.now()), 1000);
+  requestAnimationFrame(draw);
 }
 
 function frame(now) {
@@ -55,7 +63,7 @@ function frame(now) {
     drawTiles(state.stats || {});
     live.seen(state.offset);
   }
-  if (now - moved < MOVE) return;
+  if (now - moved < MOVE) { setTimeout(wake, MOVE); return; }
   moved = now;
   const began = performance.now();
   move(now);
