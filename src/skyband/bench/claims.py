@@ -8,10 +8,12 @@ sections in order, its claims, and tables of its own for figures that the paper 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from skyband.bench import Settings
+from skyband.bench.charts import draw
 from skyband.bench.figures import STARRED, Figure, aligned, markdown, number
 
 
@@ -108,6 +110,18 @@ class Book:
         for saw, held, by in self.judged(figure):
             lines.append(f"  {'holds' if held == 'yes' else 'DOES NOT HOLD'}: {saw} ({by})")
         return "\n".join(lines)
+
+    def publish(self, figures: Iterable[Figure], settings: Settings) -> None:
+        """Print each figure with its verdicts as soon as it is measured, write its files, and then the page."""
+        folder = settings.output / self.name
+        for figure in figures:
+            if not figure.points:
+                continue
+            print(f"{figure.text()}\n{self.verdicts(figure)}\n", flush=True)
+            figure.write(folder)
+            if settings.charts:
+                draw(figure, folder)
+        print(f"Tables and charts are in {folder}, the page is {self.page(settings.output)}.")
 
     def page(self, output: Path) -> Path:
         """Write the page from the figures that lie in the folder."""

@@ -18,7 +18,6 @@ import pyarrow as pa
 from skyband.algorithms import OBJECTS
 from skyband.algorithms.sums import Asked
 from skyband.bench import Settings, parts_of
-from skyband.bench.charts import draw
 from skyband.bench.figures import Figure
 from skyband.bench.haghani_page import BOOK
 from skyband.bench.incomplete import incomplete
@@ -281,11 +280,5 @@ PARTS: dict[str, Callable[[Size], list[Figure]]] = {
 
 def main(settings: Settings) -> None:
     size = SCALES[settings.scale]
-    folder = settings.output / BOOK.name
-    for part in parts_of(settings, tuple(PARTS)):
-        for figure in PARTS[part](size):
-            print(f"{figure.text()}\n{BOOK.verdicts(figure)}\n", flush=True)
-            figure.write(folder)
-            if settings.charts:
-                draw(figure, folder)
-    print(f"Tables and charts are in {folder}, the page is {BOOK.page(settings.output)}.")
+    measured = (figure for part in parts_of(settings, tuple(PARTS)) for figure in PARTS[part](size))
+    BOOK.publish(measured, settings)

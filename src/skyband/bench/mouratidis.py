@@ -17,7 +17,6 @@ import numpy as np
 
 from skyband.algorithms import REGISTRY
 from skyband.bench import Settings, parts_of
-from skyband.bench.charts import draw
 from skyband.bench.drive import (
     PAPER_SMA,
     TUNED_SMA,
@@ -255,14 +254,5 @@ PARTS: Mapping[str, Callable[[Scale], list[Figure]]] = {
 
 def main(settings: Settings) -> None:
     scale = SCALES[settings.scale]
-    folder = settings.output / "mouratidis"
-    for part in parts_of(settings, tuple(PARTS)):
-        for figure in PARTS[part](scale):
-            if not figure.points:
-                continue
-            print(f"{figure.text()}\n{BOOK.verdicts(figure)}\n", flush=True)
-            figure.write(folder)
-            if settings.charts:
-                draw(figure, folder)
-    path = BOOK.page(settings.output)
-    print(f"Tables and charts are in {folder}, the page is {path}.")
+    measured = (figure for part in parts_of(settings, tuple(PARTS)) for figure in PARTS[part](scale))
+    BOOK.publish(measured, settings)

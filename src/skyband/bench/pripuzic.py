@@ -22,7 +22,6 @@ import numpy as np
 
 from skyband.approximate import Approximate
 from skyband.bench import Settings, parts_of
-from skyband.bench.charts import draw
 from skyband.bench.drive import LEAST, Contestant, Pushed, Rows, Spent, race
 from skyband.bench.figures import Figure
 from skyband.bench.generators import clustered, independent, scaled, sensors
@@ -378,11 +377,5 @@ PARTS: Mapping[str, Callable[[Table9], list[Figure]]] = {
 
 def main(settings: Settings) -> None:
     size = replace(SCALES[settings.scale], data=settings.data)
-    folder = settings.output / BOOK.name
-    for part in parts_of(settings, tuple(PARTS)):
-        for figure in PARTS[part](size):
-            print(f"{figure.text()}\n{BOOK.verdicts(figure)}\n", flush=True)
-            figure.write(folder)
-            if settings.charts:
-                draw(figure, folder)
-    print(f"Tables and charts are in {folder}, the page is {BOOK.page(settings.output)}.")
+    measured = (figure for part in parts_of(settings, tuple(PARTS)) for figure in PARTS[part](size))
+    BOOK.publish(measured, settings)

@@ -16,7 +16,6 @@ import numpy as np
 import skyband as sb
 from skyband.algorithms.scase import expected
 from skyband.bench import Settings, parts_of
-from skyband.bench.charts import draw
 from skyband.bench.figures import Figure
 from skyband.bench.pairing import DATA, SCORES, Run, at_once, measure, question, table
 from skyband.bench.shen_page import BOOK
@@ -300,12 +299,5 @@ PARTS: Mapping[str, Callable[[Scale], list[Figure]]] = {
 
 def main(settings: Settings) -> None:
     scale = SCALES[settings.scale]
-    folder = settings.output / "shen"
-    for part in parts_of(settings, tuple(PARTS)):
-        for figure in PARTS[part](scale):
-            print(f"{figure.text()}\n{BOOK.verdicts(figure)}\n", flush=True)
-            figure.write(folder)
-            if settings.charts:
-                draw(figure, folder)
-    path = BOOK.page(settings.output)
-    print(f"Tables and charts are in {folder}, the page is {path}.")
+    measured = (figure for part in parts_of(settings, tuple(PARTS)) for figure in PARTS[part](scale))
+    BOOK.publish(measured, settings)
