@@ -1,14 +1,15 @@
-"""`skyband bench serve` at the smallest scale: it prints what it measures. Nothing is timed here."""
+"""`skyband bench serve` at the smallest scale: it prints and writes down what it measures. Nothing is timed here."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
 from skyband.bench import Settings, serve
+from skyband.bench.figures import Figure
+from skyband.bench.serve_book import BOOK, below, least
 
 PARTS = ("arrow", "latency", "readers")
 
@@ -23,8 +24,26 @@ def test_the_parts(
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")]))
     serve.main(Settings("tiny", parts, tmp_path))
-    told = json.loads((tmp_path / "serve.json").read_text())
-    assert {figure["part"] for figure in told["figures"]} == set(parts)
-    assert all(figure["value"] >= 0 for figure in told["figures"])
-    printed = capsys.readouterr().out
-    assert "tiny" in printed and printed.count("\n") == len(told["figures"]) + 2
+    printed, page = capsys.readouterr().out, (tmp_path / "serve.md").read_text()
+    for part in parts:
+        figure = Figure.read(tmp_path / "serve" / f"{part}.json")
+        assert figure.points and all(point.values["value"] >= 0 for point in figure.points)
+        assert len(BOOK.judged(figure)) == len(BOOK.claims[part]), "every goal is judged"
+        assert figure.title in printed and f"## {dict(BOOK.sections)[part]}" in page
+
+
+def test_goals_are_judged_by_their_own_figures() -> None:
+    figure = Figure("f", "", "what", "value", "ms", "", times=1e3)
+    for what, p99 in (("a", 0.010), ("b", 0.030)):
+        figure.add("", "p99", what, value=p99)
+    assert below("p99", 20.0, 0)(figure) == (True, "10.0 ms")
+    assert below("p99", 20.0, 0, 1)(figure) == (False, "30.0 ms")
+    assert least("p99", 30.0)(figure) == (False, "10.0 ms") and least("p99", 30.0, 1)(figure) == (
+        True,
+        "30.0 ms",
+    )
+    assert below("p50", 20.0, 0)(figure) is None
+
+
+def test_a_push_that_was_overtaken_came_with_the_one_after_it() -> None:
+    assert sorted(serve.waits({1.0: 10.0, 2.0: 11.0, 3.0: 12.0}, {2.0: 11.5, 3.0: 12.25})) == [0.25, 0.5, 1.5]

@@ -288,6 +288,18 @@ def test_one_error_shape_for_what_isnt_there(http: httpx.Client) -> None:
     problem(http.post("/api/advance", json={}), 400, "bad_input")
 
 
+@pytest.mark.parametrize(
+    "sent", [b"nonsense\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"GET /\x00 HTTP/1.1\r\n\r\n"]
+)
+def test_what_isnt_http_is_told_in_the_same_shape(server: Running, sent: bytes) -> None:
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as opened:
+        opened.sendall(sent)
+        answer = b"".join(iter(lambda: opened.recv(4096), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and json.loads(body)["error"]["code"] == "bad_input"
+
+
 def test_every_answer_has_the_headers_that_keep_browsers_in_bounds(http: httpx.Client) -> None:
     for path in ("/", "/docs", "/api/streams", "/nowhere", "/metrics"):
         headers = http.get(path).headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -65,7 +66,12 @@ class Writer(threading.Thread):
             return answer
 
 
+SEED = int(os.environ.get("SKYBAND_SEED") or random.SystemRandom().randrange(10**6))
+
+
 def ordeal(folder: Path, kills: int, seed: int, begin: Callable[..., Running] = start) -> None:
+    """Kill at random moments, and account for every row. SKYBAND_SEED repeats the choice of moments."""
+    print(f"\nSKYBAND_SEED={SEED}: {kills} kills, seed {seed}, in {folder}")
     moments = random.Random(seed)
     server = begin(data=folder)
     port = server.url.rsplit(":", 1)[1]
@@ -88,6 +94,8 @@ def ordeal(folder: Path, kills: int, seed: int, begin: Callable[..., Running] = 
         writer.join(60)
         assert writer.problem is None and not writer.is_alive(), writer.problem
     account(server, writers, begun)
+    batches, repeats = (sum(map(count, writers)) for count in (lambda w: len(w.answers), lambda w: w.repeats))
+    print(f"{batches} batches acknowledged, {repeats} of them sent again: all there, none twice")
     assert server.stop() == 0 and "Traceback" not in server.said()
 
 
@@ -122,10 +130,10 @@ def account(server: Running, writers: list[Writer], begun: int) -> None:
 
 
 def test_three_kills_under_load(tmp_path: Path) -> None:
-    ordeal(tmp_path / "data", 3, seed=random.randrange(10**6))
+    ordeal(tmp_path / "data", 3, seed=SEED)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("round", range(10))
 def test_two_hundred_kills(tmp_path: Path, round: int) -> None:
-    ordeal(tmp_path / "data", 20, seed=random.randrange(10**6))
+    ordeal(tmp_path / "data", 20, seed=SEED + 100 * round)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from skyband.java import find_java
 from skyband.monitor import Monitor
 from skyband.server.pipeline import PipelineService
 from skyband.server.settings import Settings
-from skyband.spark.progress import BatchInfo
+from skyband.spark.progress import BatchInfo, Resident
 from skyband.spark.sinks import batch_column, top_rows
 
 from .conftest import start
@@ -69,6 +70,7 @@ class Batches:
         self.monitor = Monitor()
         self.watch = self.monitor.watch(SQL, name="best")
         self.number = -1
+        self.busy = threading.Lock()
 
     def next(self, *values: float) -> BatchInfo:
         self.number += 1
@@ -83,6 +85,7 @@ class Batches:
         return BatchInfo(
             self.number, len(values), len(values), changes.num_rows, 0, 0.01, {"best": top},
             reject_counts={"type": 0}, changed=batch_column(changes, self.number),
+            resident=Resident(lambda: self.monitor, self.busy),
         )  # fmt: skip
 
 
@@ -100,6 +103,29 @@ def test_batches_are_steps(folder: Path) -> None:
     assert "best" in served.explain("best")["text"]
     assert served.check(SQL)["query"]["kind"] == "topk"
     assert served.tops(None)[1]["best"] == served.tops("best")[1]["best"]
+
+
+def test_the_picture_is_the_drivers_between_two_batches(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, batches = service(folder), Batches(folder)
+    served.batch(batches.next(9.0, 1.0, 5.0, 4.0, 2.0))
+    picture = served.picture("best")
+    assert [point[1] for point in picture["top"]] == [9.0, 5.0]
+    assert {point[1] for point in picture["candidates"]} == {9.0, 5.0, 4.0, 2.0}, (
+        "newer ones are better than 1"
+    )
+    assert picture["window_rows"] == 5 and picture["rows"] == [] and picture["next"][0]["leaves"] == 0
+    stats = served.stats()
+    assert (stats["window_rows"], stats["pruned"]) == (5, 0.0) and stats["state_rows"] >= 4
+    monkeypatch.setattr("skyband.server.pipeline._PATIENCE", 0.01)
+    with batches.busy, pytest.raises(Exception, match="middle of a batch"):
+        served.picture("best")
+    assert served.picture("best") == picture
+    # in the executors' placement nothing can be looked into
+    served.batch(BatchInfo(**{**vars(batches.next(7.0)), "resident": None}))
+    with pytest.raises(Exception, match="executors"):
+        served.picture("best")
 
 
 def test_what_was_put_out_before_is_there_at_the_start(folder: Path) -> None:

@@ -90,6 +90,7 @@ class Book:
     ]  # figures by name, each with its heading (none: it belongs to the one before)
     claims: Mapping[str, tuple[Claim, ...]]
     beside: Mapping[str, Beside] = field(default_factory=dict)
+    said: str = "the paper saw"  # what heads the claims
 
     def judged(self, figure: Figure) -> list[list[str]]:
         """The paper's claims about a figure: what it saw, whether that holds here, by which ratios."""
@@ -156,4 +157,4 @@ class Book:
                     yield beside.note + "\n"
         rows = self.judged(figure)
         if rows:
-            yield markdown([["the paper saw", "so here", "by"], *rows]) + "\n"
+            yield markdown([[self.said, "so here", "by"], *rows]) + "\n"

@@ -2,16 +2,17 @@
 
 * `arrow`, `lines`: rows a second that are acknowledged, at a hundred queries, by Arrow IPC and by JSON lines;
 * `latency`: from the moment a push is sent to its change on a WebSocket, at 50,000 rows a second;
-* `readers`: a thousand of them, and what they cost the one who pushes;
-* `start`: from the start of the process to its first answer, with a thousand queries and a window of a million rows.
+* `readers`: a thousand of them, and what they cost the one who pushes (skyband.bench.serve_readers);
+* `start`: from the start of the process to its first answer, with a thousand queries and a window of a million rows;
+* `page`, `smooth`: the dashboard in Chromium (skyband.bench.serve_browser).
 
 All are seconds of the clock, for that is what a client waits for: they say nothing on a machine with other work to do.
-Whoever pushes and reads takes part of the two cores, too.
+Whoever pushes and reads takes part of the two cores, too. What the disk itself takes for the same bytes is measured
+beside it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import os
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,12 +29,14 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.bench import Settings, parts_of
+from skyband.bench.figures import Figure
 from skyband.bench.generators import independent, weighted_sum, weights
-from skyband.server.run import room_for
 from skyband.server.testing import Running, running
 
 K, COLUMNS = 20, 4
 ARROW, LINES = "application/vnd.apache.arrow.stream", "application/x-ndjson"
+CLOCK, CPU = "by the clock", "for each CPU second"
+P50, P99 = "p50", "p99"
 
 
 @dataclass(frozen=True)
@@ -50,28 +53,21 @@ class Scale:
     arrow: int  # rows of one push
     lines: int
     step: int  # rows of one push of the load
+    loads: int  # of the page
+
+    def __str__(self) -> str:
+        return f"{self.name}: window of {self.window:,} rows, k = {K}, d = {COLUMNS}, {self.seconds:g} s each"
 
 
 SCALES = {
-    "tiny": Scale("tiny", 2_000, 3, 5, 5, 0.5, 1_000, 500, 200, 50),
-    "quick": Scale("quick", 200_000, 100, 1_000, 1_000, 5.0, 50_000, 20_000, 5_000, 500),
-    "full": Scale("full", 1_000_000, 100, 1_000, 1_000, 20.0, 50_000, 20_000, 5_000, 500),
+    "tiny": Scale("tiny", 2_000, 3, 5, 5, 0.5, 1_000, 500, 200, 50, 1),
+    "quick": Scale("quick", 200_000, 100, 1_000, 1_000, 5.0, 50_000, 20_000, 5_000, 500, 5),
+    "full": Scale("full", 1_000_000, 100, 1_000, 1_000, 20.0, 50_000, 20_000, 5_000, 500, 9),
 }
 
 
-@dataclass
-class Measured:
-    """One figure, and the goal that it is held against."""
-
-    part: str
-    what: str
-    value: float
-    unit: str
-    goal: str = ""
-
-    def line(self) -> str:
-        goal = f"   goal: {self.goal}" if self.goal else ""
-        return f"  {self.part:8} {self.what:44} {self.value:14,.1f} {self.unit:7}{goal}"
+def figure(scale: Scale, name: str, title: str, unit: str, times: float = 1.0) -> Figure:
+    return Figure(name, title, "what", "value", unit, str(scale), times=times, form="bars")
 
 
 def sqls(queries: int, window: int) -> list[str]:
@@ -123,6 +119,8 @@ class Pusher:
 
 def prepared(scale: Scale, folder: Path, queries: int, leader: bool = False) -> Running:
     """A server with these queries and a full window."""
+    # an installed package has its modules compiled, whatever the shell of who measures says about that
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     server = running(data=folder / "data", max_rate=1_000_000, max_subscribers=100_000, max_queries=100_000)
     pusher = Pusher(server.url, ARROW)
     pusher.push(as_arrow(table(10, 0)))
@@ -136,9 +134,19 @@ def prepared(scale: Scale, folder: Path, queries: int, leader: bool = False) -> 
     return server
 
 
-def throughput(
-    scale: Scale, part: str, kind: str, rows: int, pack: Callable[[pa.Table], bytes], goal: str
-) -> list[Measured]:
+def on_disk(body: bytes, count: int) -> list[float]:
+    """Seconds that the disk takes for one such body, appended and flushed, so many times."""
+    took = []
+    with tempfile.NamedTemporaryFile(buffering=0) as file:
+        for _ in range(count):
+            began = time.perf_counter()
+            file.write(body)
+            os.fsync(file.fileno())
+            took.append(time.perf_counter() - began)
+    return took
+
+
+def throughput(scale: Scale, part: str, kind: str, rows: int, pack: Callable[[pa.Table], bytes]) -> Figure:
     """Rows a second from two connections, each with one push under way."""
     with tempfile.TemporaryDirectory() as folder:
         server = prepared(scale, Path(folder), scale.queries)
@@ -160,32 +168,35 @@ def throughput(
             thread.join()
         took, spent = time.perf_counter() - began, server.cpu() - spent
         server.stop()
-    size = sum(map(len, bodies)) / len(bodies)
-    return [
-        Measured(
-            part, f"{scale.queries} queries, pushes of {rows:,} rows", sum(sent) * rows / took, "rows/s", goal
-        ),
-        Measured(
-            part,
-            "the same for each second of the server's CPU",
-            sum(sent) * rows / max(spent, 1e-9),
-            "rows/s",
-        ),
-        Measured(part, "bytes a second", sum(sent) * size / took / 1e6, "MB/s"),
-    ]
+    pushed = sum(sent) * rows
+    disk = on_disk(as_arrow(table(rows, 0)), 20)
+    found = figure(scale, part, f"Rows acknowledged, {scale.queries} queries", "rows a second")
+    found.add("", CLOCK, f"pushes of {rows:,} rows", value=pushed / took)
+    found.add("", CPU, f"pushes of {rows:,} rows", value=pushed / max(spent, 1e-9))
+    found.add("", CLOCK, "the disk alone, one flush each", value=rows * len(disk) / sum(disk))
+    return found
 
 
 class Load:
     """Pushes at a steady rate; the mark of each tells when it was sent."""
 
-    def __init__(self, url: str, scale: Scale, seconds: float, every: float | None = None) -> None:
+    def __init__(
+        self, url: str, scale: Scale, seconds: float, every: float | None = None, begun: int = 0
+    ) -> None:
         self.every = scale.step / scale.rate if every is None else every
         self.count = max(3, int(seconds / self.every))
+        self.begun = begun  # marks go on from here, or nothing would change
+        self.rows = scale.step * self.count
+        self.took = 0.0
         self.sent: dict[float, float] = {}
         self.answered: list[float] = []
         self._pusher = Pusher(url, ARROW)
         base = table(scale.step, 99)
-        self._bodies = [as_arrow(self._marked(base, number)) for number in range(1, self.count + 1)]
+        self._bodies = [as_arrow(self._marked(base, begun + n)) for n in range(1, self.count + 1)]
+
+    @property
+    def last(self) -> int:
+        return self.begun + self.count
 
     def _marked(self, base: pa.Table, number: int) -> pa.Table:
         marks = np.zeros(base.num_rows)
@@ -198,12 +209,28 @@ class Load:
             wait = began + number * self.every - time.perf_counter()
             if wait > 0:
                 time.sleep(wait)
-            self.sent[float(number)] = at = time.perf_counter()
+            self.sent[float(self.begun + number)] = at = time.perf_counter()
             self._pusher.push(body)
             self.answered.append(time.perf_counter() - at)
+        self.took = time.perf_counter() - began
 
 
-def latency(scale: Scale) -> list[Measured]:
+def told(found: Figure, what: str, seconds: Any) -> None:
+    """The middle and the tail of some durations."""
+    found.add("", P50, what, value=float(np.percentile(seconds, 50)))
+    found.add("", P99, what, value=float(np.percentile(seconds, 99)))
+
+
+def waits(sent: dict[float, float], seen: dict[float, float]) -> list[float]:
+    """From each push to its change; one that was overtaken came with the one that overtook it."""
+    found, at = [], float("inf")
+    for mark in sorted(sent, reverse=True):
+        at = min(at, seen.get(mark, float("inf")))
+        found.append(at - sent[mark])
+    return found
+
+
+def latency(scale: Scale) -> Figure:
     from websockets.sync.client import connect
 
     with tempfile.TemporaryDirectory() as folder:
@@ -215,7 +242,7 @@ def latency(scale: Scale) -> list[Measured]:
             socket.recv()
 
             def read() -> None:
-                while float(load.count) not in seen:
+                while float(load.last) not in seen:
                     message = socket.recv(timeout=60)
                     at = time.perf_counter()
                     for change in json.loads(message)["changes"]:
@@ -226,106 +253,42 @@ def latency(scale: Scale) -> list[Measured]:
             reader.start()
             spent = server.cpu()
             load.run()
-            spent = (server.cpu() - spent) / (load.count * load.every)
+            spent = (server.cpu() - spent) / load.took
             reader.join(60)
         server.stop()
-    # several steps in one message: a change that was overtaken came with the one that overtook it
-    later = [min((t for mark, t in seen.items() if mark >= m), default=float("nan")) for m in load.sent]
-    waited = np.array(later) - np.array(list(load.sent.values()))
-    title = f"push to change, {scale.rate:,} rows/s, {scale.queries} queries"
-    return [
-        Measured("latency", f"{title}, p50", 1e3 * float(np.percentile(waited, 50)), "ms"),
-        Measured("latency", f"{title}, p99", 1e3 * float(np.percentile(waited, 99)), "ms", "under 20"),
-        Measured(
-            "latency", "push to acknowledgement, p99", 1e3 * float(np.percentile(load.answered, 99)), "ms"
-        ),
-        Measured("latency", "the server's share of one core", 100 * spent, "%"),
-    ]
+    found = figure(
+        scale,
+        "latency",
+        f"One WebSocket, {scale.queries} queries, pushes of {scale.step} rows, {load.rows / load.took:,.0f} rows a "
+        f"second ({100 * spent:.0f} % of a core)",
+        "ms",
+        1e3,
+    )
+    told(found, "push to change", waits(load.sent, seen))
+    told(found, "push to acknowledgement", load.answered)
+    told(found, "the disk alone", on_disk(load._bodies[0], 200))
+    return found
 
 
-def readers(scale: Scale) -> list[Measured]:
-    room_for(scale.readers)
-    with tempfile.TemporaryDirectory() as folder:
-        server = prepared(scale, Path(folder), scale.queries, leader=True)
-        alone = Load(server.url, scale, scale.seconds / 2, every=0.1)
-        alone.run()
-        load = Load(server.url, scale, scale.seconds, every=0.1)
-        # the marks go on where the first load has ended, or nothing would change
-        load._bodies = [
-            as_arrow(load._marked(table(scale.step, 99), alone.count + number))
-            for number in range(1, load.count + 1)
-        ]
-        spent = server.cpu()
-        waited = asyncio.run(_follow(server.url, scale.readers, load, alone.count))
-        spent = server.cpu() - spent
-        server.stop()
-    before = 1e3 * float(np.percentile(alone.answered, 99))
-    after = 1e3 * float(np.percentile(load.answered, 99))
-    return [
-        Measured(
-            "readers",
-            f"{scale.readers:,} readers, push to change, p50",
-            1e3 * float(np.percentile(waited, 50)),
-            "ms",
-        ),
-        Measured(
-            "readers",
-            f"{scale.readers:,} readers, push to change, p99",
-            1e3 * float(np.percentile(waited, 99)),
-            "ms",
-        ),
-        Measured("readers", "the server's CPU for each message", 1e6 * spent / max(1, len(waited)), "µs"),
-        Measured("readers", "push to acknowledgement, p99, no readers", before, "ms"),
-        Measured("readers", f"push to acknowledgement, p99, {scale.readers:,} readers", after, "ms"),
-    ]
-
-
-async def _follow(url: str, many: int, load: Load, begun: int) -> list[float]:
-    """So many readers at once; how long each of them waited for each last change of a message."""
-    from websockets.asyncio.client import connect
-
-    address = "ws" + url.removeprefix("http") + "/api/changes?query=leader"
-    waited: list[float] = []
-    last = begun + load.count
-    ready = asyncio.Semaphore(0)
-
-    async def read() -> None:
-        async with connect(address, compression=None, max_size=None, open_timeout=120) as socket:
-            await socket.recv()
-            ready.release()
-            mark = 0.0
-            while mark < last:
-                changes = json.loads(await socket.recv())["changes"]
-                if changes:
-                    mark = max(change["score"] for change in changes)
-                    waited.append(time.perf_counter() - load.sent[mark - begun])
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(read()) for _ in range(many)]
-        for _ in tasks:
-            await ready.acquire()
-        await asyncio.to_thread(load.run)
-    return waited
-
-
-def start(scale: Scale) -> list[Measured]:
+def start(scale: Scale) -> Figure:
     """A first start, a restart in order, and one after a kill."""
+    found = figure(scale, "start", "From the start of the process to its first answer", "seconds")
+
+    def add(what: str, seconds: float, server: Running) -> None:
+        found.add("", CLOCK, what, value=seconds)
+        found.add("", "CPU", what, value=server.used)
+
     with tempfile.TemporaryDirectory() as folder:
-        seconds, first = _started(Path(folder) / "empty")
-        first.stop()
-        found = [
-            Measured("start", "nothing to load", seconds, "s", "about 1"),
-            Measured("start", "nothing to load, CPU", first.used, "s"),
-        ]
         server = prepared(scale, Path(folder), scale.many_queries)
         server.stop()
-        title = f"{scale.many_queries:,} queries, window of {scale.window:,} rows"
+        seconds, first = _started(Path(folder) / "empty")
+        add("nothing to load", seconds, first)
+        first.stop()
         seconds, again = _started(Path(folder) / "data")
-        found.append(Measured("start", f"{title}, after a stop", seconds, "s", "under 3"))
+        add(f"{scale.many_queries:,} queries, after a stop", seconds, again)
         again.kill()
         seconds, again = _started(Path(folder) / "data")
-        found.append(Measured("start", f"{title}, after a kill", seconds, "s", "under 3"))
-        found.append(Measured("start", f"{title}, CPU", again.used, "s"))
+        add(f"{scale.many_queries:,} queries, after a kill", seconds, again)
         again.stop()
     return found
 
@@ -341,28 +304,41 @@ def _started(data: Path) -> tuple[float, Running]:
     return time.perf_counter() - began, server
 
 
-PARTS: dict[str, Callable[[Scale], list[Measured]]] = {
-    "arrow": lambda scale: throughput(scale, "arrow", ARROW, scale.arrow, as_arrow, "1,000,000"),
-    "lines": lambda scale: throughput(scale, "lines", LINES, scale.lines, as_lines, "100,000"),
+def _readers(scale: Scale) -> Figure:
+    from skyband.bench.serve_readers import readers
+
+    return readers(scale)
+
+
+def _page(scale: Scale) -> Figure:
+    from skyband.bench.serve_browser import page
+
+    return page(scale)
+
+
+def _smooth(scale: Scale) -> Figure:
+    from skyband.bench.serve_browser import smooth
+
+    return smooth(scale)
+
+
+PARTS: dict[str, Callable[[Scale], Figure]] = {
+    "arrow": lambda scale: throughput(scale, "arrow", ARROW, scale.arrow, as_arrow),
+    "lines": lambda scale: throughput(scale, "lines", LINES, scale.lines, as_lines),
     "latency": latency,
-    "readers": readers,
+    "readers": _readers,
     "start": start,
+    "page": _page,
+    "smooth": _smooth,
 }
 
 
 def main(settings: Settings) -> None:
+    from skyband.bench.serve_book import BOOK
+
     scale = SCALES[settings.scale]
-    print(
-        f"skyband serve, loopback, journal on ({scale.name}: window of {scale.window:,} rows, k = {K}, d = {COLUMNS})"
-    )
+    parts = parts_of(settings, tuple(PARTS))
     load = os.getloadavg()[0]
-    found: list[Measured] = []
-    for part in parts_of(settings, tuple(PARTS)):
-        for measured in PARTS[part](scale):
-            found.append(measured)
-            print(measured.line(), flush=True)
-    print(f"  the machine's load was {load:.1f} at the beginning and {os.getloadavg()[0]:.1f} at the end")
-    settings.output.mkdir(parents=True, exist_ok=True)
-    (settings.output / "serve.json").write_text(
-        json.dumps({"scale": asdict(scale), "figures": [asdict(measured) for measured in found]}, indent=1)
-    )
+    # one number each: a chart would say nothing
+    BOOK.publish((PARTS[part](scale) for part in parts), replace(settings, charts=False))
+    print(f"The machine's load was {load:.1f} at the beginning and {os.getloadavg()[0]:.1f} at the end.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,18 @@ class Odd:
         return self._text
 
 
+@dataclass(frozen=True)
+class Packed:
+    """A table and the Arrow IPC stream that it was read from, which somebody has looked through already."""
+
+    table: pa.Table
+    data: Any  # bytes that nobody changes
+
+
 def pack(batch: Any) -> tuple[Raw, int, dict[str, Any], Any]:
     """A batch as the monitor takes it, its number of rows, and the same as plain data and bytes."""
+    if isinstance(batch, Packed):
+        return batch.table, batch.table.num_rows, {}, batch.data
     if isinstance(batch, bytes | bytearray | memoryview | pa.Buffer):
         data = batch if isinstance(batch, bytes | pa.Buffer) else bytes(batch)  # what can change is copied
         table = from_ipc(data, trusted=False)

@@ -119,7 +119,9 @@ async def _live(state: State, socket: WebSocket) -> None:
 async def _refused(request: Request, error: HTTPException) -> Response:
     """What the framework refuses, in our shape."""
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = ", ".join(
+            sorted((error.headers or {}).get("Allow", "").split(", "))
+        )  # it comes in any order
         problem = Problem(
             "method_not_allowed",
             f"{request.method} can't be done here: there is {allowed}.",

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
+from skyband.durable.codec import Packed
 from skyband.errors import InputError
 from skyband.files.csvtext import header_of, infer_csv, parse_csv
 from skyband.files.jsontext import bare_null
@@ -58,7 +59,7 @@ class Body:
     batch: Any
     rows: int
     unread: dict[int, tuple[str, str]] | None = None
-    packed: bytes | None = None  # the same as an Arrow IPC stream, if it came as one
+    packed: Packed | None = None  # the same with its Arrow IPC stream, if it came as one
 
 
 def read_body(data: bytes, content_type: str | None, known: Known, settings: Settings) -> Body:
@@ -274,7 +275,7 @@ def _arrow(data: bytes, known: Known) -> Body:
         ) from None
     if len(set(table.column_names)) != len(table.column_names):
         raise InputError("Two columns of the body have the same name: rename one.")
-    columns, plain = [], True
+    columns, plain, given = [], True, table
     for name, column in zip(table.column_names, table.columns, strict=True):
         if isinstance(column.type, pa.BaseExtensionType):
             plain = False
@@ -284,8 +285,10 @@ def _arrow(data: bytes, known: Known) -> Body:
                 f"The column {name} has the type {column.type}, which a stream can't hold: cast it."
             )
         columns.append(column)
+    if plain:  # to the journal as it came
+        return Body(given, given.num_rows, packed=Packed(given, data))
     table = pa.Table.from_arrays(columns, names=table.column_names)
-    return Body(table, table.num_rows, packed=data if plain else None)
+    return Body(table, table.num_rows)
 
 
 def _holdable(kind: pa.DataType) -> bool:

@@ -57,7 +57,7 @@ async def messages(state: State, place: int, query: str | None) -> AsyncIterator
             told = clock()
             hub.sent += 1
             yield place, text
-        if place >= hub.offset:
+        if hub.done(place):
             await hub.wait()
 
 
@@ -86,10 +86,11 @@ async def changes(state: State, socket: WebSocket) -> None:
 
 
 async def _tell(state: State, socket: WebSocket, place: int, query: str | None) -> None:
+    hub = state.service.hub
     with contextlib.suppress(*_GONE):
         async for _, text in messages(state, place, query):
             # one that doesn't read is not waited for for ever: it doesn't answer pings either
-            await socket.send({"type": "websocket.send", "text": text})
+            await socket.send({"type": "websocket.send", "text": text, "frame": hub.frame(text)})
 
 
 async def _until_gone(socket: WebSocket) -> None:

@@ -9,7 +9,9 @@ slow gets many steps in one message, and one whose place the ring has passed is 
 answers as they are now. The engine only ever appends.
 
 **What it costs.** Waking a reader takes some tens of microseconds of the event loop. With many of them they are woken
-less often, so that they never take more than about half of it, and get more at a time.
+less often, so that they never take more than about half of it, and get more at a time; and they are woken some at a
+time, so that a request never waits for all of them. A message is made once for all who stand at the same place, down
+to the bytes of its WebSocket frame (`skyband.server.sockets`).
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from skyband.server.sockets import frame_of
 from skyband.stream.arrow import python_value
 
 AT_ONCE = 5_000  # changes of one message
 LONG = 1_000  # changes of one step that are written out beside the event loop
-EACH = 60e-6  # seconds of the event loop that a reader's message takes, about
+EACH = 40e-6  # seconds of the event loop that a reader's message takes, about
+SOME = 32  # readers woken before the event loop looks for requests again
 QUIET = 15.0  # seconds after which a reader is told the offset though nothing has changed
 
 
@@ -124,8 +128,10 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: list[asyncio.Future[bool]] = []  # readers that have had everything
         self._due = False  # a wake-up is on its way
+        self._woken = 0  # the offset at the last one: who stood before it is told of all up to there, alike
         self._last_wake = 0.0
         self._messages: dict[tuple[int, int, str | None], tuple[int, str | None]] = {}
+        self._frames: dict[str, bytes] = {}  # of messages
         self._fresh: dict[str | None, asyncio.Task[tuple[int, str]]] = {}
         self.closed = False
 
@@ -134,7 +140,8 @@ class Hub:
     def begin(self, offset: int, first: int, entries: Iterable[Entry]) -> None:
         """Where the journal left off."""
         with self._lock:
-            self.offset, self.first = offset, first
+            self.offset = self._woken = offset
+            self.first = first
             for entry in entries:
                 self._append(entry)
 
@@ -184,15 +191,24 @@ class Hub:
     def _wake(self) -> None:
         assert self._loop is not None
         self._due = False
+        self._woken = self.offset
         self._last_wake = self._loop.time()
         self._messages.clear()
+        self._frames.clear()
         self._call_readers(True)
 
     def _call_readers(self, news: bool) -> None:
         waiting, self._waiting = self._waiting, []
-        for reader in waiting:
+        self._call_some(waiting, 0, news)
+
+    def _call_some(self, waiting: list[asyncio.Future[bool]], start: int, news: bool) -> None:
+        """Wake some readers, and the others when the event loop has been round once more."""
+        assert self._loop is not None
+        for reader in waiting[start : start + SOME]:
             if not reader.done():
                 reader.set_result(news)
+        if start + SOME < len(waiting):
+            self._loop.call_soon(self._call_some, waiting, start + SOME, news)
 
     def close(self) -> None:
         """No more: readers come to their end."""
@@ -201,6 +217,10 @@ class Hub:
             self._call(self._wake)
 
     # -- reading -------------------------------------------------------------------------------------------
+
+    def done(self, place: int) -> bool:
+        """Whether a reader at this place has had everything, or what is new will be told to all together."""
+        return place >= self.offset or (self._due and place >= self._woken)
 
     async def wait(self) -> bool:
         """Wait for news, some seconds at most; whether there is any."""
@@ -217,26 +237,37 @@ class Hub:
             offset, tops = await self._fresh_tops(query)
             self.missed += 1
             return offset, f'{{"missed":{{"from":{place},"to":{offset}}},"offset":{offset},"tops":{tops}}}'
-        key = place, self.offset, query
+        until = self._woken if place < self._woken else self.offset
+        key = place, until, query
         found = self._messages.get(key)
         if found is None:
             if len(self._messages) > 1000:
                 self._messages.clear()
-            reached, entries = self._after(place)
+            reached, entries = self._after(place, until)
             for entry in entries:
                 if entry.count > LONG and not entry.written:
                     await asyncio.to_thread(entry.texts)
             found = self._messages[key] = self._message(reached, entries, query)
         return found
 
-    def _after(self, place: int) -> tuple[int, list[Entry]]:
+    def frame(self, text: str) -> bytes:
+        """A message as a WebSocket's frame, the same for all who get it."""
+        found = self._frames.get(text)
+        if found is None:
+            if len(self._frames) > 1000:
+                self._frames.clear()
+            found = self._frames[text] = frame_of(text)
+        return found
+
+    def _after(self, place: int, until: int) -> tuple[int, list[Entry]]:
         """The offset reached, and what came after this place, oldest first, up to so many changes."""
         with self._lock:
-            reached, entries = self.offset, []
+            reached, entries = until, []
             for entry in reversed(self._ring):
                 if entry.offset <= place:
                     break
-                entries.append(entry)
+                if entry.offset <= until:
+                    entries.append(entry)
         entries.reverse()
         held = 0
         for number, entry in enumerate(entries):

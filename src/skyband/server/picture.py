@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 EACH = 1024  # rows kept of each power of four
 POWERS = 12
-WAITING = 4096  # rows that wait to be looked at, or pieces of them
+WAITING = 32_768  # rows that wait to be looked at
+PIECES = 512  # or the pushes that they came with
 MOST_SCORED = 200_000  # rows of a kept window that are scored for a picture
 MOST = 2000  # candidates in a picture
 NEXT = 12  # who comes up next
@@ -70,12 +71,16 @@ class Sample:
 
     @property
     def full(self) -> bool:
-        return self.waiting_rows > WAITING or len(self.waiting) > WAITING // 16
+        return self.waiting_rows > WAITING or len(self.waiting) > PIECES
 
     def settle(self, stream: Stream) -> None:
         """Bring what waits into the stream's types, without its rejects, and forget what is too old by now."""
         parts = [(self.number, self.seq, self.time, self.table)] if self.table is not None else []
         for batch, number, seq in _together(self.waiting):
+            young = self._young(number)  # by now most of them are too old, and need no looking at
+            if not len(young):
+                continue
+            batch, number, seq = _some(batch, young), number[young], seq[young]
             try:
                 raw, rows = read(batch)
                 found = accept(stream.door(), raw, rows, most_texts=0)
@@ -88,9 +93,13 @@ class Sample:
             return
         numbers, seqs, times = (np.concatenate([part[i] for part in parts]) for i in (0, 1, 2))
         table = pa.concat_tables([part[3] for part in parts], promote_options="permissive")
-        keep = np.flatnonzero(numbers >= self.count - EACH * 4.0 ** _powers(numbers))
+        keep = self._young(numbers)
         self.number, self.seq, self.time = numbers[keep], seqs[keep], times[keep]
         self.table = table.take(numbers_array(keep)).combine_chunks()
+
+    def _young(self, number: Ints) -> Ints:
+        """The places of those that are kept still."""
+        return np.flatnonzero(number >= self.count - EACH * 4.0 ** _powers(number))
 
     def evenly(self, rows: int, horizon: Recency) -> Batch | None:
         """An even sample of the last so many rows, from the horizon on."""
@@ -109,15 +118,22 @@ class Sampler:
         self.samples: dict[str, Sample] = {}
         self._lock = threading.Lock()
 
-    def pushed(self, stream: Stream, batch: Any, first_seq: int, rows: int) -> None:
-        """Call it after each push: the batch as it was pushed, its first row's seq and how many rows it has."""
+    def pushed(self, stream: Stream, batch: Any, first_seq: int, rows: int) -> bool:
+        """Call it after each push: the batch as it was pushed, its first row's seq and how many rows it has.
+
+        Whether it wants to be settled. Nobody need hold the engine's lock here."""
         if stream.updates is not None or not rows:
-            return
+            return False
         with self._lock:
             sample = self.samples.setdefault(stream.name, Sample())
             sample.pushed(batch, rows, first_seq)
-            if sample.full:
-                sample.settle(stream)
+            return sample.full
+
+    def settle(self, stream: Stream) -> None:
+        """Look at what waits. Whoever calls it, as `of`, holds the engine's lock."""
+        with self._lock:
+            if stream.name in self.samples:
+                self.samples[stream.name].settle(stream)
 
     def of(self, stream: Stream, rows: int, horizon: Recency) -> Batch | None:
         sample = self.samples.get(stream.name)
@@ -143,7 +159,7 @@ def _kept_numbers(begin: int, end: int) -> Ints:
         parts.append(np.arange(-(-start // step) * step, end, step, dtype=np.int64))
         if start == begin and step > end - begin:
             break  # rarer rows of this batch are among these already
-    return np.unique(np.concatenate(parts))
+    return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
 
 
 def _powers(number: Ints) -> Ints:

@@ -6,6 +6,9 @@ offset is its number plus one. What was put out before the server started is rea
 holds Parquet.
 
 Rows come from where the pipeline file says, and so do the queries: whoever tries to push or to ask is told so.
+
+The score-time picture is taken from the driver's engine between two batches, without the faint points of the window's
+rows, which never come to the driver. Where the state is in the executors there is none.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +32,7 @@ from skyband.query.sql import parse
 from skyband.query.text import to_sql
 from skyband.server import allowed
 from skyband.server.hub import Entry, Hub
-from skyband.server.numbers import Numbers
+from skyband.server.numbers import Numbers, state_of
 from skyband.server.problems import Problem, no_query
 from skyband.server.service import top_told
 from skyband.server.settings import Settings
@@ -36,11 +40,12 @@ from skyband.stream.arrow import json_rows
 
 if TYPE_CHECKING:
     from skyband.plan import Plan
-    from skyband.spark.progress import BatchInfo
+    from skyband.spark.progress import BatchInfo, Resident
 
 log = logging.getLogger("skyband")
 
 _STOP_SECONDS = 40.0  # for the batch under way, and for Spark itself
+_PATIENCE = 2.0  # seconds that a picture waits for the batch under way
 
 
 class PipelineService:
@@ -66,6 +71,9 @@ class PipelineService:
         self._lock = threading.Lock()
         self._tops: dict[str, pa.Table] = {}
         self._rejects: dict[str, int] = {}
+        self._resident: Resident | None = None
+        self._crossed = 0  # rows that came to the driver
+        self._state: tuple[float, dict[str, Any]] = 0.0, {"state_rows": 0, "state_bytes": 0, "window_rows": 0}
         self._stop = threading.Event()
         self._begin()
         self._thread = threading.Thread(target=self._run, name="skyband-pipeline", daemon=True)
@@ -99,6 +107,9 @@ class PipelineService:
                 changes = None  # its changes were told before the restart
             self._tops = dict(info.tops)
             self._rejects = dict(info.reject_counts)
+            self._resident = info.resident
+            self._crossed += info.crossed
+        self._look_at_state(info)
         self.numbers.step(info.rows, info.changes)
         self.numbers.pushed(info.seconds, 0)
         names: set[str] = set()
@@ -108,6 +119,17 @@ class PipelineService:
             names = set(changes.column("query").unique().to_pylist())
         self.hub.add(max(offset, self.hub.offset), entry)
         self.on_step(names)
+
+    def _look_at_state(self, info: BatchInfo) -> None:
+        """How much is kept. Looking at every query takes a while, so it is done seldom."""
+        began = time.monotonic()
+        if began < self._state[0]:
+            return
+        found = {"state_rows": info.state_rows, "state_bytes": info.state_bytes, "window_rows": 0}
+        if info.resident is not None:
+            found = state_of(info.resident.monitor())
+        now = time.monotonic()
+        self._state = now + max(1.0, 50 * (now - began)), found
 
     def _begin(self) -> None:
         """What an earlier run has put out."""
@@ -260,10 +282,8 @@ class PipelineService:
             "rejected": sum(rejects.values()),
             "queries": len(self.specs),
             "waiting": 0,
-            "state_rows": 0,
-            "state_bytes": 0,
-            "window_rows": 0,
-            "pruned": None,
+            **self._state[1],
+            "pruned": round(1 - self._crossed / self.numbers.rows, 6) if self.numbers.rows else None,
             **self.numbers.told(),
             "subscribers": self.hub.readers,
             "missed": self.hub.missed,
@@ -294,8 +314,26 @@ class PipelineService:
         raise self._refuse()
 
     def picture(self, name: str) -> dict[str, Any]:
+        """The picture of the driver's engine, between two batches."""
+        from skyband.server.picture import picture
+
         self.query(name)
-        raise Problem("read_only", "The picture needs the engine's state, which a pipeline keeps to itself.")
+        resident = self._resident
+        if resident is None:
+            raise Problem(
+                "read_only",
+                "There is no picture yet: it comes with the pipeline's first batch, and never where placement is "
+                "executors, which keep the state to themselves.",
+            )
+        if not resident.busy.acquire(timeout=_PATIENCE):
+            raise Problem("busy", "The pipeline is in the middle of a batch: the picture comes after it.")
+        try:
+            watch = resident.monitor().watches.get(name)
+            if watch is None:
+                raise no_query(name)
+            return picture(watch)
+        finally:
+            resident.busy.release()
 
 
 def _plan(query: Any, name: str) -> Plan:

@@ -21,6 +21,7 @@ from skyband.server.guard import Guard
 from skyband.server.routes import State
 from skyband.server.service import Service
 from skyband.server.settings import Settings
+from skyband.server.sockets import Requests, Sockets
 
 if TYPE_CHECKING:
     from skyband.server.pipeline import PipelineService
@@ -88,8 +89,8 @@ def bind(host: str, port: int) -> socket.socket:
 def _config(settings: Settings, state: State) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(state),
-        http="h11",
-        ws="websockets-sansio",
+        http=Requests,
+        ws=Sockets,
         loop="asyncio",
         lifespan="on",
         log_config=None,

@@ -11,13 +11,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyband.durable import Engine
 from skyband.durable import Settings as Bounds
-from skyband.errors import QueryError
+from skyband.errors import InputError, QueryError
 from skyband.monitor import Monitor
 from skyband.planner import choose
 from skyband.query.expression import columns_of
@@ -59,11 +59,15 @@ class Service:
             max_ahead=settings.max_ahead,
         )
         bounds = Bounds(history_changes=settings.max_changes)
-        self.engine = Engine(monitor, None if settings.in_memory else settings.data, bounds)
+        try:
+            self.engine = Engine(monitor, None if settings.in_memory else settings.data, bounds)
+        except InputError as error:
+            raise _by_option(error) from None
         self.monitor = self.engine.monitor
         self.hub = Hub(settings.max_changes, self.tops)
         self.on_step: Callable[[set[str] | None], None] = lambda names: None  # the dashboard's
         self.sampler: Any = None
+        self._sampling = ThreadPoolExecutor(1, thread_name_prefix="skyband-sampling")
         self._queries: tuple[float, list[dict[str, Any]]] | None = None
         self._state: tuple[float, float, dict[str, Any]] | None = None
         self._lock = threading.Lock()
@@ -75,6 +79,7 @@ class Service:
 
     def close(self) -> None:
         self.engine.close()
+        self._sampling.shutdown(wait=False, cancel_futures=True)
 
     def failure(self) -> BaseException | None:
         """What ended it, if not a signal."""
@@ -89,7 +94,7 @@ class Service:
         kept = (
             "nothing is kept on disk"
             if self.settings.in_memory
-            else f"journal and snapshots in {self.settings.data}"
+            else f"journal and snapshots in {self.engine.folder} (--data for another folder)"
         )
         return [kept, *self.engine.report]
 
@@ -141,7 +146,8 @@ class Service:
             )
         future = self.engine.submit(body.packed or body.batch, stream, key, body.unread)
         if self.sampler is not None:
-            future.add_done_callback(lambda done: self._sample(stream, body, done))
+            # beside the engine's thread, which has told nobody yet that the rows are taken
+            future.add_done_callback(lambda done: self._sampling.submit(self._sample, stream, body, done))
         return future
 
     def _known(self, name: str) -> Known:
@@ -159,10 +165,15 @@ class Service:
     def _sample(self, stream: str, body: Body, done: Future[Receipt]) -> None:
         if done.exception() is not None or done.result().repeated or not body.rows:
             return
-        with self.engine.reading() as monitor:
-            target = monitor.streams.get(stream)
-            if target is not None:
-                self.sampler.pushed(target, body.batch, done.result().first_seq, body.rows)
+        target = self.monitor.streams.get(stream)
+        try:
+            if target is not None and self.sampler.pushed(
+                target, body.batch, done.result().first_seq, body.rows
+            ):
+                with self.engine.reading():
+                    self.sampler.settle(target)
+        except Exception:
+            log.exception("a picture's sample failed")
 
     def advance(self, time: Any) -> Receipt:
         return self.engine.advance(time)
@@ -301,6 +312,12 @@ class Service:
             took = time.monotonic() - now
             self._state = now, now + max(1.0, 50 * took), found
         return self._state[2]
+
+
+def _by_option(error: InputError) -> InputError:
+    """An error about one of the monitor's options, by its name on the command line."""
+    name, found, rest = str(error).partition("= ")
+    return InputError(f"--{name.replace('_', '-')} {rest}") if found and name.isidentifier() else error
 
 
 def told(watch: Watch) -> dict[str, Any]:

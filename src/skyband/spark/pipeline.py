@@ -32,7 +32,7 @@ from .engine import Engine, bound, compare_queries, new_monitor
 from .filelog import FileLog, file_path, list_files
 from .inputs import RATE_SCHEMA, source_frame
 from .metrics import Lag, StateSize, observed, telling
-from .progress import BatchInfo, OnBatch, Summary, print_batch
+from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
 from .reading import declared_schema, infer_schema
 from .sifting import SiftJob, collect_sifted
 from .sinks import Sink, make_sink
@@ -362,6 +362,7 @@ class Run:
             state_bytes=state_bytes,
             lag_files=self._unread(offset),
             lag_records=self._lag.records(),
+            resident=Resident(lambda: engine.monitor, self._busy),
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)

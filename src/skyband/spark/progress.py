@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from ..monitor import Monitor
+
+
+@dataclass(frozen=True)
+class Resident:
+    """The driver's own engine, for whoever wants to look into it. It stands still while a batch is told of; at other
+    times only for who holds `busy`."""
+
+    monitor: Callable[[], Monitor]
+    busy: threading.Lock  # held while a batch is under way
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,7 @@ class BatchInfo:
     state_bytes: int = 0
     lag_files: int = 0  # files that are there and not read
     lag_records: int = 0  # records that are there and not read, as of the batch before
+    resident: Resident | None = None  # where the state is in the driver
 
     @property
     def rows_per_second(self) -> float:

@@ -97,12 +97,13 @@ export class Detail {
       const data = await ask(queryPath(name, "/picture"));
       if (name !== this.name || Number(this.slider.value) > 0) return;
       this.data = data;
+      $("picture").parentElement.hidden = false;
       this.redraw();
       this.drawLegend();
       this.drawNext();
     } catch (error) {
       this.offset = null; // try again
-      if (name === this.name) say($("why"), error.message);
+      if (name === this.name) { $("picture").parentElement.hidden = !this.data; say($("why"), error.message); }
     } finally {
       this.looking = false;
     }

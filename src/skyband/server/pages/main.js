@@ -235,8 +235,10 @@ $("forget-token").addEventListener("click", () => { keepToken(null); location.re
 
 async function start() {
   $("forget-token").hidden = token() === null;
+  const asked = ask("/api/settings");
+  live.connect(); // at once: the first state is on its way while the settings are
   try {
-    settings = { ...settings, ...(await ask("/api/settings")) };
+    settings = { ...settings, ...(await asked) };
   } catch (error) {
     if (error.status === 401) return; // the token's dialog is open
   }
@@ -249,7 +251,7 @@ async function start() {
     $(id).title = may ? "" : why;
   }
   delete $("empty").dataset.view;
-  live.connect();
+  wake();
 }
 
 async function openRejects() {
