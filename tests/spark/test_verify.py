@@ -19,7 +19,8 @@ from skyband.files.rows import BadRow, Chunk
 from skyband.query.model import Threshold, TopK
 from skyband.query.sql import parse
 from skyband.spark import run_pipeline, verify_pipeline
-from skyband.spark.brute import Brute
+from skyband.spark.brute import Brute, Ranked
+from skyband.spark.verify import Report, _may_miss, _Verification
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -170,3 +171,46 @@ def test_the_brute_force_itself() -> None:
     brute.push([("s", Chunk(pa.table({"t": [when, None], "x": [1.0, 2.0]}, schema=schema)))])
     assert brute.unfit == {6: "time"}
     assert [row.seq for row in brute.top("timed")] == [5]
+
+
+def verification(told: dict[str, dict[Any, float]], loose: set[str]) -> Any:
+    """One that has folded these changes, without a pipeline around it."""
+    found: Any = object.__new__(_Verification)
+    found._folded, found._loose, found._missed = told, loose, set()
+    found._counts = dict.fromkeys(("answers", "places", "loose", "wrong"), 0)
+    return found
+
+
+def test_misses_of_queries_that_allow_an_error_are_counted() -> None:
+    """They are no difference; a row with another score is, and so is a miss of any other query."""
+    one, two, three = ((seq, None, None) for seq in (1, 2, 3))
+    truth = [Ranked(1, 5.0, None), Ranked(2, 4.0, None)]
+    check = verification({"near": {one: 5.0, three: 3.0}, "exact": {one: 5.0}}, {"near"})
+    check._compare(0, "near", truth)
+    check._compare(1, "near", truth)
+    check._folded["near"] = {one: 5.0, two: 4.0}
+    check._compare(2, "near", truth)
+    assert check._missed == {("near", two)}
+    assert check._counts == {"answers": 3, "places": 6, "loose": 3, "wrong": 2}
+    with pytest.raises(Exception, match=r"query 'exact': row 2 with score 4\.0 is missing"):
+        check._compare(3, "exact", truth)
+    check._folded["near"][one] = 6.0
+    with pytest.raises(Exception, match=r"row 1 has score 6\.0 and should have 5\.0"):
+        check._compare(3, "near", truth)
+    said = str(Report(3, 40, 3, 6, 0, loose=3, wrong=2, missed=1))
+    assert said.endswith(
+        "all equal but 2 of the 3 answers to queries that allow an error, which missed 1 rows."
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "loose"),
+    [
+        ("", False),
+        ("WITH (error = 0.01)", True),
+        ("WITH (algorithm = 'pa')", True),
+        ("WITH (algorithm = 'ra')", False),
+    ],
+)
+def test_who_may_miss(options: str, loose: bool) -> None:
+    assert _may_miss(asked(f"SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS {options}")) is loose
