@@ -76,8 +76,41 @@ def inlined(function: Callable[..., Any]) -> Kernel:
     return Kernel(function, inline=True)
 
 
+class Native(Kernel):
+    """What no Python text compiles to: a kernel that others call, written as instructions for the compiler.
+
+    Called from Python it is the plain function."""
+
+    def __init__(self, function: FunctionType, make: Callable[[], Any]) -> None:
+        super().__init__(function)
+        self.make = make
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+    def compiled(self) -> Any:
+        if self._compiled is None:
+            with _lock:
+                self._compiled = self.function if _switched_off() else self.make()
+        return self._compiled
+
+
+def native(make: Callable[[], Any]) -> Callable[[Callable[..., Any]], Native]:
+    """A plain function with another form for compiled callers: what `make` returns, an intrinsic of numba's."""
+
+    def marked(function: Callable[..., Any]) -> Native:
+        assert isinstance(function, FunctionType)
+        return Native(function, make)
+
+    return marked
+
+
+def _switched_off() -> bool:
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
 def _compile(function: FunctionType, inline: bool = False) -> Any:
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    if _switched_off():
         return function
     import numba
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("skyband")
 
 NONE_DELETED = (NOTHING, NOTHING)
+TIMELESS: tuple[clock.Kind | None, pa.DataType] = (None, pa.timestamp("us", "UTC"))
 JUMP_STEPS = 3  # so many steps in a row that are ahead as a whole mean that the stream has jumped
 
 
@@ -370,6 +371,8 @@ class Monitor:
             if stream.time is not None and stream.ahead_steps < JUMP_STEPS:
                 parts = without_ahead(parts, self._now, self.max_ahead.nanoseconds, self._kind, stream.name)
             self._jumped(stream, parts)
+        if len(parts) == 1 and parts[0].plain and stream.time is None and stream.updates is None:
+            return self._number_whole(stream, parts[0]), NONE_DELETED
         seqs, times, tables, all_seqs, all_times = [], [], [], [], []
         for part in parts:
             base = self._next_seq
@@ -381,20 +384,33 @@ class Monitor:
             times.append(part.time)
             tables.append(part.table)
             passed = part.passed
-            all_seqs.append(seqs[-1] if passed is None else base + passed[0])
+            all_seqs.append(seqs[-1] if passed is None else _moved(passed[0], base))
             all_times.append(times[-1] if passed is None else passed[1])
-        seq, time, every_seq, every_time = (_joined(part) for part in (seqs, times, all_seqs, all_times))
+        seq, time = _joined(seqs), _joined(times)
+        if stream.time is None and any(isinstance(part, range) for part in all_seqs):
+            for part, its_seqs, its_times in zip(parts, all_seqs, all_times, strict=True):
+                stream.count(its_times, its_seqs, part.total)
+            if not len(seq):
+                return None, NONE_DELETED
+            return Batch(_one_table(tables), seq, time, timed=False), NONE_DELETED
+        every_seq, every_time = _joined(all_seqs), _joined(all_times)
         latest = MINIMUM if stream.time is None else int(every_time.max(initial=MINIMUM))
         if latest > MINIMUM:  # a delete may have no time
             self._now = latest if self._now is None else max(self._now, latest)
         if stream.updates is not None and len(seq):
-            table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-            return stream.update(table, seq, time, _joined([part.codes for part in parts]))
+            return stream.update(_one_table(tables), seq, time, _joined([part.codes for part in parts]))
         stream.count(every_time, every_seq, sum(part.total for part in parts))
         if not len(seq):
             return None, NONE_DELETED
-        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-        return Batch(table, seq, time, timed=stream.time is not None), NONE_DELETED
+        return Batch(_one_table(tables), seq, time, timed=stream.time is not None), NONE_DELETED
+
+    def _number_whole(self, stream: Stream, part: Accepted) -> Batch | None:
+        """The plain case: one batch that was accepted as a whole, without times."""
+        base = self._next_seq
+        self._next_seq += part.count
+        seq = np.arange(base, self._next_seq)
+        stream.count(part.time, seq, part.total)
+        return Batch(part.table, seq, part.time, timed=False) if len(seq) else None
 
     def _jumped(self, stream: Stream, parts: list[Accepted]) -> None:
         """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""
@@ -454,10 +470,12 @@ class Monitor:
 
     def _time_type(self) -> tuple[clock.Kind | None, pa.DataType]:
         """The kind and type of the time column in change tables: wide enough for every stream's."""
+        if not self.time:
+            return TIMELESS
         timed = [(s.time, s.schema) for s in self.streams.values() if s.time is not None]
         types = [schema.field(time).type for time, schema in timed if schema is not None]
         if not types:
-            return None, pa.timestamp("us", "UTC")
+            return TIMELESS
         return self._kind, clock.common_type(types)
 
     # -- keeping -------------------------------------------------------------------------------------------
@@ -516,6 +534,15 @@ class Monitor:
 
 def _joined(arrays: list[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _moved(places: Any, base: int) -> Any:
+    """Places among a part's rows as seqs; of millions of rows in a row without an array."""
+    return range(base, base + len(places)) if isinstance(places, range) else base + places
+
+
+def _one_table(tables: list[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:

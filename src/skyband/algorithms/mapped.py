@@ -71,6 +71,7 @@ class Mapped(WindowAlgorithm):
         self._next_check = self._least  # rows seen at which thresholds are looked at again
         self._made_at = np.zeros(16, dtype=np.int64)  # totals when the map was made
         self._made_of = 0  # rows stored when it was made
+        self._made_filling = True  # no row had left yet
         self._next_look = 0  # rows seen at which the map is looked at again
         self._closed_at = (0, 0)  # survivors, and rows seen, when a block was full
         self._newcomers = 0  # queries that have come since floors were set
@@ -100,6 +101,10 @@ class Mapped(WindowAlgorithm):
                     meeting(self.rendered, self.axes, self.constants.shape[1], known=True) is not None
                 )
         return self._compiled
+
+    @property
+    def timed(self) -> bool:
+        return self.blocks.timed
 
     def _bars(self) -> Floats:
         """The thresholds by slot."""
@@ -134,6 +139,8 @@ class Mapped(WindowAlgorithm):
         stale = since[RAISED] > self.members // 4 or 50 * since[STRANGERS] > since[SEEN]
         if stale and len(self.blocks) > 2 * self._made_of:
             self._make_map()  # the window grows
+        elif stale and self._made_filling and self.blocks.first > 0:
+            self._make_map()  # it has stopped growing: thresholds stay about where they are
         elif stale and wasted > self._patience * costs:
             rate = since[SURVIVED] / since[SEEN]
             # a map that did not become sharper than the last one is made less often
@@ -185,6 +192,7 @@ class Mapped(WindowAlgorithm):
         slots = np.flatnonzero(self.ks)
         self._made_at[:] = self.totals
         self._made_of = len(self.blocks)
+        self._made_filling = self.blocks.first == 0
         if not self.relief.survey(self.blocks.latest(SAMPLE), slots, self.constants):
             return
         self.totals[MAPS] += 1

@@ -162,8 +162,13 @@ class WindowAlgorithm(Algorithm):
 
     # -- answers -------------------------------------------------------------------------------------------
 
+    @property
+    def timed(self) -> bool:
+        """Whether listed rows may have other times than 0."""
+        return True
+
     def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        changes = board.refresh_ranked(self.ranked, self.touched, ks)
+        changes = board.refresh_ranked(self.ranked, self.touched, ks, self.timed)
         self.touched.fill(0)
         return changes
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,12 +50,18 @@ class Accepted:
     time: Ints
     rejects: list[Reject]
     all_ahead: bool = False  # there were rows, and every one was too far ahead
-    # Where rows were pruned on the way: position and time of the accepted rows that windows must count
-    passed: tuple[Ints, Ints] | None = None
+    # Where rows were pruned on the way: position (a range: all of them) and time of the accepted rows that windows must
+    # count
+    passed: tuple[Any, Ints] | None = None
     total: int = 0  # accepted rows in all
     codes: Codes | None = (
         None  # of an update stream: which rows of the table are accepted, and what the others are
     )
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the whole batch, and nothing but data."""
+        return self.position is None and self.passed is None and self.codes is None
 
 
 def accept(

@@ -18,9 +18,11 @@ import numpy.typing as npt
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, first_inside
 from skyband.structures.lists import Lists, best
+from skyband.structures.memory import fetch
 from skyband.structures.ranked import Ranked
 
 Bytes = npt.NDArray[np.uint8]
+AHEAD = 4  # watches for whose answers memory is asked in advance
 
 
 class Changes(NamedTuple):
@@ -48,9 +50,11 @@ class Board:
         self.time = np.empty(0, dtype=np.int64)
         self.seq = np.empty(0, dtype=np.int64)
         self._width = 1024  # changes that a round may find
+        self._fitted: Ints | None = None  # there is room for so many
 
     def add(self, slot: int) -> int:
         index = len(self.slot)
+        self._fitted = None
         self.slot = np.append(self.slot, slot)
         for name in ("start", "room", "size", "stale", "oldest_time", "oldest_seq"):
             setattr(self, name, np.append(getattr(self, name), 0))
@@ -58,6 +62,7 @@ class Board:
 
     def remove(self, index: int) -> None:
         """Later watches move up by one."""
+        self._fitted = None
         for name in ("slot", "start", "room", "size", "stale", "oldest_time", "oldest_seq"):
             setattr(self, name, np.delete(getattr(self, name), index))
 
@@ -66,6 +71,9 @@ class Board:
 
     def _make_room(self, ks: Ints) -> None:
         """Lay the answers out anew where some watch has outgrown its stretch."""
+        if ks is self._fitted:
+            return
+        self._fitted = ks
         if np.all(ks <= self.room):
             return
         room = np.where(ks <= self.room, self.room, ks + ks // 4)
@@ -93,6 +101,7 @@ class Board:
     def load(self, blob: dict[str, Any]) -> None:
         for name, array in blob.items():
             setattr(self, name, array.copy())
+        self._fitted = None
         self.room = self.size.copy()
         self.start = (np.cumsum(self.size) - self.size).astype(np.int64)
 
@@ -115,12 +124,12 @@ class Board:
 
         return self._collect(2 * most, round_)
 
-    def refresh_ranked(self, ranked: Ranked, touched: Bytes, ks: Ints) -> Changes | None:
+    def refresh_ranked(self, ranked: Ranked, touched: Bytes, ks: Ints, timed: bool = True) -> Changes | None:
         """Bring the answers of touched slots up to date from lists that end with the answer; what changed, or None."""
 
         def round_(first: int, out: Changes) -> tuple[int, int]:
             found: tuple[int, int] = refresh_ranked(
-                first, self.slot, ks, touched, self.start, self.room, self.size, self.stale,
+                first, self.slot, ks, touched, timed, self.start, self.room, self.size, self.stale,
                 self.good, self.time, self.seq,
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *out,
             )  # fmt: skip
@@ -231,14 +240,24 @@ def refresh(
 
 @kernel
 def refresh_ranked(
-    first: int, slots: Ints, ks: Ints, touched: Bytes, start: Ints, room: Ints, size: Ints, stale: Ints,
+    first: int, slots: Ints, ks: Ints, touched: Bytes, timed: bool, start: Ints, room: Ints, size: Ints, stale: Ints,
     good: Floats, time: Ints, seq: Ints,
     pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_size: Ints,
     out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """As `refresh`, from lists sorted by the one total order, best last: their end is the answer."""
+    """As `refresh`, from lists sorted by the one total order, best last: their end is the answer.
+
+    One merge finds both who left and who entered; the latter wait behind the output until the former are written. Not
+    `timed`: all times are 0, and their memory isn't touched.
+    """
     count = 0
     for w in range(first, slots.shape[0]):
+        ahead = w + AHEAD
+        if ahead < slots.shape[0] and touched[slots[ahead]]:
+            fetch(seq, start[ahead])
+            fetch(seq, start[ahead] + 8)
+            fetch(seq, start[ahead] + 16)
+            fetch(pool_seq, list_start[slots[ahead]] + list_size[slots[ahead]] - 1)
         slot, old, base = slots[w], size[w], start[w]
         found = min(ks[w], list_size[slot])
         if touched[slot] == 0 and stale[w] == 0 and old == found:
@@ -250,49 +269,54 @@ def refresh_ranked(
         same = 0
         while same < old and same < found and seq[base + same] == pool_seq[last - same]:
             same += 1
-        # pass 1: who was there and is not any more
-        j = same
-        for i in range(same, old):
-            here = base + i
-            while j < found and before(
-                pool_good[last - j],
-                pool_time[last - j],
-                pool_seq[last - j],
-                good[here],
-                time[here],
-                seq[here],
-            ):
-                j += 1
-            if j < found and pool_seq[last - j] == seq[here]:
-                continue
-            out_watch[count] = w
-            out_rank[count] = 0
-            out_good[count] = good[here]
-            out_time[count] = time[here]
-            out_seq[count] = seq[here]
-            count += 1
-        # pass 2: who is there and was not
-        i = same
-        for j in range(same, found):
-            at = last - j
-            while i < old and before(
-                good[base + i], time[base + i], seq[base + i], pool_good[at], pool_time[at], pool_seq[at]
-            ):
+        i, j, entered, changed = same, same, 0, same
+        waiting = count + old
+        while i < old or j < found:
+            leaves = j >= found
+            if i < old and j < found:
+                here, there = base + i, last - j
+                if seq[here] == pool_seq[there]:
+                    i += 1
+                    j += 1
+                    continue
+                leaves = good[here] > pool_good[there]
+                if good[here] == pool_good[there]:
+                    leaves = not before(
+                        0.0, pool_time[there] if timed else 0, pool_seq[there],
+                        0.0, time[here] if timed else 0, seq[here],
+                    )  # fmt: skip
+            if leaves:
+                out_watch[count] = w
+                out_rank[count] = 0
+                out_good[count] = good[base + i]
+                out_time[count] = time[base + i] if timed else 0
+                out_seq[count] = seq[base + i]
+                count += 1
                 i += 1
-            if i < old and seq[base + i] == pool_seq[at]:
-                continue
+            else:
+                out_rank[waiting + entered] = j
+                entered += 1
+                j += 1
+            changed = j
+        for e in range(entered):
+            rank = out_rank[waiting + e]
+            at = last - rank
             out_watch[count] = w
-            out_rank[count] = j + 1
+            out_rank[count] = rank + 1
             out_good[count] = pool_good[at]
-            out_time[count] = pool_time[at]
+            out_time[count] = pool_time[at] if timed else 0
             out_seq[count] = pool_seq[at]
             count += 1
         size[w] = found
         stale[w] = 0
-        for j in range(same, found):
+        if old != found:
+            changed = found  # else the ranks after the last change are what they were
+        for j in range(same, changed):
             good[base + j] = pool_good[last - j]
-            time[base + j] = pool_time[last - j]
             seq[base + j] = pool_seq[last - j]
+        if timed:
+            for j in range(same, changed):
+                time[base + j] = pool_time[last - j]
     return slots.shape[0], count
 
 
