@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from skyband.bench.figures import Figure
 from skyband.server.run import room_for
@@ -56,29 +57,82 @@ def _follow(url: str, many: int, last: int, pipe: Any) -> None:
 
 
 async def _all(url: str, many: int, last: int, pipe: Any) -> list[tuple[float, float]]:
-    from websockets.asyncio.client import connect
+    loop, parts = asyncio.get_running_loop(), urlsplit(url)
+    readers = [Reader(parts.netloc, last) for _ in range(many)]
+    for start in range(0, many, 50):
+        some = readers[start : start + 50]
+        await asyncio.gather(
+            *(loop.create_connection(lambda each=each: each, parts.hostname, parts.port) for each in some)
+        )
+        await asyncio.gather(*(each.ready for each in some))
+    pipe.send("ready")
+    await asyncio.gather(*(each.done for each in readers))
+    return [found for each in readers for found in each.seen]
 
-    address = "ws" + url.removeprefix("http") + "/api/changes?query=leader"
-    seen: list[tuple[float, float]] = []
-    ready = asyncio.Semaphore(0)
 
-    async def read() -> None:
-        async with connect(address, compression=None, max_size=None, open_timeout=120) as socket:
-            await socket.recv()
-            ready.release()
-            mark = 0.0
-            while mark < last:
-                text = await socket.recv()
-                at = time.perf_counter()
-                changes = json.loads(text)["changes"]
-                if changes:
-                    mark = max(change["score"] for change in changes)
-                    seen.append((mark, at))
+class Reader(asyncio.Protocol):
+    """A WebSocket that does as little as one can: a thousand whole clients would measure their own Python."""
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(many):
-            group.create_task(read())
-        for _ in range(many):
-            await ready.acquire()
-        pipe.send("ready")
-    return seen
+    def __init__(self, host: str, last: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.host, self.last = host, last
+        self.ready: asyncio.Future[None] = loop.create_future()  # it was told where it stands
+        self.done: asyncio.Future[None] = loop.create_future()  # it has seen the last mark
+        self.seen: list[tuple[float, float]] = []
+        self._data = b""
+        self._open = False
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.write(
+            f"GET /api/changes?query=leader HTTP/1.1\r\nHost: {self.host}\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Key: c2t5YmFuZCByZWFkZXIgNw==\r\n"
+            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+
+    def data_received(self, data: bytes) -> None:
+        at = time.perf_counter()
+        self._data += data
+        if not self._open:
+            head, end, rest = self._data.partition(b"\r\n\r\n")
+            if not end:
+                return
+            assert head.startswith(b"HTTP/1.1 101"), head
+            self._open, self._data = True, rest
+        while (found := self._frame()) is not None:
+            kind, content = found
+            if kind == 1:
+                self._hear(content, at)
+            elif kind == 9:  # a ping; what a client sends is masked, here with zeros
+                self.transport.write(bytes((0x8A, 0x80 | len(content), 0, 0, 0, 0)) + content)
+
+    def _frame(self) -> tuple[int, bytes] | None:
+        """The next whole frame: its kind and content. What a server sends isn't masked."""
+        data = self._data
+        if len(data) < 4:
+            return None
+        size, start = data[1], 2
+        if size == 126:
+            size, start = int.from_bytes(data[2:4], "big"), 4
+        elif size == 127:
+            size, start = int.from_bytes(data[2:10], "big"), 10
+        if len(data) < start + size:
+            return None
+        self._data = data[start + size :]
+        return data[0] & 15, data[start : start + size]
+
+    def _hear(self, text: bytes, at: float) -> None:
+        changes = json.loads(text)["changes"]
+        if not self.ready.done():
+            self.ready.set_result(None)
+        if changes:
+            mark = max(change["score"] for change in changes)
+            self.seen.append((mark, at))
+            if mark >= self.last and not self.done.done():
+                self.done.set_result(None)
+                self.transport.close()
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        for waited in (self.ready, self.done):
+            if not waited.done():
+                waited.set_exception(error or ConnectionResetError("the server has closed the connection"))

@@ -6,22 +6,25 @@ import { column, count, hue, keyOf, shownColumns, value } from "./format.js";
 
 const TRACE = 3000; // milliseconds that a move can be seen
 const GLIDE = 420; // milliseconds that it takes
+const FADE = 1600; // milliseconds for which a new line is coloured
 
 const columnTexts = (values) => (values.some((v) => typeof v === "number") ? column(values.map((v) => (typeof v === "number" ? v : null))).map((text, i) => (typeof values[i] === "number" ? text : value(values[i]))) : values.map(value));
 
-/** How many lines may still be set in motion before the next moment: more than that no eye follows, and a slow
- * machine can't draw even these. */
+/** How many lines may be in motion at once: more than that no eye follows, and a slow machine can't draw even these.
+ * Each frame of a colour that fades is painted anew, so those count for as long as they last. */
 export const motion = {
   most: 24,
-  left: 24,
+  ends: [], // when each of those under way will have ended
   /** A moment took so long to draw: less motion at once if that was too long, more again little by little. */
   drew(milliseconds) {
     this.most = milliseconds > 120 ? 0 : Math.min(24, this.most + (milliseconds < 60 ? 3 : 0));
-    this.left = this.most;
   },
-  may() {
-    if (this.left <= 0 || calm() || document.hidden) return false;
-    this.left -= 1;
+  may(milliseconds) {
+    if (calm() || document.hidden) return false;
+    const now = performance.now();
+    this.ends = this.ends.filter((end) => end > now);
+    if (this.ends.length >= this.most) return false;
+    this.ends.push(now + milliseconds);
     return true;
   },
 };
@@ -35,6 +38,8 @@ export class Board {
     this.started = null;
     this.top = null;
     this.alive = false; // whether some trace can still be seen
+    this.width = 0; // of the screen, when a line was measured last
+    this.tall = 0; // that line
     this.head = el("thead");
     this.body = el("tbody");
     this.foot = el("p", { class: "more" });
@@ -65,7 +70,7 @@ export class Board {
     if (first && rows.length) this.started = now;
     const before = this.lines;
     this.lines = new Map();
-    const height = this.body.firstElementChild ? this.body.firstElementChild.offsetHeight : 0;
+    const height = this.height();
     let at = this.body.firstElementChild;
     rows.forEach((row, index) => {
       const key = keyOf(row, top.columns);
@@ -87,6 +92,15 @@ export class Board {
     for (const line of before.values()) line.node.remove();
     const more = (top.total ?? top.rows.length) - rows.length;
     say(this.foot, more > 0 ? `and ${count(more)} more` : rows.length ? "" : "No rows in the window yet.");
+  }
+
+  /** Of a line. Asking for it makes the browser lay out the page, so it is asked once for each width. */
+  height() {
+    if ((this.width !== innerWidth || !this.tall) && this.body.firstElementChild) {
+      this.width = innerWidth;
+      this.tall = this.body.firstElementChild.offsetHeight;
+    }
+    return this.tall;
   }
 
   /** The columns to show: not the score once more, under the name that the query gave it. */
@@ -113,7 +127,7 @@ export class Board {
     const score = el("span");
     const bar = el("i");
     const number = el("td", { class: "rank" });
-    const node = el("tr", { class: Number.isFinite(entered) && motion.may() ? "came" : null, "data-key": key, "data-hue": hue(key) }, number, move, ...cells, el("td", { class: "score" }, score, bar));
+    const node = el("tr", { class: Number.isFinite(entered) && motion.may(FADE) ? "came" : null, "data-key": key, "data-hue": hue(key) }, number, move, ...cells, el("td", { class: "score" }, score, bar));
     return { node, number, move, cells, score, bar, rank, entered, moved: -Infinity, before: rank };
   }
 
@@ -123,7 +137,7 @@ export class Board {
     const way = (line.rank - rank) * height;
     line.rank = rank;
     line.moved = now;
-    if (!height || !motion.may()) return;
+    if (!height || !motion.may(GLIDE)) return;
     // Added to what is still under way, so that a line that turns round doesn't jump.
     line.node.animate({ transform: [`translateY(${way}px)`, "none"] }, { duration: GLIDE, easing: "cubic-bezier(.2,.7,.2,1)", composite: "add" });
   }

@@ -1,7 +1,8 @@
 // The page as a whole: what has come from the server, what is shown of it, and when it is drawn.
 //
 // A state may come ten times a second. It is kept, and the newest one is drawn with the next frame of the screen; the
-// leaderboards move four times a second at most, as fast as an eye follows. Whatever was not drawn was not needed.
+// leaderboards move four times a second at most, as fast as an eye follows, some of them in each frame so that none
+// takes long. Whatever was not drawn was not needed.
 
 import { ask, keepToken, onTokenWanted, token } from "./api.js";
 import { Board, motion } from "./board.js";
@@ -19,6 +20,7 @@ const MOVE = 250; // milliseconds between two moves of the leaderboards
 const CARDS = 12; // leaderboards at once
 const LINES = 10; // in each
 const BUSY = 4000; // milliseconds without a word
+const ROOM = 8; // milliseconds of a frame for leaderboards
 
 const allowed = { admin: true, push: true };
 let settings = { time: null, role: "admin" };
@@ -110,9 +112,11 @@ function drawCards(queries, tops, now) {
     if (!card) { card = makeCard(query); cards.set(query.name, card); }
     if ($("overview").children[i] !== card.node) $("overview").insertBefore(card.node, $("overview").children[i] || null);
     say(card.sql, query.sql);
-    const top = tops[query.name];
-    if (top && card.near) card.board.update(top, now);
+    card.top = tops[query.name];
   });
+  // who has waited longest comes first
+  waits = shown.map((query) => cards.get(query.name)).filter((card) => card.top && card.near).sort((a, b) => a.drawn - b.drawn);
+  drawSome(now);
   const more = queries.length - shown.length;
   let rest = $("more-cards");
   if (more > 0 && !rest) {
@@ -126,13 +130,27 @@ function drawCards(queries, tops, now) {
   }
 }
 
+let waits = []; // cards whose board has a newer answer
+let turn = 0; // the frame in which the next of them are drawn
+
+function drawSome(now) {
+  cancelAnimationFrame(turn);
+  const until = performance.now() + ROOM;
+  while (waits.length && performance.now() < until) {
+    const card = waits.shift();
+    card.drawn = now;
+    card.board.update(card.top, now);
+  }
+  if (waits.length) turn = requestAnimationFrame(() => drawSome(performance.now()));
+}
+
 const hashOf = (name) => `#/query/${encodeURIComponent(name)}`;
 
 function makeCard(query) {
   const board = new Board(LINES, 3);
   const sql = el("code", { class: "sql" });
   const node = el("article", { class: "card panel" }, el("h2", {}, el("a", { href: hashOf(query.name) }, query.name)), sql, board.node);
-  const card = { node, board, sql, near: true };
+  const card = { node, board, sql, near: true, top: null, drawn: -Infinity };
   sight.observe(node);
   seen.set(node, card);
   return card;
@@ -148,7 +166,8 @@ function drawEmpty() {
   if ($("empty").dataset.view === "empty") return;
   $("empty").dataset.view = "empty";
   const example = settings.time ? "SELECT * FROM s ORDER BY x DESC LIMIT 10 WINDOW 1 MINUTE" : "SELECT * FROM s ORDER BY x DESC LIMIT 10 WINDOW 1000 ROWS";
-  const line = `curl ${location.origin}/api/streams/s/rows -H 'Content-Type: application/json' -d '[{"name": "first", "x": 3}]'`;
+  const row = JSON.stringify([{ ...(settings.time ? { [settings.time]: new Date().toISOString() } : {}), name: "first", x: 3 }]);
+  const line = `curl ${location.origin}/api/streams/s/rows -H 'Content-Type: application/json' -d '${row}'`;
   const able = allowed.push && allowed.admin;
   $("empty").replaceChildren(
     el("h1", {}, "Nothing is watched yet"),
