@@ -162,16 +162,19 @@ class Reading:
                 found.append((output, numbers_array(np.asarray(evaluate(value, source)))))
         return found
 
-    def keys_of(self, batch: Batch, place: Ints) -> pa.Array:
-        """One key for each row: the column itself, or a JSON array of several."""
-        arrays = [batch.array(name).take(numbers_array(place)) for name in self.key]
+    def keys_of(self, batch: Batch, place: Ints | None) -> pa.Array:
+        """One key for each row (None: for all, as they came): the column itself, or a JSON array of several."""
+        if place is None:
+            arrays = [batch.column(name) for name in self.key]
+        else:
+            arrays = [batch.array(name).take(numbers_array(place)) for name in self.key]
         for name, array in zip(self.key, arrays, strict=True):
             self.types.setdefault(name, array.type)
         if len(arrays) == 1:
             array = arrays[0]
             return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         coded = [array.dictionary_encode() for array in arrays]
-        mixed = np.zeros(len(place), dtype=np.int64)
+        mixed = np.zeros(len(arrays[0]), dtype=np.int64)
         for array in coded:
             mixed = mixed * max(1, len(array.dictionary)) + values_of(array.indices)
         _, first, inverse = np.unique(mixed, return_index=True, return_inverse=True)
@@ -195,8 +198,7 @@ class Reading:
 
         there: the columns that rows of this stream have.
         """
-        place = np.arange(len(batch)) if view.index is None else view.index
-        sound = np.ones(len(place), dtype=bool)
+        sound = np.ones(len(view), dtype=bool)
         for column in columns:
             sound &= ~np.isnan(column)
         if self.promise.ranges:
@@ -207,8 +209,11 @@ class Reading:
                     inside &= (columns[number] >= known[0]) & (columns[number] <= known[1])
             self.outside += int(np.count_nonzero(sound & ~inside))
             sound = inside
+        if view.index is None and batch.order is None and sound.all():  # as they came
+            turned = tuple(np.ascontiguousarray(column[::-1]) for column in columns)
+            return self.keys_of(batch, None), turned, batch.time_arrived, batch.seq_arrived
         order = np.flatnonzero(sound)[::-1]
-        place = place[order]
+        place = order if view.index is None else view.index[order]
         own = tuple(column[order] for column in columns)
         return self.keys_of(batch, place), own, batch.time[place], batch.seq[place]
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from skyband.bench import Settings, haghani, run
-from skyband.bench.haghani_page import BOOK, TABLE_1
+from skyband.bench.haghani_page import BOOK, CLAIMS, TABLE_1
+from skyband.bench.haghani_speed import KINDS, kept_by, rate_of, rows_of
+from skyband.bench.id_sets import IdSets
 from skyband.bench.incomplete import incomplete
 
 
@@ -38,3 +40,35 @@ def test_the_generator_tells_of_an_object_once_in_a_stream() -> None:
 
 def test_the_published_table_is_set_beside() -> None:
     assert set(TABLE_1) == {3, 4, 6} and {"streams", "ranks"} == set(BOOK.beside)
+
+
+def test_every_goal_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("haghani", Settings("tiny", ("joined", "idsets", "grouped"), tmp_path))
+    told = capsys.readouterr().out
+    goals = [c.saw for part in ("joined", "idsets", "grouped") for c in CLAIMS[part]]
+    assert len(goals) == 6 and all(goal in told for goal in goals)
+    assert "0 unequal" in told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_keep_their_promise(kind: str) -> None:
+    n, w, d = 800, 80, 4
+    ids, streams, most = rows_of(kind, n, w, d, np.random.default_rng(1))
+    for begin in range(n - w + 1):
+        pairs = list(zip(ids[begin : begin + w].tolist(), streams[begin : begin + w].tolist(), strict=True))
+        assert max(pairs.count(pair) for pair in set(pairs)) <= most
+    assert (most == 1) == (kind != "some per window")
+    if kind == "once ever":
+        assert len(set(zip(ids.tolist(), streams.tolist(), strict=True))) == n
+
+
+def test_sets_of_ids_answer_the_same() -> None:
+    """The paper's structure gives the same answers."""
+    w, d, k, n = 80, 4, 5, 400
+    ids, streams, _ = rows_of("once ever", n, w, d, np.random.default_rng(3))
+    values = np.random.default_rng(4).random(n)
+    sets, exact = IdSets(w, d, k, int(ids.max()) + 1), kept_by("sums", d, k)
+    for at in range(0, n, 20):
+        sets.push(ids[at : at + 20], streams[at : at + 20], values[at : at + 20])
+    rate_of(exact, (ids, streams, values), w, 20, 0)
+    assert np.allclose(sets.top(), exact.best(k)[1])

@@ -83,3 +83,23 @@ def test_lemma_1(width: float) -> None:
         beaten = [(now[i + 1 :] > best[i]).any() for i in range(n)]
         kept.append(n - sum(beaten))
     assert n * width * 0.95 <= np.mean(kept) <= n * width + 30
+
+
+@pytest.mark.parametrize("length", [8, 9, 10])
+@pytest.mark.parametrize("algorithm", ["sums", "sla", "eaa"])
+def test_two_rows_of_a_stream_in_a_window(algorithm: str, length: int) -> None:
+    """Section 5, at most two a window, at 0, 5 and 11: what an instance may yet gain depends on the rows in it, not on
+    all that were seen, or the third row would be one too many for the object of the second."""
+    monitor = sb.Monitor(time="t")
+    watch = monitor.watch(
+        "SELECT id FROM r1 FULL JOIN r2 USING (id) ORDER BY r1.x + r2.x DESC LIMIT 1 "
+        f"WINDOW {length} SECONDS WITH (algorithm = '{algorithm}', range = '0..1', appears = '2 per window')"
+    )
+    rows = [(0, "p", 0.5), (5, "p", 0.5), (6, "q", 0.9), (7, "q", 0.5), (11, "p", 1.0)]
+    for now, id_, x in rows:
+        monitor.push([{"t": float(now), "id": id_, "x": x}], stream="r1")
+        inside = [row for row in rows if now - length <= row[0] <= now]
+        totals = {row[1]: sum(x for _, i, x in inside if i == row[1]) for row in inside}
+        best = max(totals.values())
+        assert watch.top().column("score").to_pylist() == [best]
+        assert totals[watch.top().column("id").to_pylist()[0]] == best

@@ -1,13 +1,11 @@
 """The experiments of Haghani, Michel and Aberer (CIKM 2009, section 6), measured again.
 
 What is kept is counted right after a pass over the instances, the mean over many moments after the window is full; the
-exact totals of `sums` say which of the approximation's answers are right. Speed is our own addition: the engines alone,
-on rows of streams that take turns, and grouped sums against DuckDB asked again at every slide.
+exact totals of `sums` say which of the approximation's answers are right. Speed is our own addition (haghani_speed.py).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.algorithms import OBJECTS
-from skyband.algorithms.sums import Asked
-from skyband.bench import Settings, parts_of
+from skyband.bench import Settings, haghani_speed, parts_of
 from skyband.bench.figures import Figure
 from skyband.bench.haghani_page import BOOK
+from skyband.bench.haghani_speed import kept_by, score_of
 from skyband.bench.incomplete import incomplete
 from skyband.order import Recency
-from skyband.structures.totals import SUM, Aggregate
 
 SEEDS = (4, 5, 6)
 RECENT = 167  # objects of each stream that others draw from
@@ -43,31 +39,9 @@ class Size:
 
 SCALES = {
     "tiny": Size("tiny", 4, 2, 60, 2_000, 2_000, 2),
-    "quick": Size("quick", 20, 10, rows=100_000, ids=200_000, slides=10),
+    "quick": Size("quick", 20, 10, slides=10),
     "full": Size("full", 50, 100),
 }
-
-
-def score_of(d: int) -> Callable[..., Any]:
-    def score(objects: Any, codes: Any, values: Any, counts: Any) -> Any:
-        total = values[0]
-        for stream in range(1, d):
-            total = total + values[stream]
-        return total
-
-    return score
-
-
-def kept_by(name: str, d: int, k: int, counts: str = "sketch") -> Any:
-    """One algorithm's state for d streams of values from 0 to 1, each object once in each."""
-    plan = tuple(Aggregate(SUM, 0, stream) for stream in range(d))
-    asked = Asked(
-        plan, 1, True, d, (1.0,) * d, 1, True, tuple(range(d)), 1.0, True, options={"counts": counts}
-    )
-    algorithm = OBJECTS[name]({}, asked)
-    algorithm.add(None)
-    algorithm.resize(0, k)
-    return algorithm.slots[0]
 
 
 def measure(
@@ -177,94 +151,15 @@ def over_ranks(size: Size) -> list[Figure]:
 
 
 def joined(size: Size) -> list[Figure]:
-    """The engines alone: four streams, k = 20, an answer every 1,000 rows."""
-    w, d, k, step = size.rows, 4, 20, min(1000, size.rows // 10)
-    figure = Figure(
-        "joined", "Rows a second of the engines alone", "object in a stream", "rate", "million rows a CPU second",
-        f"{size.name}: window {w:,} rows, {d} streams, k = {k}, an answer every {step:,} rows", times=1e-6, form="bars",
-    )  # fmt: skip
-    score = score_of(d)
-    rng = np.random.default_rng(2)
-    n = 3 * w
-    order = np.argsort((np.sort(rng.random(n // d + 1)) * n)[:, None].repeat(d, 1).ravel()
-                       + rng.random((n // d + 1) * d) * 0.5 * w, kind="stable")[:n]  # fmt: skip
-    ids, streams, values = order // d, (order % d).astype(np.uint8), rng.random(n)
-    state = {name: kept_by(name, d, k) for name in ("sums", "eaa")}
-    spent: dict[str, list[float]] = {name: [] for name in state}
-    for begin in range(0, n - step + 1, step):
-        for name, objects in state.items():
-            started = time.process_time()
-            objects.expire(Recency(0, max(0, begin + step - w)))
-            rows = np.zeros(step, dtype=np.int64), np.arange(begin, begin + step)
-            at = slice(begin, begin + step)
-            objects.add(pa.array(ids[at]), (values[at],), *rows, streams[at])
-            objects.settle(score)
-            objects.best(k)
-            if begin >= 2 * w:
-                spent[name].append(time.process_time() - started)
-    for name, each in spent.items():
-        figure.add("four streams", name, "once ever", rate=step * len(each) / max(1e-9, sum(each)))
-    return [figure]
+    return haghani_speed.joined(size.name, size.rows)
+
+
+def id_sets(size: Size) -> list[Figure]:
+    return haghani_speed.id_sets(size.name, size.rows // 10)
 
 
 def grouped(size: Size) -> list[Figure]:
-    """SUM over as many ids as the window has rows: sums, and DuckDB asked again at every slide."""
-    w, step, k = size.ids, max(1, size.ids // 100), 20
-    figure = Figure(
-        "grouped", "CPU time of a slide and its answer", "ids", "mean", "ms",
-        f"{size.name}: {w:,} ids, window {w:,} rows, k = {k}, slides of {step:,} rows", times=1e3,
-    )  # fmt: skip
-    for kind in ("uniform", "Zipf"):
-        rng = np.random.default_rng(3)
-        n = 2 * w + size.slides * step
-        weights = np.cumsum(1.0 / np.arange(1, w + 1))
-        ids = rng.integers(0, w, n)
-        if kind == "Zipf":
-            ids = rng.permutation(w)[np.minimum(np.searchsorted(weights, rng.random(n) * weights[-1]), w - 1)]
-        values = rng.random(n)
-        asked = Asked((Aggregate(SUM, 0),), 1, False, 1, (None,), plain=(0,))
-        algorithm = OBJECTS["sums"]({}, asked)
-        algorithm.add(None)
-        objects, spent, again = algorithm.slots[0], [], []
-        peer = duckdb_again(k)
-        for begin in range(0, n - step + 1, step):
-            end = begin + step
-            started = time.process_time()
-            objects.expire(Recency(0, max(0, end - w)))
-            rows = np.zeros(step, dtype=np.int64), np.arange(begin, end)
-            objects.add(pa.array(ids[begin:end]), (values[begin:end],), *rows)
-            objects.settle(score_of(1))
-            good = objects.best(k)[1]
-            if begin >= 2 * w:
-                spent.append(time.process_time() - started)
-                if peer is not None:
-                    started = time.process_time()
-                    found = peer(ids[end - w : end], values[end - w : end])
-                    again.append(time.process_time() - started)
-                    if not np.allclose(sorted(found), sorted(good.tolist())):
-                        raise AssertionError("DuckDB's answer is another one")
-        figure.add(kind, "sums", w, mean=float(np.mean(spent)), rate=step / float(np.mean(spent)))
-        if again:
-            figure.add(kind, "DuckDB asked again", w, mean=float(np.mean(again)))
-    return [figure]
-
-
-def duckdb_again(k: int) -> Callable[[Any, Any], list[float]] | None:
-    """Ask DuckDB, one thread, over arrays as they lie there; None where it isn't installed."""
-    try:
-        import duckdb
-    except ImportError:
-        return None
-    connection = duckdb.connect()
-    connection.execute("SET threads = 1")
-
-    def ask(ids: Any, values: Any) -> list[float]:
-        rows = {"id": ids, "x": values}
-        connection.register("rows", pa.table(rows))
-        sql = f"SELECT id, sum(x) AS s FROM rows GROUP BY id ORDER BY s DESC LIMIT {k}"
-        return [float(row[1]) for row in connection.execute(sql).fetchall()]
-
-    return ask
+    return haghani_speed.grouped(size.name, size.ids, size.slides)
 
 
 PARTS: dict[str, Callable[[Size], list[Figure]]] = {
@@ -274,6 +169,7 @@ PARTS: dict[str, Callable[[Size], list[Figure]]] = {
     "streams": over_streams,
     "ranks": over_ranks,
     "joined": joined,
+    "idsets": id_sets,
     "grouped": grouped,
 }
 

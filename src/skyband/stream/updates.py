@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from skyband.errors import InputError
 from skyband.jit import kernel
 from skyband.stream.arrow import values_of
-from skyband.stream.keys import LEAST_ROOM, PlainKeys, ValueKeys, is_plain, keys_for, longer
+from skyband.stream.keys import LEAST_ROOM, Keys, is_plain, keys_for, longer
 from skyband.stream.window import LOWEST, Ints, Recency
 
 Codes = npt.NDArray[np.uint8]
@@ -105,7 +105,7 @@ class Updates:
 
     def __init__(self, key: str, op: str | None) -> None:
         self.key, self.op = key, op
-        self.keys: PlainKeys | ValueKeys | None = None  # once the column's type is known
+        self.keys: Keys | None = None  # once the column's type is known
         self.time = np.empty(0, dtype=np.int64)  # of each slot's live row
         self.seq = np.empty(0, dtype=np.int64)  # or ENDED, or FREE
         self.hand = 0  # the slot to be looked at next, for clearing

@@ -12,12 +12,14 @@ record leads to its newest and its oldest instance; in between they are linked.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
+from skyband.structures.records import MAX, SUM, WIDE, Kinds, add
 from skyband.structures.rows import Places
-from skyband.structures.totals import MAX, SUM, WIDE, Kinds, add
 from skyband.structures.wide import add_wide, read_wide
 
 # an instance: flags, then a count for each stream (32 bits), then the aggregates
@@ -25,9 +27,9 @@ LINKED, TOUCHED = 2, 1
 TALLY = 2  # in numbers of 32 bits
 # an object, in numbers of 32 bits: newest and oldest instance, rows, whether it is touched
 HEAD, OLDEST, ROWS, MARKED = range(4)
-# and in numbers of 64: the streams that it was seen in, and the recency of its latest row
-SEEN, TIME, SEQ = range(2, 5)
-OWN_TALLY = 10  # rows of each stream
+# and in numbers of 64: the streams that it was seen in, the recency of its latest row, and its key
+SEEN, TIME, SEQ, KEY = range(2, 6)
+OWN_TALLY = 12  # rows of each stream
 _AHEAD = 128
 
 Halves = Places  # an array of records as numbers of 32 bits
@@ -40,7 +42,7 @@ def first_of(streams: int) -> int:
 
 def widths(streams: int, aggregates: int) -> tuple[int, int]:
     """The numbers of 64 bits in the records of an instance and of an object."""
-    return first_of(streams) + 2 * aggregates, 5 + (streams + 1) // 2
+    return first_of(streams) + 2 * aggregates, 6 + (streams + 1) // 2
 
 
 @inlined
@@ -115,6 +117,20 @@ def gain(
 
 
 @inlined
+def fitting(
+    q: int, place: int, stream: int, x: Floats, plan: Ints, first: int, record: Ints, values: Floats
+) -> bool:
+    """Whether a row can be added to an instance without a wide sum."""
+    fits = record[q, 0] < WIDE
+    for a in range(plan.shape[0]):
+        if plan[a, 2] == stream and plan[a, 0] == SUM:
+            at = first + 2 * a
+            high, _, rest = add(values[q, at], values[q, at + 1], x[place, plan[a, 1]])
+            fits &= rest == 0.0 and high - high == 0.0
+    return bool(fits)
+
+
+@inlined
 def _note(
     q: int, first: int, record: Ints, values: Floats, plain: Ints, sign: float, score: Floats, touched: Places,
     state: Ints,
@@ -157,9 +173,9 @@ def _arrive(
 
 @kernel
 def enter(
-    begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints, first: int,
-    who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints, idle: Ints, older: Places,
-    newer: Places, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints, state: Ints,
+    begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
+    first: int, who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints, idle: Ints,
+    older: Places, newer: Places, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints, state: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """Rows come, in any order. Stops where a wide sum is met or needed: at a row (-1), or at one of its object's
     instances that hasn't gained it yet. (A call in this loop, even one never made, would make it twice as slow.)
@@ -174,11 +190,11 @@ def enter(
             ahead = min(p + _AHEAD, places.shape[0])
             warm = 0
             for i in range(p, ahead):
-                warm += own[code[places[i]], HEAD]
+                warm ^= own[code[places[i]], HEAD]
             for i in range(p, ahead):
                 head = own[code[places[i]], HEAD]
                 if head >= 0:
-                    warm += record[head, 0] + record[head, far] + time[head] + older[head]
+                    warm ^= record[head, 0] ^ record[head, far] ^ time[head] ^ older[head]
             state[4] = warm
         place = places[p]
         g = code[place]
@@ -207,13 +223,7 @@ def enter(
         record[place, 0] = LINKED
         q = np.int64(place)
         while q >= 0:
-            fits = record[q, 0] < WIDE
-            for a in range(plan.shape[0]):
-                if plan[a, 2] == stream and plan[a, 0] == SUM:
-                    at = first + 2 * a
-                    high, low, rest = add(values[q, at], values[q, at + 1], x[place, plan[a, 1]])
-                    fits &= rest == 0.0 and high - high == 0.0
-            if not fits:
+            if not fitting(q, place, stream, x, plan, first, record, values):
                 return p, int(q)
             tally[q, TALLY + stream] += 1
             for a in range(plan.shape[0]):
@@ -221,7 +231,7 @@ def enter(
                     at = first + 2 * a
                     value = x[place, plan[a, 1]]
                     if plan[a, 0] == SUM:
-                        high, low, rest = add(values[q, at], values[q, at + 1], value)
+                        high, low, _ = add(values[q, at], values[q, at + 1], value)
                         values[q, at], values[q, at + 1] = high, low
                     elif tally[q, TALLY + stream] == 1 or value > values[q, at]:
                         values[q, at] = value
@@ -233,8 +243,9 @@ def enter(
 @kernel
 def enter_wide(
     begin: int, end: int, resume: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds,
-    plan: Ints, first: int, who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints, idle: Ints,
-    older: Places, newer: Places, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints, state: Ints,
+    plan: Ints, first: int, who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints,
+    idle: Ints, older: Places, newer: Places, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints,
+    state: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """As `enter`, up to a row, whatever the sums, the first row from an instance on; stops where wide sums run out."""
     sums = plan.shape[0]
@@ -285,7 +296,14 @@ def unlink(
 
     `gone`: their rows have left, so that the arrays' places may be taken by others.
     """
+    ahead = 0
     for p in range(places.shape[0]):
+        if p == ahead:
+            ahead = min(p + _AHEAD, places.shape[0])
+            warm = 0
+            for i in range(p, ahead):
+                warm ^= own[code[places[i]], ROWS]
+            state[4] = warm
         place = places[p]
         g = code[place]
         if forget:
@@ -307,6 +325,34 @@ def unlink(
             own[g, MARKED] = 1
             marked[state[1]] = g
             state[1] += 1
+
+
+@kernel
+def settled(
+    marked: Ints, own: Halves, score: Floats, good: Floats, listed: Any, bar: float, risen: Ints, dead: Ints
+) -> tuple[int, int]:
+    """Objects that are marked have the scores of their oldest instances; those without rows have none.
+
+    Returns how many have come up to the bar, and how many are without rows.
+    """
+    up, gone = 0, 0
+    for i in range(marked.shape[0]):
+        g = marked[i]
+        own[g, MARKED] = 0
+        now = np.nan
+        if own[g, ROWS] == 0:
+            for j in range(OWN_TALLY, own.shape[1]):
+                own[g, j] = 0
+            dead[gone] = g
+            gone += 1
+        elif own[g, OLDEST] >= 0:
+            now = score[own[g, OLDEST]]
+        good[g] = now
+        if now >= bar and not listed[g]:
+            listed[g] = True
+            risen[up] = g
+            up += 1
+    return up, gone
 
 
 @kernel
@@ -377,27 +423,6 @@ def most_of(
                 out[a, i] = max(value, most[a]) + 0.0
             else:
                 out[a, i] = _raised(value, values[q, first + 2 * a + 1], record[q, 0] >= WIDE, yet, most[a])
-
-
-@kernel
-def best_of_plain(
-    places: Places, code: Places, plan: Ints, first: int, who: Ints, record: Ints, tally: Halves, values: Floats,
-    most: Floats, rows: Ints, ever: bool, plain: Ints, sign: float, out: Floats,
-) -> None:  # fmt: skip
-    """The best scores of instances, where a score is sums added up."""
-    for i in range(places.shape[0]):
-        q = places[i]
-        seen = who[code[q], SEEN] if ever else 0
-        best = 0.0
-        for j in range(plain.shape[0]):
-            a = plain[j]
-            s = plan[a, 2]
-            value = values[q, first + 2 * a]
-            yet = _yet(s, seen, tally[q, TALLY + s], rows, ever)
-            if yet > 0:
-                value = _raised(value, values[q, first + 2 * a + 1], record[q, 0] >= WIDE, yet, most[a])
-            best = value if j == 0 else best + value
-        out[i] = best + 0.0 if sign > 0 else 0.0 - best
 
 
 @kernel

@@ -29,9 +29,12 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.order import LOWEST, Floats, Ints, Recency
-from skyband.stream.keys import PlainKeys, ValueKeys, keys_for
+from skyband.stream.keys import keys_for
+from skyband.stream.tables import SlotTable
+from skyband.structures.chained import best_of_plain, enter_one, sole_of
 from skyband.structures.chains import (
     HEAD,
+    KEY,
     LINKED,
     MARKED,
     OLDEST,
@@ -40,19 +43,20 @@ from skyband.structures.chains import (
     SEEN,
     SEQ,
     TIME,
-    best_of_plain,
     dominated,
     enter,
     enter_wide,
     first_of,
     most_of,
+    settled,
     totals_of,
     unlink,
     widths,
 )
+from skyband.structures.keyed import Keyed
 from skyband.structures.leaders import Leaders
-from skyband.structures.rows import Places, Rows
-from skyband.structures.totals import Aggregate
+from skyband.structures.records import Aggregate, lines
+from skyband.structures.rows import Places
 from skyband.structures.wide import WIDTH
 
 Scores = Callable[[Any, Ints, Floats, Ints], Floats]
@@ -61,7 +65,7 @@ ONWARD = 256  # rows that are taken in with care after one that needed it
 HEADROOM = 1.125  # of a greatest value that is learnt
 
 
-class Instances:
+class Instances(Keyed):
     """The instances of one window of one question, for its best k."""
 
     def __init__(
@@ -69,19 +73,18 @@ class Instances:
         rows: int | None, ever: bool, final: bool, plain: tuple[int, ...] = (), sign: float = 1.0,
     ) -> None:  # fmt: skip
         self.plain, self.sign = np.array(plain, dtype=np.int64), sign  # as in totals.py
-        self.several, self.streams, self.width, self.ever, self.final = several, streams, width, ever, final
+        super().__init__(width, several)
+        self.streams, self.ever, self.final = streams, ever, final
         self.plan = np.array(aggregates, dtype=np.int64).reshape(-1, 3)
         self.first = first_of(streams)
+        self.sole = sole_of(aggregates, streams, plain)
         self.given = np.array([value is not None for value in most], dtype=bool)
         self.most = np.array([0.0 if value is None else value for value in most])
         self.counted = rows is not None  # promised
         self.crowd = np.full(streams, rows or 1, dtype=np.int64)
         self.k = 1
         self.patience = PATIENCE
-        self.rows = Rows(max(1, width))
         self.leaders = Leaders()
-        self.keys: PlainKeys | ValueKeys | None = None
-        self.horizon = LOWEST
         self.negative = LOWEST  # the latest row with a negative value
         self.fresh = 0  # rows since the last pass
         self.retained = 0  # instances after it
@@ -100,7 +103,7 @@ class Instances:
     def _allot(self, places: int) -> None:
         """Records for so many places; what is there stays."""
         old = self.record
-        record, score = np.zeros((places, old.shape[1]), dtype=np.int64), np.zeros(places)
+        record, score = lines(places, old.shape[1]), np.zeros(places)
         touched = np.zeros(places, dtype=np.int32)
         record[: len(old)], score[: len(old)], touched[: len(old)] = old, self.score, self.touched
         self.record, self.score, self.touched = record, score, touched
@@ -127,27 +130,20 @@ class Instances:
     ) -> None:
         """Rows come, oldest first, of one stream or each with its own; none has a NaN or a key that is null. Those
         before the horizon are left out."""
-        inside = (time > self.horizon.time) | ((time == self.horizon.time) & (seq >= self.horizon.seq))
-        if not inside.all():
-            kept = np.flatnonzero(inside)
-            keys = keys.take(pa.array(kept))
-            columns = tuple(column[kept] for column in columns)
-            time, seq = time[kept], seq[kept]
-            stream = stream[kept] if isinstance(stream, np.ndarray) else stream
-        if not len(seq):
+        found = self._inside(keys, columns, time, seq, stream)
+        if found is None:
             return
-        if self.keys is None:
-            self.keys = keys_for(keys.type)
-        codes = self.keys.find(keys)
-        if not columns:
-            columns = (np.zeros(len(seq)),)
-        columns += (columns[0],) * (max(1, self.width) - len(columns))
-        anew = self._learn(columns, time, seq, stream)
-        places = self.rows.add(columns, time, seq)
+        assert self.keys is not None
+        if isinstance(self.keys, SlotTable):
+            self._reserve(self.keys.used + len(found.seq))
+            self.keys.lodge(self.who, KEY)
+        codes = self.keys.find(found.keys)
+        anew = self._learn(*found[1:])
+        places = self.rows.add(found.columns, found.time, found.seq)
         self.rows.cell[places] = codes
         self._reserve(self.keys.used)
         if self.several:
-            self.kind[places] = stream
+            self.kind[places] = found.stream
         self.fresh += len(places)
         if anew and self.retained_aside():
             self._make_anew()
@@ -216,7 +212,7 @@ class Instances:
 
     def _reserve(self, codes: int) -> None:
         if codes > len(self.who):
-            more = np.zeros((codes + codes // 2, self.who.shape[1]), dtype=np.int64)
+            more = lines(codes + codes // 2, self.who.shape[1])
             more[: len(self.who)] = self.who
             self.who, self.own = more, more.view(np.int32)
             marked = np.zeros(len(more), dtype=np.int64)
@@ -230,11 +226,22 @@ class Instances:
         done, at = 0, -1
         while done < len(places):
             if at < 0:
-                done, at = enter(done, *self._common(places))
+                if self.sole is not None:
+                    done, at = self._enter_one(done, places, self.sole)
+                else:
+                    done, at = enter(done, *self._common(places))
             if done < len(places):
                 if self.idle[0] < 2 * len(self.plan):
                     self._more_wide()
                 done, at = enter_wide(done, min(done + ONWARD, len(places)), at, *self._common(places))
+
+    def _enter_one(self, done: int, places: Places, sole: Ints) -> Any:
+        rows = self.rows
+        return enter_one(
+            done, places, rows.cell, rows.x, rows.time, rows.seq, self.kind, sole, self.first, self.who, self.own,
+            self.record, self.tally, self.values64, rows.prev, rows.next, self.plain, self.sign, self.score,
+            self.marked, self.state,
+        )  # fmt: skip
 
     def _common(self, places: Places) -> tuple[Any, ...]:
         rows = self.rows
@@ -272,20 +279,20 @@ class Instances:
             self.score[places] = self._judge(scores, places, *self._totals(places))
         if self.fresh >= self.patience + self.retained // 2:
             self.collect(scores)
-        codes = self.marked[: self.state[1]].copy()
-        if not len(codes):
+        marked, leaders = self.marked[: self.state[1]], self.leaders
+        if not len(marked):
             return
         self.state[1] = 0
-        self.own[codes, MARKED] = 0
-        alive = self.own[codes, ROWS] > 0
-        oldest = self.own[codes, OLDEST]
-        self.leaders.tell(codes, np.where(alive & (oldest >= 0), self.score[oldest], np.nan))
-        dead = codes[~alive]
-        if len(dead):
+        risen, dead = np.empty(len(marked), dtype=np.int64), np.empty(len(marked), dtype=np.int64)
+        up, gone = settled(
+            marked, self.own, self.score, leaders.good, leaders.listed, leaders.bar, risen, dead
+        )
+        if up:
+            leaders.codes = np.concatenate([leaders.codes, risen[:up]])
+        if gone:
             assert self.keys is not None
-            self.leaders.drop()
-            self.own[dead, OWN_TALLY:] = 0
-            self.keys.drop(dead)
+            leaders.release(dead[:gone])
+            self.keys.drop(dead[:gone])
 
     def _totals(self, places: Any) -> tuple[Floats, Ints]:
         out, counts = np.empty((len(self.plan), len(places))), np.empty(len(places), dtype=np.int64)
@@ -302,6 +309,8 @@ class Instances:
     def linked(self) -> Places:
         """The instances, oldest first."""
         living = self.rows.living()
+        if self.final:  # a row without an instance is not stored
+            return living
         found: Places = living[self.record[living, 0] & LINKED != 0]
         return found
 
@@ -457,5 +466,6 @@ class Instances:
                 before, place, seen = place, int(self.rows.next[place]), seen + 1
             assert own[code, HEAD] == before
         assert seen == len(linked) and self.state[0] == self.state[1] == 0
+        assert bool((self.record[linked, 0] & LINKED).all())
         # nobody is touched or marked between steps
         assert not (self.record[living, 0] & 1).any() and not own[:, MARKED].any()

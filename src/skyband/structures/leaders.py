@@ -11,14 +11,18 @@ A question for all objects beyond a bound is the same with a bar that stays.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from skyband.jit import kernel
 from skyband.order import Floats, Ints
 
 LEAST = 256  # objects at or above a new bar
 MOST = 65_536
 SOON = 30  # answers
+FEW = 64  # ranks that are found by putting each object in its place
 _SAMPLE = 8_192
 
 
@@ -60,13 +64,16 @@ class Leaders:
     def best(self, k: int | None, time: Ints, seq: Ints) -> Ints:
         """The codes of the best k (or of all beyond the bar), best first; equal scores: the newer recency first."""
         self.answers += 1
-        self.drop()
-        if not self.fixed and k is not None:
-            if len(self.codes) < k and self.bar > -np.inf:
-                self._lower(k)
-            elif len(self.codes) > 8 * max(self.wanted, k):
-                self._set(self.codes, max(self.wanted, k))
-                self.drop()
+        if k is not None and 0 < k <= FEW:
+            found, held = np.empty(k, dtype=np.int64), np.empty(k)
+            left, count = leading(self.codes, self.good, self.listed, self.bar, time, seq, found, held)
+            self.codes = self.codes[:left]
+            if self.fixed or not self._again(k):
+                return found[:count]
+        else:
+            self.drop()
+            if not self.fixed and k is not None:
+                self._again(k)
         codes = self.codes
         good = self.good[codes]
         if k is not None and len(codes) > 2 * k:
@@ -76,12 +83,27 @@ class Leaders:
         order = np.lexsort((seq[codes], time[codes], good))[::-1]
         return codes[order[:k]]
 
+    def _again(self, k: int) -> bool:
+        """The bar is set anew where too few objects are left above it for a best k, or too many for comfort."""
+        if len(self.codes) < k and self.bar > -np.inf:
+            self._lower(k)
+            return True
+        if len(self.codes) > 8 * max(self.wanted, k):
+            self._set(self.codes, max(self.wanted, k))
+            self.drop()
+        return False
+
     def drop(self) -> None:
         """Forget whoever has fallen below the bar."""
         stays = self.good[self.codes] >= self.bar
         if not stays.all():
             self.listed[self.codes[~stays]] = False
             self.codes = self.codes[stays]
+
+    def release(self, codes: Ints) -> None:
+        """These objects are no more and have no score: nobody may be listed whose number is handed out again."""
+        if self.listed[codes].any():
+            self.drop()
 
     def _lower(self, k: int) -> None:
         if self.answers < SOON:
@@ -120,3 +142,42 @@ class Leaders:
         assert np.isin(above, self.codes).all()
         assert len(np.unique(self.codes)) == len(self.codes)
         assert np.array_equal(np.flatnonzero(self.listed), np.sort(self.codes))
+
+
+@kernel
+def leading(
+    codes: Ints, good: Floats, listed: Any, bar: float, time: Ints, seq: Ints, found: Ints, held: Floats
+) -> tuple[int, int]:
+    """Forget whoever has fallen below the bar; the best of those left, as many as `found` has room for, best first.
+
+    Returns how many are left, and how many of them are found.
+    """
+    left, count, k = 0, 0, found.shape[0]
+    for i in range(codes.shape[0]):
+        g = codes[i]
+        own = good[g]
+        if not own >= bar:
+            listed[g] = False
+            continue
+        codes[left] = g
+        left += 1
+        if count == k and own < held[k - 1]:
+            continue
+        at = count if count < k else k - 1
+        if count == k and own == held[k - 1]:
+            last = found[k - 1]
+            if time[last] > time[g] or (time[last] == time[g] and seq[last] > seq[g]):
+                continue
+        while at > 0:
+            other = found[at - 1]
+            if held[at - 1] > own or (
+                held[at - 1] == own
+                and (time[other] > time[g] or (time[other] == time[g] and seq[other] > seq[g]))
+            ):
+                break
+            held[at], found[at] = held[at - 1], other
+            at -= 1
+        held[at], found[at] = own, g
+        if count < k:
+            count += 1
+    return left, count

@@ -14,30 +14,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.order import LOWEST, Floats, Ints, Recency
-from skyband.stream.keys import PlainKeys, ValueKeys, keys_for
+from skyband.order import Floats, Ints, Recency
+from skyband.stream.tables import SlotTable
+from skyband.structures.keyed import Keyed
 from skyband.structures.leaders import Leaders
-from skyband.structures.rows import Rows
-from skyband.structures.totals import COUNT, SCORE, SEQ, TIME, Aggregate, Totals
+from skyband.structures.totals import COUNT, KEY, SCORE, SEQ, TIME, Aggregate, Totals
 
 Scores = Callable[["Objects", Ints, Floats, Ints], Floats]
 """Some objects' codes, a column of each aggregate, counts of rows: how good each is, NaN for one in no answer."""
 
 
-class Objects:
+class Objects(Keyed):
     """The objects of one window of one question."""
 
     def __init__(
         self, aggregates: tuple[Aggregate, ...], width: int, several: bool = False, bar: float | None = None,
         plain: tuple[int, ...] = (), sign: float = 1.0,
     ) -> None:  # fmt: skip
-        self.aggregates, self.width, self.several, self.bar = aggregates, width, several, bar
-        self.rows = Rows(max(1, width))
+        super().__init__(width, several)
+        self.aggregates, self.bar = aggregates, bar
         self.plain, self.sign = plain, sign  # the sums that make the score, where nothing else does
         self.totals = Totals(aggregates, self.rows, plain, sign)
         self.leaders = Leaders(bar)
-        self.keys: PlainKeys | ValueKeys | None = None  # once the type of a key is known
-        self.horizon = LOWEST
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self.totals.record[:, COUNT]))
@@ -58,22 +56,15 @@ class Objects:
     ) -> None:
         """Rows come, oldest first, of one stream or each with its own; none has a NaN or a key that is null. Those
         before the horizon are left out."""
-        inside = (time > self.horizon.time) | ((time == self.horizon.time) & (seq >= self.horizon.seq))
-        if not inside.all():
-            kept = np.flatnonzero(inside)
-            keys = keys.take(pa.array(kept))
-            columns = tuple(column[kept] for column in columns)
-            time, seq = time[kept], seq[kept]
-            stream = stream[kept] if isinstance(stream, np.ndarray) else stream
-        if not len(seq):
+        found = self._inside(keys, columns, time, seq, stream)
+        if found is None:
             return
-        if self.keys is None:
-            self.keys = keys_for(keys.type)
-        codes = self.keys.find(keys)
-        if not columns:
-            columns = (np.zeros(len(seq)),)
-        columns += (columns[0],) * (max(1, self.width) - len(columns))  # another stream's: never looked at
-        places = self.rows.add(columns, time, seq)
+        assert self.keys is not None
+        if isinstance(self.keys, SlotTable):
+            self.totals.reserve(self.keys.used + len(found.seq), len(found.seq), self.several)
+            self.keys.lodge(self.totals.record, KEY)
+        codes = self.keys.find(found.keys)
+        places = self.rows.add(found.columns, found.time, found.seq)
         self.rows.cell[places] = codes
         self.totals.reserve(self.keys.used, len(places), self.several)
         if self.plain:
@@ -81,7 +72,7 @@ class Objects:
         else:
             self.leaders.reserve(self.keys.used)
         if self.several:
-            self.totals.kind[places] = stream
+            self.totals.kind[places] = found.stream
         self.totals.enter(places)
 
     def _share(self) -> None:
@@ -137,7 +128,7 @@ class Objects:
         """Objects without rows."""
         if len(dead):
             assert self.keys is not None
-            self.leaders.drop()  # nobody may be listed whose number is handed out again
+            self.leaders.release(dead)
             self.keys.drop(dead)
 
     def _settled(self, codes: Ints, values: Floats, counts: Ints, alive: Any) -> None:

@@ -21,33 +21,38 @@ Cost: some memory accesses a row; those of different rows overlap, for a batch's
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from skyband.jit import inlined, kernel
+from skyband.jit import kernel
 from skyband.order import Floats, Ints
+from skyband.structures.records import (
+    AHEAD,
+    COUNT,
+    FIRST,
+    FLAGS,
+    KEY,
+    LAST,
+    MAX,
+    MOST_SUMS,
+    SCORE,
+    SEQ,
+    SUM,
+    TIME,
+    TOUCHED,
+    WIDE,
+    Aggregate,
+    Kinds,
+    change_sum,
+    lines,
+)
 from skyband.structures.rows import Places, Rows
-from skyband.structures.wide import WIDTH, add_wide, read_wide
+from skyband.structures.summed import change, change_one, change_wide, parted
+from skyband.structures.wide import WIDTH, read_wide
 
-COUNT, TIME, SEQ, FLAGS, SCORE = range(5)
-FIRST = 5  # of the aggregates: each has two numbers
-TOUCHED = 1
-WIDE = 256  # and twice that for the second sum, and so on
-MOST_SUMS = 48
-SUM, MAX, LAST = range(3)
-_AHEAD = 256  # rows whose records are touched before they are needed
-
-Kinds = npt.NDArray[np.uint8]
-
-
-class Aggregate(NamedTuple):
-    """What is computed of an object's rows: over one of the stored columns, of the rows of one stream."""
-
-    kind: int
-    column: int
-    stream: int = 0
+__all__ = ["COUNT", "KEY", "LAST", "MAX", "SCORE", "SEQ", "SUM", "TIME", "Aggregate", "Totals"]
 
 
 class Totals:
@@ -60,6 +65,8 @@ class Totals:
         self.plain, self.sign = np.array(plain, dtype=np.int64), sign
         self.bar, self.listed = -np.inf, np.zeros(0, dtype=bool)  # where the score is plain: of the leaders
         self.plan = np.array(aggregates, dtype=np.int64).reshape(-1, 3)
+        self.own = _own(aggregates)  # the one sum that a row of each stream is in, if it is in one only
+        self.warm = np.zeros(1, dtype=np.int64)
         self.chained = [i for i, a in enumerate(aggregates) if a.kind == MAX]
         width = FIRST + 2 * len(aggregates)
         width += -width % 8 if width % 8 > 4 else 0  # whole lines of the cache, where they are nearly full
@@ -76,7 +83,7 @@ class Totals:
     def reserve(self, codes: int, rows: int, several: bool) -> None:
         """Room for so many codes and for so many more touched objects; as many places as the rows have."""
         if codes > len(self.record):
-            wider = _lines(codes + codes // 2, self.record.shape[1])
+            wider = lines(codes + codes // 2, self.record.shape[1])
             known = len(self.record)
             wider[:known] = self.record
             self.record, self.values = wider, wider.view(np.float64)
@@ -106,24 +113,25 @@ class Totals:
     def _each(self, way: int, places: Places) -> None:
         """Rows come or go, and scores with them."""
         rows, done = self.rows, 0
-        single = len(self.plan) == len(self.plain) == 1 and not len(self.kind)
+        where = way, places, rows.cell, rows.x, rows.time, rows.seq, self.kind
         while done < len(places):
-            common = (
-                way, places, rows.cell, rows.x, rows.time, rows.seq, self.kind, self.plan, self.plain, self.sign,
-                self.bar, self.record, self.values, self.wide, self.idle, self.listed, self.touched,
-            )  # fmt: skip
-            if single:
+            if self.own is not None:
                 done, self.count = change_one(
-                    done, way, places, rows.cell, rows.x, rows.time, rows.seq, int(self.plan[0, 1]), self.sign,
-                    self.bar, self.record, self.values, self.listed, self.touched, self.count,
+                    done, *where, self.own, self.plain, self.sign, self.bar, self.record, self.values, self.listed,
+                    self.touched, self.warm, self.count,
                 )  # fmt: skip
-            else:
+                if done == len(places):
+                    return
+            if self.idle[0] < len(self.plan):
+                self._more_wide()
+            common = (
+                *where, self.plan, self.plain, self.sign, self.bar, self.record, self.values, self.wide, self.idle,
+                self.listed, self.touched, self.warm,
+            )  # fmt: skip
+            if self.own is None:
                 done, self.count = change(done, *common, self.count)
             if done < len(places):
-                if self.idle[0] < len(self.plan):
-                    self._more_wide()
-                    common = (*common[:13], self.wide, self.idle, *common[15:])
-                done, self.count = change_wide(done, min(done + _AHEAD, len(places)), *common, self.count)
+                done, self.count = change_wide(done, min(done + AHEAD, len(places)), *common, self.count)
 
     def came_up(self) -> tuple[Ints, Ints]:
         """Where scores are plain: the codes of objects that have come up to the bar, and of those without rows."""
@@ -137,7 +145,7 @@ class Totals:
         while done < len(places):
             done, self.count = loop(
                 done, places, rows.cell, rows.x, rows.time, rows.seq, self.kind, self.plan, self.record, self.values,
-                self.wide, self.idle, self.older, self.newer, self.touched, self.count,
+                self.wide, self.idle, self.older, self.newer, self.touched, self.warm, self.count,
             )  # fmt: skip
             if done < len(places):
                 self._more_wide()
@@ -186,7 +194,7 @@ class Totals:
                 sums = [i for i, kind in enumerate(self.plan[:, 0].tolist()) if kind == SUM]
                 self.idle[0] += 1
                 self.idle[self.idle[0]] = record[FIRST + 2 * sums[number] + 1]
-        record[:] = 0
+        record[:KEY] = record[FIRST:] = 0
         record[FLAGS] = flags & TOUCHED
 
     def bytes(self) -> int:
@@ -202,62 +210,23 @@ class Totals:
         assert not (self.record[:, FLAGS] & TOUCHED).any() and self.count == 0
 
 
-def _lines(rows: int, width: int) -> Ints:
-    """Records of zeros that begin where a line of the cache does."""
-    room = np.zeros(rows * width + 8, dtype=np.int64)
-    skip = (-room.ctypes.data % 64) // 8
-    return room[skip : skip + rows * width].reshape(rows, width)
+def _own(aggregates: tuple[Aggregate, ...]) -> Ints | None:
+    """Of each stream the sum that its rows are in, and its column; None where a stream's rows are in several."""
+    streams = [a.stream for a in aggregates]
+    if len(set(streams)) < len(streams) or not streams:
+        return None
+    own = np.full(
+        (max(256, max(streams) + 1), 2), -1, dtype=np.int64
+    )  # a stream that isn't asked for has none
+    for number, a in enumerate(aggregates):
+        own[a.stream] = number, a.column
+    return own
 
 
 def _wider(array: npt.NDArray[Any], places: int) -> npt.NDArray[Any]:
     new = np.full((len(array), places), -1, dtype=array.dtype)
     new[:, : array.shape[1]] = array
     return new
-
-
-@inlined
-def add(high: float, low: float, value: float) -> tuple[float, float, float]:
-    """high + low + value as two doubles, and what did not fit into them (0 unless a bit falls off)."""
-    s = high + value
-    t = s - high
-    e = (high - (s - t)) + (value - t)
-    m = low + e
-    u = m - low
-    rest = (low - (m - u)) + (e - u)
-    h = s + m
-    w = h - s
-    return h, (s - (h - w)) + (m - w), rest
-
-
-@kernel
-def widen(
-    g: int, a: int, bit: int, value: float, sign: int, record: Ints, values: Floats, wide: Ints, idle: Ints
-) -> None:
-    """Add a value to a sum or take it away where two doubles don't do; there is a wide sum to be had."""
-    at = FIRST + 2 * a
-    if not record[g, FLAGS] & bit:
-        slot = idle[idle[0]]
-        idle[0] -= 1
-        for i in range(wide.shape[1]):
-            wide[slot, i] = 0
-        add_wide(wide, slot, values[g, at], 1)
-        add_wide(wide, slot, values[g, at + 1], 1)
-        record[g, at + 1] = slot
-        record[g, FLAGS] |= bit
-    add_wide(wide, record[g, at + 1], value, sign)
-
-
-@inlined
-def change_sum(
-    g: int, a: int, bit: int, value: float, sign: int, record: Ints, values: Floats, wide: Ints, idle: Ints
-) -> None:
-    """Add a value to a sum or take it away; there is a wide sum to be had."""
-    at = FIRST + 2 * a
-    high, low, rest = add(values[g, at], values[g, at + 1], sign * value)
-    if rest == 0.0 and high - high == 0.0 and not record[g, FLAGS] & bit:
-        values[g, at], values[g, at + 1] = high, low
-    else:
-        widen(g, a, bit, value, sign, record, values, wide, idle)
 
 
 @kernel
@@ -292,16 +261,18 @@ def chain(
 @kernel
 def enter(
     begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
-    record: Ints, values: Floats, wide: Ints, idle: Ints, older: Ints, newer: Ints, touched: Ints, count: int,
+    record: Ints, values: Floats, wide: Ints, idle: Ints, older: Ints, newer: Ints, touched: Ints, warm: Ints,
+    count: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Rows come; stops where wide sums may run out. Returns how far it got, and how many objects are touched."""
     ahead = begin
-    seen = 0
     for p in range(begin, places.shape[0]):
         if p == ahead:  # independent reads, so that they don't wait for one another
-            ahead = min(p + _AHEAD, places.shape[0])
+            ahead = min(p + AHEAD, places.shape[0])
+            seen = 0
             for i in range(p, ahead):
-                seen += record[code[places[i]], COUNT]
+                seen ^= record[code[places[i]], COUNT]
+            warm[0] = seen
         if idle[0] < plan.shape[0]:
             return p, count
         place = places[p]
@@ -335,22 +306,24 @@ def enter(
                     or (time[place] == time[last] and seq[place] > seq[last])
                 ):
                     record[g, FIRST + 2 * a] = place + 1
-    return places.shape[0] + 0 * seen, count
+    return places.shape[0], count
 
 
 @kernel
 def leave(
     begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
-    record: Ints, values: Floats, wide: Ints, idle: Ints, older: Ints, newer: Ints, touched: Ints, count: int,
+    record: Ints, values: Floats, wide: Ints, idle: Ints, older: Ints, newer: Ints, touched: Ints, warm: Ints,
+    count: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Rows go, the oldest of their objects first."""
     ahead = begin
-    seen = 0
     for p in range(begin, places.shape[0]):
         if p == ahead:
-            ahead = min(p + _AHEAD, places.shape[0])
+            ahead = min(p + AHEAD, places.shape[0])
+            seen = 0
             for i in range(p, ahead):
-                seen += record[code[places[i]], COUNT]
+                seen ^= record[code[places[i]], COUNT]
+            warm[0] = seen
         if idle[0] < plan.shape[0]:
             return p, count
         place = places[p]
@@ -387,183 +360,7 @@ def leave(
                 link += 1
             elif own and record[g, at] == place + 1:
                 record[g, at] = 0
-    return places.shape[0] + 0 * seen, count
-
-
-@inlined
-def arrive(g: int, place: int, time: Ints, seq: Ints, record: Ints) -> None:
-    """A row comes to an object: it may be its latest."""
-    if (
-        record[g, COUNT] == 0
-        or time[place] > record[g, TIME]
-        or (time[place] == record[g, TIME] and seq[place] > record[g, SEQ])
-    ):
-        record[g, TIME], record[g, SEQ] = time[place], seq[place]
-
-
-@kernel
-def change(
-    begin: int, way: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
-    plain: Ints, sign: float, bar: float, record: Ints, values: Floats, wide: Ints, idle: Ints, listed: Any,
-    touched: Ints, count: int,
-) -> tuple[int, int]:  # fmt: skip
-    """Rows come (way 1) or go (-1), where all aggregates are sums and the score is some of them added up.
-
-    Notes who has come up to the bar, and (as -1 - code) who has no rows left. Stops at a row whose object has or needs
-    a wide sum: a call in this loop, even one that is never made, would make it three times as slow.
-    """
-    ahead = begin
-    seen = 0
-    far = record.shape[1] - 1
-    for p in range(begin, places.shape[0]):
-        if p == ahead:
-            ahead = min(p + _AHEAD, places.shape[0])
-            for i in range(p, ahead):
-                seen += record[code[places[i]], COUNT] + record[code[places[i]], far]
-        place = places[p]
-        g = code[place]
-        stream = kind[place] if kind.shape[0] > 0 else 0
-        alone = way < 0 and record[g, COUNT] == 1
-        fits = record[g, FLAGS] == 0
-        for a in range(plan.shape[0]):
-            if plan[a, 2] == stream and not alone:
-                at = FIRST + 2 * a
-                high, low, rest = add(values[g, at], values[g, at + 1], way * x[place, plan[a, 1]])
-                fits &= rest == 0.0 and high - high == 0.0
-        if not fits:
-            return p, count
-        if way > 0:
-            arrive(g, place, time, seq, record)
-        record[g, COUNT] += way
-        if alone:
-            for a in range(plan.shape[0]):
-                values[g, FIRST + 2 * a] = values[g, FIRST + 2 * a + 1] = 0.0
-            values[g, SCORE] = np.nan
-            touched[count] = -1 - g
-            count += 1
-            continue
-        for a in range(plan.shape[0]):
-            if plan[a, 2] == stream:
-                at = FIRST + 2 * a
-                high, low, rest = add(values[g, at], values[g, at + 1], way * x[place, plan[a, 1]])
-                values[g, at], values[g, at + 1] = high, low
-        score = values[g, FIRST + 2 * plain[0]]
-        for i in range(1, plain.shape[0]):
-            score += values[g, FIRST + 2 * plain[i]]
-        score = score + 0.0 if sign > 0 else 0.0 - score
-        values[g, SCORE] = score
-        if score >= bar and not listed[g]:
-            listed[g] = True
-            touched[count] = g
-            count += 1
-    return places.shape[0] + 0 * seen, count
-
-
-@kernel
-def change_one(
-    begin: int, way: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, column: int, sign: float,
-    bar: float, record: Ints, values: Floats, listed: Any, touched: Ints, count: int,
-) -> tuple[int, int]:  # fmt: skip
-    """As `change`, where one sum of one stream is all there is: what most people ask for, without the inner loops."""
-    ahead = begin
-    seen = 0
-    for p in range(begin, places.shape[0]):
-        if p == ahead:
-            ahead = min(p + _AHEAD, places.shape[0])
-            for i in range(p, ahead):
-                seen += record[code[places[i]], COUNT]
-        place = places[p]
-        g = code[place]
-        if record[g, FLAGS] != 0:
-            return p, count
-        if way < 0 and record[g, COUNT] == 1:
-            record[g, COUNT] = 0
-            values[g, FIRST] = values[g, FIRST + 1] = 0.0
-            values[g, SCORE] = np.nan
-            touched[count] = -1 - g
-            count += 1
-            continue
-        high, low, rest = add(values[g, FIRST], values[g, FIRST + 1], way * x[place, column])
-        if rest != 0.0 or high - high != 0.0:
-            return p, count
-        if way > 0:
-            arrive(g, place, time, seq, record)
-        record[g, COUNT] += way
-        values[g, FIRST], values[g, FIRST + 1] = high, low
-        score = high + 0.0 if sign > 0 else 0.0 - high
-        values[g, SCORE] = score
-        if score >= bar and not listed[g]:
-            listed[g] = True
-            touched[count] = g
-            count += 1
-    return places.shape[0] + 0 * seen, count
-
-
-@kernel
-def change_wide(
-    begin: int, end: int, way: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds,
-    plan: Ints, plain: Ints, sign: float, bar: float, record: Ints, values: Floats, wide: Ints, idle: Ints, listed: Any,
-    touched: Ints, count: int,
-) -> tuple[int, int]:  # fmt: skip
-    """As `change`, up to a row, whatever the sums; stops where wide ones may run out."""
-    for p in range(begin, end):
-        if idle[0] < plan.shape[0]:
-            return p, count
-        place = places[p]
-        g = code[place]
-        stream = kind[place] if kind.shape[0] > 0 else 0
-        if way > 0:
-            arrive(g, place, time, seq, record)
-        record[g, COUNT] += way
-        gone = record[g, COUNT] == 0
-        bit = WIDE
-        for a in range(plan.shape[0]):
-            if gone:
-                if record[g, FLAGS] & bit:
-                    idle[0] += 1
-                    idle[idle[0]] = record[g, FIRST + 2 * a + 1]
-                values[g, FIRST + 2 * a] = values[g, FIRST + 2 * a + 1] = 0.0
-            elif plan[a, 2] == stream:
-                change_sum(g, a, bit, x[place, plan[a, 1]], way, record, values, wide, idle)
-            bit <<= 1
-        if gone:
-            record[g, FLAGS] = 0
-            values[g, SCORE] = np.nan
-            touched[count] = -1 - g
-            count += 1
-            continue
-        score = 0.0
-        for i in range(plain.shape[0]):
-            at = FIRST + 2 * plain[i]
-            if record[g, FLAGS] & (WIDE << plain[i]):
-                values[g, at] = read_wide(wide, record[g, at + 1])
-            score = values[g, at] if i == 0 else score + values[g, at]
-        score = score + 0.0 if sign > 0 else 0.0 - score
-        values[g, SCORE] = score
-        if score >= bar and not listed[g]:
-            listed[g] = True
-            touched[count] = g
-            count += 1
-    return end, count
-
-
-@kernel
-def parted(noted: Ints, record: Ints, came: Ints, dead: Ints) -> tuple[int, int]:
-    """What was noted, apart: who came up to the bar, and who has no rows left, each once (some have come back)."""
-    up, gone = 0, 0
-    for i in range(noted.shape[0]):
-        if noted[i] >= 0:
-            came[up] = noted[i]
-            up += 1
-        else:
-            g = -1 - noted[i]
-            if record[g, COUNT] == 0 and record[g, FLAGS] == 0:
-                record[g, FLAGS] = TOUCHED
-                dead[gone] = g
-                gone += 1
-    for i in range(gone):
-        record[dead[i], FLAGS] = 0
-    return up, gone
+    return places.shape[0], count
 
 
 @kernel

@@ -1,0 +1,57 @@
+"""Rows with keys: what everybody who makes objects of a window's rows does first with those that come.
+
+Rows before the horizon are left out, and each row's key becomes the number of its object (stream/keys.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.order import LOWEST, Floats, Ints
+from skyband.stream.keys import Keys, keys_for
+from skyband.structures.rows import Rows
+
+
+class Arrivals(NamedTuple):
+    """Rows inside the window, oldest first; at least one."""
+
+    keys: pa.Array
+    columns: tuple[Floats, ...]  # as many as are stored
+    time: Ints
+    seq: Ints
+    stream: Any  # of all, or of each
+
+
+class Keyed:
+    """A window's rows and the keys of their objects."""
+
+    def __init__(self, width: int, several: bool) -> None:
+        self.width, self.several = width, several
+        self.rows = Rows(max(1, width))
+        self.keys: Keys | None = None  # once the type of a key is known
+        self.horizon = LOWEST
+
+    def _inside(
+        self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any
+    ) -> Arrivals | None:
+        """Those of the rows, oldest first, that are at or after the horizon; None if there are none."""
+        if not len(seq):
+            return None
+        if (int(time[0]), int(seq[0])) < self.horizon:
+            inside = (time > self.horizon.time) | ((time == self.horizon.time) & (seq >= self.horizon.seq))
+            kept = np.flatnonzero(inside)
+            if not len(kept):
+                return None
+            keys = keys.take(pa.array(kept))
+            columns = tuple(column[kept] for column in columns)
+            time, seq = time[kept], seq[kept]
+            stream = stream[kept] if isinstance(stream, np.ndarray) else stream
+        if self.keys is None:
+            self.keys = keys_for(keys.type)
+        if not columns:
+            columns = (np.zeros(len(seq)),)
+        columns += (columns[0],) * (max(1, self.width) - len(columns))  # another stream's: never looked at
+        return Arrivals(keys, columns, time, seq, stream)
