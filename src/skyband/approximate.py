@@ -28,6 +28,7 @@ from skyband.order import Floats, Ints, Recency
 from skyband.query.expression import evaluate
 from skyband.query.model import Rows, Threshold, TopK
 from skyband.stream.batches import Batch
+from skyband.stream.window import Horizons
 from skyband.structures.board import Changes
 from skyband.structures.certificate import certify
 from skyband.structures.limits import misses
@@ -163,7 +164,7 @@ class Approximate(Group):
         self,
         batch: Batch | None,
         mark: Any,
-        horizons: dict[Any, Recency],
+        horizons: Horizons,
         deleted: tuple[Ints, Ints] = (NOTHING, NOTHING),
     ) -> Changes | None:
         if self.buffers:

@@ -140,8 +140,10 @@ class PairGroup:
 
     def _compare(self, edges: list[Recency]) -> PairChanges | None:
         parts: list[PairChanges] = []
-        for index, (watch, horizon) in enumerate(zip(self.watches, edges, strict=True)):
-            told, now = self.told[index], self.answer(watch.ranks(horizon) or 0, horizon)
+        ranks_of = [watch.ranks(horizon) or 0 for watch, horizon in zip(self.watches, edges, strict=True)]
+        answers = self.answers([*zip(ranks_of, edges, strict=True)])
+        for index, now in enumerate(answers):
+            told = self.told[index]
             if np.array_equal(told.seq, now.seq) and np.array_equal(told.seq_b, now.seq_b):
                 continue
             self.told[index] = now
@@ -155,6 +157,10 @@ class PairGroup:
 
     def answer(self, k: int, horizon: Recency) -> Told:
         return Told(*self.algorithm.best(k, horizon))
+
+    def answers(self, asked: list[tuple[int, Recency]]) -> list[Told]:
+        """The answers for many k and horizons."""
+        return [Told(*found) for found in self.algorithm.tops(asked)]
 
     # -- keeping -------------------------------------------------------------------------------------------
 
@@ -177,8 +183,14 @@ class PairWatch(Watch):
     """A standing question about pairs. Made by `Monitor.watch`."""
 
     def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
+        return self._tops([(horizon, ranks, slot)])[0]
+
+    def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
         group: Any = self.group
-        found = group.answer(ranks or 0, horizon)
+        found = group.answers([(ranks or 0, horizon) for horizon, ranks, _ in covered])
+        return [self._shown(group, answer) for answer in found]
+
+    def _shown(self, group: Any, found: Told) -> pa.Table:
         score = (found.good if group.sign > 0 else np.negative(found.good)) + 0.0
         rank = np.arange(1, len(found.seq) + 1, dtype=np.int32)
         columns: list[Any] = [numbers_array(values) for values in (rank, score, found.seq)]

@@ -34,15 +34,17 @@ from skyband.query.expression import (
     render,
     walk,
 )  # fmt: skip
-from skyband.query.model import Threshold, TopK, Window
+from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.query.space import Limits, Space, axes, split_box
 from skyband.query.threshold import split
 from skyband.stream.batches import Batch, View
+from skyband.stream.window import Horizons
 from skyband.structures.board import Board, Changes
 
 if TYPE_CHECKING:
     from skyband.watch import Watch
 
+FEW = 8  # windows, up to which each is looked up by itself
 ALL = 2**62  # the k of a query that wants every row
 NOTHING = np.empty(0, dtype=np.int64)
 Fits = Callable[[str, bool], bool]  # whether comparing this column with a number is exact in float64
@@ -201,7 +203,7 @@ class Group:
         self,
         batch: Batch | None,
         mark: Any,
-        horizons: dict[Any, Recency],
+        horizons: Horizons,
         deleted: tuple[Ints, Ints] = (NOTHING, NOTHING),
     ) -> Changes | None:
         """Expire, insert, then compare: what one step does to this family's answers."""
@@ -222,7 +224,7 @@ class Group:
         none.flags.writeable = False
         return (none,) * len(self.space.columns), NOTHING, NOTHING
 
-    def _horizons(self, horizons: dict[Any, Recency]) -> tuple[Ints, Ints, Ints]:
+    def _horizons(self, horizons: Horizons) -> tuple[Ints, Ints, Ints]:
         """For each watch its k at this moment and the horizon of its window, not before its beginning."""
         arrays = self._arrays
         if not arrays:
@@ -236,14 +238,24 @@ class Group:
             }
             self._windows = windows
             self._begun = max(watch.beginning for watch in self.watches)
-        edges = [horizons[window] for window in self._windows]
-        if (
-            len(edges) == 1 and edges[0] >= self._begun
-        ):  # one window, which has passed all beginnings: the common case
-            self.oldest = edges[0]
-            time, seq = (np.full(len(self.watches), edges[0][i], dtype=np.int64) for i in (0, 1))
+            counts = [window.n for window in windows if isinstance(window, Rows)]
+            if len(counts) == len(windows) > FEW:
+                arrays["rows"] = np.array(counts, dtype=np.int64)
+                self._longest = counts.index(max(counts))
+        if "rows" in arrays:
+            many = horizons.of_rows(arrays["rows"], self._longest)
+            self.oldest = Recency(*many[self._longest].tolist())
+            time, seq = self._own_horizons(many)
         else:
-            time, seq = self._own_horizons(np.array(edges, dtype=np.int64).reshape(-1, 2))
+            edges = [horizons[window] for window in self._windows]
+            if len(edges) == 1 and edges[0] >= self._begun:  # it has passed all beginnings: the common case
+                self.oldest = edges[0]
+                seq = np.full(len(self.watches), edges[0][1], dtype=np.int64)
+                time = arrays.get("all at", NOTHING)
+                if not len(time) or time[0] != edges[0][0]:  # without event times it stays as it is
+                    time = arrays["all at"] = np.full(len(self.watches), edges[0][0], dtype=np.int64)
+            else:
+                time, seq = self._own_horizons(np.array(edges, dtype=np.int64).reshape(-1, 2))
         ks = arrays["k"]
         if len(arrays["growing"]):
             ks = ks.copy()
@@ -254,12 +266,14 @@ class Group:
     def _own_horizons(self, edges: Ints) -> tuple[Ints, Ints]:
         """Each watch's own: its window's edge or its beginning, whichever is newer."""
         arrays = self._arrays
-        time, seq = edges[arrays["window"], 0], edges[arrays["window"], 1]
+        time, seq = edges[arrays["window"]].T
+        if "rows" in arrays and self.oldest >= self._begun:
+            return np.ascontiguousarray(time), np.ascontiguousarray(seq)
         begun = (arrays["time"] < time) | ((arrays["time"] == time) & (arrays["seq"] <= seq))
         time = np.where(begun, time, arrays["time"])
         seq = np.where(begun, seq, arrays["seq"])
-        first = np.lexsort((seq, time))[0]
-        self.oldest = Recency(int(time[first]), int(seq[first]))
+        least = time.min()
+        self.oldest = Recency(int(least), int(seq[time == least].min()))
         return time, seq
 
     def _slot_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
@@ -269,7 +283,9 @@ class Group:
         if count == len(slots) == len(self.slots) and self._in_place():
             return time, seq  # a slot each, in order
         slot_time, slot_seq = np.full(count, LOWEST.time), np.full(count, LOWEST.seq)
-        if len(slots) == len(self.slots):
+        if len(self.slots) == 1:
+            slot_time[slots[0]], slot_seq[slots[0]] = self.oldest
+        elif len(slots) == len(self.slots):
             slot_time[slots], slot_seq[slots] = time, seq
         else:
             newest_first = np.lexsort((seq, time))[::-1]  # so that the oldest is written last

@@ -3,8 +3,8 @@
 Every algorithm's card says what it can answer and what a batch is expected to cost it, given how many queries share
 the shape of their score, how many rows the window holds and how many come at a time. Of those that fit, the cheapest
 is taken, with one reservation: memory has a price too. An algorithm that keeps the window's rows must promise to be
-twice as fast as the best that doesn't (four times, where the rows are many megabytes), and its rows must fit in
-`MOST_BYTES`; a few queries never pay for a window. What can't
+twice as fast as the best that doesn't (half as fast again where several queries share them, four times where the rows
+are many megabytes), and its rows must fit in `MOST_BYTES`; a few queries never pay for a window. What can't
 be known at first is asked again when the first rows come: how many queries there are in all, the types of the columns,
 how many rows a batch has.
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from skyband.algorithms import CARDS, OBJECTS, PAIRS, REGISTRY, Card, Workload
+from skyband.algorithms.kd import KD
 from skyband.errors import QueryError
 from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, TopK
@@ -40,8 +41,10 @@ _GUESS_BATCH = 1000.0  # rows a step, until the first rows come
 STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
 FAMILY = 150e-6  # and for each further family: queries whose predicates differ can't always be one
 _LISTS_PAY = 50_000  # rows of a window from which sorted lists for pairs are quicker than scoring them all
+_TREE_PAYS = 5_000  # and a tree
 MOST_BYTES = 1 << 30
 FEW_BYTES = 1 << 26
+SEVERAL = 8  # queries that share a window's rows: they are worth their memory sooner
 REPEATS = ("sum", "max", "last")  # of several rows of one object in one stream
 PROMISES = ("range", "appears")  # about rows yet to come; whoever has no use for them leaves them be
 
@@ -52,6 +55,7 @@ class Facts:
 
     queries: int = 1  # whose score has this shape, this one included
     predicates: int = 1  # that are different among them
+    scores: int = 0  # that are different among them; 0: each has its own
     k: int = 1  # the greatest of theirs
     window: float | None = None  # rows; None: a duration, before rows have shown how many that is
     batch: float | None = None  # rows a step; None: not known yet
@@ -119,7 +123,7 @@ def _error(options: dict[str, Any]) -> float | None:
 
 def _for_pairs(query: Pairs, facts: Facts) -> Choice:
     """Pairs of rows: every row of the window is scored with a new one, unless the window is large and the score made
-    of differences, so that sorted lists tell which rows can matter."""
+    of differences, so that a tree or sorted lists tell which rows can matter."""
     options: dict[str, Any] = dict(query.options)
     known: list[str] = [*PAIRS]
     name = options.pop("algorithm", None)
@@ -130,20 +134,30 @@ def _for_pairs(query: Pairs, facts: Facts) -> Choice:
     if name is not None:
         return Choice(_named_pairs(str(name), query, known), {}, "asked for with WITH (algorithm = …)")
     if unfit_ta is not None:
-        return Choice("scase", {}, _reason("scase"), {"ta": unfit_ta})
+        return Choice("scase", {}, _reason("scase"), {"ta": unfit_ta, "kd": unfit_ta})
     if query.same:
         return Choice(
             "scase",
             {},
             _reason("scase"),
-            {"ta": "its lists are of all rows, and here colours are kept apart"},
+            {"kd": "its tree is of all rows, and here colours are kept apart"},
         )
     rows = query.window.n if isinstance(query.window, Rows) else facts.window or 0
-    if rows < _LISTS_PAY:
-        return Choice(
-            "scase", {}, _reason("scase"), {"ta": f"it pays from about {_LISTS_PAY:,} rows in the window"}
-        )
-    return Choice("ta", {}, _reason("ta"), {"scase": "it would score each row with the whole window"})
+    all_of = {"scase": "it would score each row with the whole window"}
+    if KD.decided_by_one(query.score, query.descending):
+        alone = {
+            "kd": "one difference alone can make a pair as good as can be, and leaves nearly all of its tree"
+        }
+        if rows < _LISTS_PAY:
+            few = f"it pays from about {_LISTS_PAY:,} rows in the window"
+            return Choice("scase", {}, _reason("scase"), {"ta": few, **alone})
+        return Choice("ta", {}, _reason("ta"), all_of | alone)
+    if rows < _TREE_PAYS:
+        few = f"it pays from about {_TREE_PAYS:,} rows in the window"
+        return Choice("scase", {}, _reason("scase"), {"kd": few})
+    return Choice(
+        "kd", {}, _reason("kd"), all_of | {"ta": "a tree sees all columns at once, its lists one each"}
+    )
 
 
 def _named_pairs(name: str, query: Pairs, known: list[str]) -> str:
@@ -314,7 +328,8 @@ def _cost(card: Card, query: TopK | Threshold, facts: Facts, work: Workload) -> 
     apart = facts.predicates
     if card.boxes and split_box(query.where, lambda column, exact: True)[1] is None:
         apart = 1
-    each = replace(work, queries=max(1, round(work.queries / apart)))
+    queries = max(1, round(work.queries / apart))
+    each = replace(work, queries=queries, scores=min(work.scores, queries))
     return STEP + apart * card.cost_of(each) + (apart - 1) * FAMILY
 
 
@@ -324,7 +339,9 @@ def _bytes(work: Workload) -> float:
 
 def _gain(work: Workload) -> float:
     """So many times faster must an algorithm be to be given the window's rows."""
-    return 2.0 if _bytes(work) <= FEW_BYTES else 4.0
+    if _bytes(work) > FEW_BYTES:
+        return 4.0
+    return 2.0 if work.queries < SEVERAL else 1.5
 
 
 def _too_large(name: str, facts: Facts, work: Workload) -> str | None:
@@ -345,6 +362,7 @@ def workload(query: TopK | Threshold, facts: Facts) -> Workload:
     batch = facts.batch or _GUESS_BATCH
     return Workload(
         queries=facts.queries,
+        scores=facts.scores,
         k=facts.k,
         window=float(facts.window if facts.window is not None else 1e6),
         batch=max(1.0, batch),
@@ -357,7 +375,9 @@ def _reason(name: str) -> str:
     return {
         "scase": "for any score of two rows: each row is scored with the window, and nearly all pairs are forgotten",
         "ta": "the score is made of differences, and in a window this long sorted lists tell which rows can matter",
+        "kd": "the score is made of differences, and a tree of the window's rows tells which of them can matter",
         "ra": "for any score, in about k(1 + ln(n/k)) rows",
+        "lazy": "for any score, in about k(1 + ln(n/k)) rows, all watches of it answered by one walk",
         "threshold": "every row beyond the bound is an answer",
         APPROXIMATE: "an error is allowed, and a list of fixed length does as long as rows come in random order",
     }.get(name, CARDS[name].title)

@@ -25,12 +25,12 @@ from skyband.stream import clock
 from skyband.stream.accept import Door
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, flat
-from skyband.stream.kept import Kept, copied
+from skyband.stream.kept import Kept, copied, taken
 from skyband.stream.retained import Retained
 from skyband.stream.schema import Raw, columns
 from skyband.stream.tally import Tally
 from skyband.stream.updates import DATA, Codes, Updates, must_be_key, must_be_op
-from skyband.stream.window import Recencies, Runs
+from skyband.stream.window import Horizons, Recencies, Runs
 from skyband.structures.board import Changes
 
 if TYPE_CHECKING:
@@ -44,11 +44,12 @@ AnyGroup = Group | ObjectGroup | PairGroup
 
 @dataclass
 class Fellows:
-    """Watches of one shape: how many, their greatest k so far, and how many have each predicate."""
+    """Watches of one shape: how many, their greatest k so far, and how many have each predicate and score."""
 
     count: int = 0
     k: int = 0
     predicates: Counter[Any] = field(default_factory=Counter)
+    scores: Counter[Any] = field(default_factory=Counter)
 
 
 class Stream:
@@ -96,6 +97,7 @@ class Stream:
     @schema.setter
     def schema(self, schema: pa.Schema | None) -> None:
         self._schema = schema
+        self._door: Door | None = None
         self.names = set(schema.names) if schema is not None else set()
         self._wanted: set[str] | None = None  # columns that some watch selects
         self.unknown_types = schema is not None and any(pa.types.is_null(field.type) for field in schema)
@@ -175,8 +177,11 @@ class Stream:
             )
 
     def door(self) -> Door:
+        """Without event times it is the same at every step."""
+        if self.time is None and self._door is not None and self._door.stream == self.name:
+            return self._door
         monitor = self.monitor
-        return Door(
+        self._door = Door(
             stream=self.name,
             schema=self.schema,
             time=self.time,
@@ -185,6 +190,7 @@ class Stream:
             key=None if self.updates is None else self.updates.key,
             op=None if self.updates is None else self.updates.op,
         )
+        return self._door
 
     def joints(self) -> list[Joint]:
         """The joined streams with this one among them that somebody watches."""
@@ -383,6 +389,7 @@ class Stream:
         return Facts(
             queries=fellows.count + (not watched),
             predicates=len(fellows.predicates | {query.where: 1}),
+            scores=len(fellows.scores | {lift(query.score)[1]: 1}),
             k=max(fellows.k, (None if isinstance(query, Threshold) else query.k) or 1),
             window=window,
             batch=self.batch_rows,
@@ -398,9 +405,11 @@ class Stream:
         fellows = self._shapes.setdefault(_shape(watch.query), Fellows())
         fellows.count += by
         fellows.k = max(fellows.k, watch.capacity)
-        fellows.predicates[watch.query.where] += by
-        if not fellows.predicates[watch.query.where]:
-            del fellows.predicates[watch.query.where]
+        query = watch.query
+        for counted, one in ((fellows.predicates, query.where), (fellows.scores, lift(query.score)[1])):
+            counted[one] += by
+            if not counted[one]:
+                del counted[one]
         if not fellows.count:
             del self._shapes[_shape(watch.query)]
 
@@ -463,10 +472,7 @@ class Stream:
             self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
         if not self.watches:
             return []
-        horizons = {window: self.horizon(window) for window in self._windows}
-        buffered = [group for group in self.groups if isinstance(group, Group)]
-        for window in {window for group in buffered for window in group.buffers}:
-            horizons[window] = self.horizon(window)
+        horizons = Horizons(self.horizon, self.recencies)
         mark = np.zeros(0 if batch is None else len(batch), dtype=np.uint8)
         found = []
         for group in self.groups:
@@ -475,7 +481,7 @@ class Stream:
                 found.append((group, changes))
         if batch is not None:
             self._keep(batch, mark)
-        if self.windowed and self.kept.chunks:
+        if self.kept.chunks and self.windowed:
             oldest = min(group.oldest for group in self.groups)
             self.kept.expire(oldest)
         return found
@@ -489,16 +495,15 @@ class Stream:
         """Put the selected columns of the rows aside that somebody took; a copy, for the caller may use the batch's
         memory again."""
         columns = self._columns(batch.table)
-        taken = int(np.count_nonzero(mark)) if columns else 0
-        if not taken:
+        count = int(np.count_nonzero(mark)) if columns else 0
+        if not count:
             return
         newest = Recency(int(batch.time_arrived.max()) if self.time else 0, int(batch.seq_arrived[-1]))
-        if taken == len(mark):
+        if count == len(mark):
             self.kept.add(batch.seq_arrived, copied(batch.table.select(columns)), newest)
         else:
             rows = batch.arrived(mark)
-            table = batch.table.select(columns).take(numbers_array(rows))
-            self.kept.add(batch.seq_arrived[rows], table, newest)
+            self.kept.add(batch.seq_arrived[rows], taken(batch.table.select(columns), rows), newest)
         if self.kept.full and not self.windowed:
             self.kept.clear(np.concatenate([group.live_seqs() for group in self.groups]))
 

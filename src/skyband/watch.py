@@ -8,6 +8,7 @@ holds what is missing: pairs (complete from this recency on, ranks until then).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,23 @@ class Watch:
         else:
             horizon, ranks, slot = self._covered(k, window)
         return self._top(slot, ranks, horizon)
+
+    def tops(self, asked: Iterable[tuple[int | None, str | Window | None]]) -> list[pa.Table]:
+        """Snapshots for many k and windows at once, each as `top(k, window)` gives it.
+
+        With `lazy`, and of pairs, one walk of what is kept serves all of them.
+        """
+        self._must_be_watched()
+        return self._tops([self._covered(k, window) for k, window in asked])
+
+    def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
+        together = getattr(self.group.algorithm, "tops", None)
+        if together is None:
+            return [self._top(slot, ranks, horizon) for horizon, ranks, slot in covered]
+        found = together(
+            [(slot, ALL if ranks is None else ranks, horizon) for horizon, ranks, slot in covered]
+        )
+        return [self._answer(good, seq) for good, _, seq in found]
 
     def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
         good, time, seq = self.group.algorithm.top(slot, ALL if ranks is None else ranks, horizon)

@@ -21,7 +21,7 @@ from skyband.query.nodes import Column, walk
 from skyband.structures.stairs import settling
 
 SKYBANDS = ["scase"]
-GLOBAL = ["scase", "ta"]
+GLOBAL = ["scase", "ta", "kd"]
 
 
 @contextmanager
@@ -130,12 +130,18 @@ FITS = {
 def rows(
     random: np.random.Generator, n: int, lattice: int, colours: int, special: tuple[float, ...] = ()
 ) -> pa.Table:
+    """No colours: each row has its own; a negative number: in runs of so many rows."""
     x, y = random.random(n), random.random(n)
     for value in special:
         x[random.random(n) < 0.04], y[random.random(n) < 0.04] = value, value
     if lattice:
         x, y = np.floor(x * lattice) / lattice, np.floor(y * lattice) / lattice
-    colour = [f"c{i}" for i in random.integers(0, colours, n)] if colours else [f"c{i}" for i in range(n)]
+    drawn = (
+        random.integers(0, colours, n)
+        if colours > 0
+        else np.arange(n) // max(1, -colours) % (n if colours == 0 else 3)
+    )
+    colour = [f"c{i}" for i in drawn]
     return pa.table({"x": x, "y": y, "c": colour, "id": random.integers(0, 50, n)})
 
 
@@ -252,24 +258,59 @@ def test_the_yardsticks_find_the_same() -> None:
             follow(["naive"], case, 5, 50, lattice=lattice, late=late, steps=8, batch=20, skyband=False)
 
 
+def test_rows_of_the_same_colour_just_before_a_row_are_not_looked_at() -> None:
+    """Where colours must differ: of one colour nothing is, of runs of a colour what is before the run."""
+    for after in (0, np.inf):
+        with compiled(after):
+            (one,) = follow(SKYBANDS, CASES[3], 6, 90, colours=1, late=20)
+            assert one.counts["pairs scored"] == 0 or one.counts["late rows"]
+            (one,) = follow(SKYBANDS, CASES[3], 6, 90, colours=1)
+            assert one.counts["pairs scored"] == 0 and one.counts["rows"] > 90
+            (some,) = follow(SKYBANDS, CASES[3], 6, 90, colours=-7, late=10)
+            (all_of,) = follow(SKYBANDS, CASES[2], 6, 90, colours=-7, late=10)
+            assert some.counts["pairs scored"] < 0.98 * all_of.counts["pairs scored"]
+
+
 @pytest.mark.parametrize(
     "which",
     [((0, None),), pytest.param(((1, None), (0, "a.c = b.c"), (1, "a.id < b.id")), marks=pytest.mark.soak)],
 )
 @pytest.mark.parametrize("descending", [False, True])
-def test_sorted_lists_find_the_same_skyband(
+def test_sorted_lists_and_a_tree_find_the_same_skyband(
     descending: bool, which: tuple[tuple[int, str | None], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stretches and lists are much shorter than the window here, so that each row takes several turns."""
-    monkeypatch.setattr("skyband.structures.walked.STRETCH", 16)
-    monkeypatch.setattr("skyband.structures.walked.ENTRIES", 3)
+    """Stretches, lists and leaves are much shorter than the window here, so that each row takes several turns."""
+    for name, length in (
+        ("walked.STRETCH", 16),
+        ("walked.ENTRIES", 3),
+        ("nested.LAG", 16),
+        ("nested.LEAF", 2),
+    ):
+        monkeypatch.setattr(f"skyband.structures.{name}", length)
     with compiled(0):
         for score, where in which:
             case = Case([*SCORES][score], where, descending)
             for lattice, late in ((0, 0), (5, 40)):
                 made = follow(GLOBAL, case, 6, 300, lattice=lattice, late=late, steps=10, batch=120)
-                counts = made[1].counters(0)
-                assert counts["pairs accessed"] < 2 * counts["pairs there were"]
+                for one in made[1:]:
+                    counts = one.counters(0)
+                    assert counts["pairs accessed"] < 2 * counts["pairs there were"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(12))
+def test_a_tree_at_length(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built anew many times, with late rows, rows without a number, infinities, and steps from one row to many."""
+    monkeypatch.setattr("skyband.structures.nested.LAG", (1, 16, 40)[seed % 3])
+    monkeypatch.setattr("skyband.structures.nested.LEAF", (1, 3)[seed % 2])
+    special = () if seed % 2 else (np.inf, -np.inf, 1e300, np.nan, 0.0)
+    with compiled(0):
+        for descending in (False, True):
+            case = Case([*SCORES][seed % 2], (None, "a.id < b.id")[seed // 2 % 2], descending)
+            for n, batch in ((40, 4), (400, 150)):
+                late = (0, 40, 400)[seed // 4]
+                follow(["kd"], case, 5, n, lattice=(0, 4)[seed % 2], late=late, steps=30, batch=batch, seed=seed,
+                       special=special)  # fmt: skip
 
 
 def test_more_ranks_than_pairs_and_colours_of_one_row() -> None:
@@ -305,7 +346,7 @@ def test_a_late_row_of_every_age() -> None:
         assert made.counts["late rows"] == (age > 0)
 
 
-@pytest.mark.parametrize("name", ["scase", "ta", "basic", "naive"])
+@pytest.mark.parametrize("name", ["scase", "ta", "kd", "basic", "naive"])
 def test_many_late_rows_at_once(name: str) -> None:
     """As retained rows come, when a watch gets a longer window."""
     for case in (CASES[0], CASES[4], CASES[7]) if name == "scase" else (CASES[0],):

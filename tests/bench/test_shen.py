@@ -11,6 +11,7 @@ import pytest
 from skyband.bench import Settings, run, shen
 from skyband.bench.pairing import Run, question, table
 from skyband.bench.shen_page import BOOK
+from skyband.structures.stairs import better
 
 PARTS = {  # those without many compiled loops: the rest is for the soak
     "snapshots": {"snapshots"},
@@ -47,3 +48,20 @@ def test_the_bound_answers_nothing() -> None:
     bound = Run("supreme", question("s1", 2), 3, 60, table("uniform", 100, 2))
     bound.fill()
     assert bound.algorithm.size(0)[0] == 0 and bound.algorithm.counters(0)["pairs scored"] == 60 * 59 / 2
+
+
+@pytest.mark.soak
+def test_the_best_after_every_row_are_those_of_the_skyband() -> None:
+    """What keeps the answer while the skyband lags behind knows the same at the end of a step."""
+    for score in ("s1", "s4"):
+        told = Run("told", question(score, 2), 5, 400, table("uniform", 1000, 2))
+        while told.at < 1000:
+            told.push(50)
+            algorithm = told.algorithm
+            held = int(algorithm.held[0])
+            good, older, newer = (column[:held].tolist() for column in algorithm.answer)
+            picks = np.empty(5, dtype=np.int64)
+            pairs = algorithm.pairs
+            count = better(*pairs, 0, len(pairs[0]), algorithm.rows.first, 5, picks)
+            found = [column[picks[:count]].tolist() for column in pairs]
+            assert [good, older, newer] == found

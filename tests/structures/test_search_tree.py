@@ -59,6 +59,15 @@ def test_a_hundred_watches_of_one_score_are_answered_as_each_alone() -> None:
         for n in range(1, 12):
             asked = [watches[name, 28].top(k=1, window=f"{n} seconds") for name in monitors]
             assert asked[0].equals(asked[1])
+        many = [
+            (k, window) for k in (1, 2, 9, None) for window in ("1 second", "9 seconds", "30 seconds", None)
+        ]
+        for name in monitors:  # all at once, as each alone
+            watch = watches[name, 28]
+            known = [(k if k is None else min(k, watch.k or 1), window) for k, window in many]
+            assert [table.to_pydict() for table in watch.tops(known)] == [
+                watch.top(*one).to_pydict() for one in known
+            ]
         for monitor in monitors.values():
             monitor._check()
     assert watches["lazy", 0].explain().counters["late rows below the staircase"] > 0

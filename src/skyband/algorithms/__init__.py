@@ -6,6 +6,7 @@ from skyband.algorithms.cpm import CPM
 from skyband.algorithms.eaa import EAA
 from skyband.algorithms.filtered import RAPF, RARF, RASF, SAPF, SARF, SASF
 from skyband.algorithms.heightmap import HeightMap
+from skyband.algorithms.kd import KD
 from skyband.algorithms.lazy import Lazy
 from skyband.algorithms.pa import PA
 from skyband.algorithms.ra import RA
@@ -32,7 +33,7 @@ REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **W
 OBJECTS: dict[str, type[Sums]] = {
     kind.card.name: kind for kind in (Sums, EAA, SLA, Correlated)
 }  # grouped and joined queries
-PAIRS: dict[str, type[SCase]] = {kind.card.name: kind for kind in (SCase, TA, Basic, Naive)}
+PAIRS: dict[str, type[SCase]] = {kind.card.name: kind for kind in (SCase, TA, KD, Basic, Naive)}
 CARDS: dict[str, Card] = {
     name: kind.card for name, kind in (*REGISTRY.items(), *OBJECTS.items(), *PAIRS.items())
 }

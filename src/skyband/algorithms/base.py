@@ -79,6 +79,12 @@ class Workload:
     batch: float  # rows a step
     axes: int
     rendered: bool = True  # whether the score compiles
+    scores: int = 0  # different ones among the queries; 0: each has its own
+
+    @property
+    def lists(self) -> int:
+        """Candidate lists: queries of one score share one."""
+        return self.scores or self.queries
 
 
 @dataclass
@@ -220,8 +226,9 @@ class ListAlgorithm(Algorithm):
         if len(self._picks) < n:
             self._picks = np.empty(n, dtype=np.int64)
             self._values = np.empty(n, dtype=np.float64)
-        # no heap ever holds more than a batch or a list has
-        most = min(int(self.ks.max(initial=1)), max(n, int(self.lists.size.max(initial=0)) + n))
+        most = max(self.ks.tolist(), default=1) if len(self.ks) < 9 else int(self.ks.max())
+        if most > n:  # no heap ever holds more than a batch or a list has
+            most = min(most, int(self.lists.size.max(initial=0)) + n)
         if len(self._heap) < most:
             self._heap = np.empty(most, dtype=np.float64)
 

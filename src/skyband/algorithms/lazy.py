@@ -20,19 +20,19 @@ Snapshots of any k and window come from the same list, by a walk, or from a prio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Arrivals
-from skyband.algorithms.ra import RA
+from skyband.algorithms.base import Arrivals, Workload
+from skyband.algorithms.ra import RA, taking
 from skyband.algorithms.ra import absorb as relaxed
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, Recency, first_inside
-from skyband.structures.answers import refresh_together
+from skyband.structures.answers import refresh_together, tops_together
 from skyband.structures.board import Board, Changes
 from skyband.structures.search_tree import SearchTree
 from skyband.structures.skyband import expected_size, push_heap, replace_root
@@ -51,6 +51,12 @@ def expected(k: int, n: float) -> float:
     """Halfway between two sweeps."""
     strict = expected_size(k, n)
     return strict + growth(k) / 2.0 * (strict - min(k, strict))
+
+
+def cost_of(work: Workload) -> float:
+    """Seconds for a batch: as `ra`, but for the answers, which one walk of a list finds for all its queries."""
+    walk = expected_size(work.k, work.window) * 4e-8
+    return taking(work) + 10e-6 + work.lists * walk + work.queries * 5e-7
 
 
 @kernel
@@ -155,7 +161,7 @@ class Lazy(RA):
         wrong_when="watches have scores of their own, so that there is nothing to share",
         expected=expected,
         options={},
-        cost_of=None,
+        cost_of=cost_of,
     )
     counter_names: ClassVar[tuple[str, ...]] = (
         "admitted",
@@ -225,10 +231,12 @@ class Lazy(RA):
     # -- answers -------------------------------------------------------------------------------------------
 
     def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        live = self.lists.size - self.lists.head
-        ks = np.minimum(ks, live[board.slot])
+        lists, most = self.lists, int(self.ks[0])
+        if len(self.ks) > 1 or lists.live(0) < most:  # mostly there is one list, with enough in it
+            ks = np.minimum(ks, (lists.size - lists.head)[board.slot])
+            most = int(ks.max(initial=0))
         changes, self._order = refresh_together(
-            board, self.lists, self.fresh, ks, horizon_time, horizon_seq, self._order
+            board, self.lists, self.fresh, ks, most, horizon_time, horizon_seq, self._order
         )
         return changes
 
@@ -244,6 +252,10 @@ class Lazy(RA):
         begin = first_inside(lists.time, lists.seq, span.start, span.stop, horizon.time, horizon.seq)
         places = span.start + tree.top(k, int(begin) - span.start)
         return lists.good[places], lists.time[places], lists.seq[places]
+
+    def tops(self, asked: Sequence[tuple[int, int, Recency]]) -> list[tuple[Floats, Ints, Ints]]:
+        """Many snapshots at once, given by slot, k and horizon."""
+        return tops_together(self.lists, asked)
 
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)

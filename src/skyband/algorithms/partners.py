@@ -152,6 +152,7 @@ class Partners:
         self.table: pa.Table | None = None
         self._numbered: tuple[pa.Table | None, dict[str, Floats]] = (None, {})
         self.colours = Codes()
+        self.other: int | None = None  # the leaf in which the rows of a pair must differ
         self.codes: dict[int, Codes] = {}
         self.pool = Pool([])
         self.base = self.first = self.next = 0
@@ -170,6 +171,7 @@ class Partners:
         leaves = () if self.pairing is None else self.pairing.leaves
         self.rendered = self.pairing is not None and bool(leaves) and renders(self.pairing)
         self.codes = {i: Codes() for i, leaf in enumerate(leaves) if leaf.kind == "code"}
+        self.other = None if self.pairing is None or question.same else self.pairing.other()
         if (
             self.rendered
             and self.pairing is not None
@@ -327,6 +329,25 @@ class Partners:
         """The partners of a row in the pool, those that are older or those that are newer."""
         run = int(self._columns["run"][number - self.base])
         return (place + 1, int(self.pool.tail[run])) if later else (int(self.pool.head[run]), place)
+
+    def same_since(self, place: Ints) -> Ints:
+        """Where for each of some rows that follow one another, the newest of all, its partners end: with `a.c <> b.c`
+        the rows just before it that have its colour are none."""
+        if self.other is None or not len(place):
+            return place
+        column = self.pool.columns[1 + self.other]
+        first, head = int(place[0]), int(self.pool.head[0])
+        own = column[first : first + len(place)]
+        begin = first
+        while begin > head:  # back from the first one, in ever larger stretches: mostly it ends at once
+            low = max(head, begin - max(1, 2 * (first - begin)))
+            unlike = np.flatnonzero(column[low:begin] != own[0])
+            if len(unlike):
+                begin = low + int(unlike[-1]) + 1
+                break
+            begin = low
+        starts = np.where(own[1:] != own[:-1], np.arange(first + 1, first + len(place)), begin)
+        return np.maximum.accumulate(np.concatenate([[begin], starts]))
 
     def good(self, place: int, low: int, high: int, later: bool) -> Floats:
         """How good the pairs of a row with a range of partners are, by numpy: NaN where they don't fit."""

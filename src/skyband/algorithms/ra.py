@@ -45,10 +45,18 @@ def expected(k: int, n: float) -> float:
 
 
 def cost_of(work: Workload) -> float:
-    """Seconds for a batch: each query scores each row, and takes what its own batch doesn't dominate."""
+    """Seconds for a batch: each score is computed for each row, and its list takes what the batch itself doesn't
+    dominate; queries of one score share the list, and each is answered by a walk of its own."""
+    more = work.queries - work.lists
+    return taking(work) + more * (expected_size(work.k, work.window) * 5e-9 + work.k * 5e-8)
+
+
+def taking(work: Workload) -> float:
+    """Seconds to score a batch, and to take what matters."""
     score = 2e-9 if work.rendered else 2e-8
     taken = work.k * (1.0 + np.log(max(1.0, work.batch / work.k))) if work.batch > 1 else 1.0
-    return float(50e-6 + work.batch * (1e-8 + work.queries * score) + work.queries * taken * 2e-8)
+    each = 1.6e-6 + work.batch * score + taken * 8e-8
+    return float(220e-6 + 100e-6 * min(1.0, work.batch / 100) + work.batch * 1e-8 + work.lists * each)
 
 
 @kernel

@@ -23,8 +23,8 @@ the staircase the skyband stays as it is, and the older the row, the fewer do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from skyband.algorithms import partners as limits
 from skyband.algorithms.base import Card
 from skyband.algorithms.partners import Found, Late, Partners, Question
 from skyband.order import Floats, Ints, Recency
+from skyband.structures.answers import places_of
 from skyband.structures.coloured import move_up
 from skyband.structures.paired import Loops, loops
 from skyband.structures.stairs import better, climb, places, settling
@@ -40,6 +41,7 @@ from skyband.structures.stairs import better, climb, places, settling
 _MANY_LATE = 64  # rows of a step that are late, from which putting all in order anew may be quicker
 _WAITING = 4096  # room for new pairs before they are merged
 EVERY = 4  # rows of a step before the skyband is refreshed: the staircase may lag, it is only less strict
+_TOGETHER = 4  # answers from which one walk for all pays
 _USELESS = 4  # chunks looked at in vain for a row, beyond a quarter of all, before the exact test is taken
 
 
@@ -80,6 +82,7 @@ class SCase:
         fifo=True,
     )
     candidate_bytes = 24
+    every: ClassVar[int] = 0  # rows between two refreshments of the skyband; 0: as it sees fit
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:
         self.question = question
@@ -100,6 +103,7 @@ class SCase:
             4, dtype=np.int64
         )  # chunks hit, in vain, pairs above the staircase, sweeps
         self._exact_test = False  # the quick test of chunks was of no use
+        self._slack_for: tuple[tuple[float, ...], float | None] = ((), None)  # for these greatest magnitudes
         self._new = _columns(_WAITING)
 
     _list: tuple[Any, Any, Any]  # the skyband: scores, numbers of older rows, of newer rows
@@ -175,26 +179,26 @@ class SCase:
         """Rows that are there already, numbered from `number` on, are each paired with all older ones."""
         rows = self.rows
         lows = rows.pool.head[rows.column("run")[number - rows.first :]]
-        scored = int((place - lows).sum())
-        self.counts["pairs scored"] += scored
+        highs = np.maximum(rows.same_since(place), lows)
+        self.counts["pairs scored"] += int((highs - lows).sum())
         done = 0
         while done < len(place):
             ready = self._compiled(False)
             if ready is None:
-                self._by_numpy(number + done, int(place[done]), int(lows[done]))
+                self._by_numpy(number + done, int(place[done]), int(lows[done]), int(highs[done]))
                 done += 1
             else:
-                done = self._by_loops(ready, done, place, lows)
+                done = self._by_loops(ready, done, place, lows, highs)
 
-    def _by_numpy(self, number: int, place: int, low: int) -> None:
-        self._scan_by_numpy(number, place, low, place, False)
+    def _by_numpy(self, number: int, place: int, low: int, high: int) -> None:
+        self._scan_by_numpy(number, place, low, high, False)
         self._settle(number)
 
-    def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints) -> int:
+    def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints, highs: Ints) -> int:
         rows = self.rows
         while done < len(place):
             done = ready.many(
-                done, len(place), EVERY, place, lows, rows.pool.number, rows.bar, rows.base, rows.first,
+                done, len(place), self._every(), place, lows, highs, rows.pool.number, rows.bar, rows.base, rows.first,
                 *self._parameters(), self.k, self._best(), self._state, *self._list, *self._new, *self._swept,
                 self._kernel_counts,
             )  # fmt: skip
@@ -202,6 +206,10 @@ class SCase:
                 self._grow()
         self._counted(len(place))
         return done
+
+    def _every(self) -> int:
+        """With many ranks a sweep takes long, and more pairs may wait for it."""
+        return self.every or (EVERY if self.k <= 32 else 2 * EVERY)
 
     def _best(self) -> Any:
         return np.empty(places(self.k))
@@ -333,7 +341,10 @@ class SCase:
         rows = self.rows
         if self._exact_test or not rows.copied or rows.pairing is None:
             return None
-        return rows.pairing.slack(rows.greatest)
+        greatest = tuple(rows.greatest.values())
+        if self._slack_for[0] != greatest:
+            self._slack_for = greatest, rows.pairing.slack(rows.greatest)
+        return self._slack_for[1]
 
     def _compiled(self, later: bool) -> Loops | None:
         """The loops, once they pay."""
@@ -364,9 +375,24 @@ class SCase:
         picks = np.empty(k, dtype=np.int64)
         if k:
             picks = picks[: better(*self._list, begin, end, self.rows.number_of(horizon), k, picks)]
+        return self._found(picks)
+
+    def _found(self, picks: Ints) -> Found:
         good, older, newer = (column[picks] for column in self._list)
         time, seq = self.rows.recency(older)
         return Found(good, time, seq, self.rows.recency(newer)[1])
+
+    def tops(self, asked: Sequence[tuple[int, Recency]]) -> list[Found]:
+        """`best` for many k and horizons at once, by one walk of the skyband."""
+        if len(asked) < _TOGETHER:
+            return [self.best(k, horizon) for k, horizon in asked]
+        good, older, _ = self._list
+        ks = np.array([k for k, _ in asked], dtype=np.int64)
+        lows = {horizon: self.rows.number_of(horizon) for _, horizon in asked}
+        edges = np.array([(lows[horizon], 0) for _, horizon in asked], dtype=np.int64)
+        # of equally good pairs that with the newer older row comes later, then that with the newer row: as in answers
+        span = slice(*self._state[:2].tolist())
+        return [self._found(picks) for picks in places_of(good, older, older, span, ks, edges)]
 
     def notes(self) -> list[str]:
         """What `explain` should say besides: what late rows did, in comparison."""

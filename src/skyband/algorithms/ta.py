@@ -29,7 +29,7 @@ import numpy as np
 
 from skyband.algorithms import partners as limits
 from skyband.algorithms.partners import Late, Question
-from skyband.algorithms.scase import EVERY, SCase, expected
+from skyband.algorithms.scase import SCase, expected
 from skyband.order import Ints, Recency
 from skyband.query.differences import Differences, differences
 from skyband.query.pairing import leaf_score
@@ -144,11 +144,11 @@ class TA(SCase):
         self._begun = number
         super()._in_order(number, place)
 
-    def _by_numpy(self, number: int, place: int, low: int) -> None:
-        self.counts["pairs accessed"] += place - low
-        super()._by_numpy(number, place, low)
+    def _by_numpy(self, number: int, place: int, low: int, high: int) -> None:
+        self.counts["pairs accessed"] += high - low
+        super()._by_numpy(number, place, low, high)
 
-    def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints) -> int:
+    def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints, highs: Ints) -> int:
         rows = self.rows
         assert rows.pairing is not None
         if self.lists is None:
@@ -162,11 +162,11 @@ class TA(SCase):
         )
         if loop is None:
             self.lists = None
-            self.counts["pairs accessed"] += int((place - lows)[done:].sum())
-            return super()._by_loops(ready, done, place, lows)
+            self.counts["pairs accessed"] += int((highs - lows)[done:].sum())
+            return super()._by_loops(ready, done, place, lows, highs)
         while done < len(place):
             done = loop(
-                done, len(place), EVERY, place, lows, rows.pool.number, rows.bar, rows.base, rows.first,
+                done, len(place), self._every(), place, lows, highs, rows.pool.number, rows.bar, rows.base, rows.first,
                 *self._parameters(), self.k, self._best(), self._state, *self._list, *self._new, *self._swept,
                 self._kernel_counts, self._far, *self._scratch, *self.lists.arrays,
             )  # fmt: skip

@@ -12,7 +12,7 @@ Both are exact, and there for comparison: in tests, since they find the same in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -135,6 +135,9 @@ class Naive(SCase):
         order = np.lexsort((newer, older, found))[::-1][:k]
         time, seq = rows.recency(older[order])
         return Found(found[order], time, seq, rows.recency(newer[order])[1])
+
+    def tops(self, asked: Sequence[tuple[int, Recency]]) -> list[Found]:
+        return [self.best(k, horizon) for k, horizon in asked]
 
     def size(self, slot: int) -> tuple[int, int]:
         pairs = sum(len(good) for good, _, _ in self.best_of)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ from skyband.algorithms.scase import expected
 from skyband.bench import Settings, parts_of
 from skyband.bench.figures import Figure
 from skyband.bench.pairing import DATA, SCORES, Run, at_once, measure, question, table
+from skyband.bench.shen_goals import goals, repeated
 from skyband.bench.shen_page import BOOK
+from skyband.order import Recency
+from skyband.structures.answers import places_of
 from skyband.structures.search_tree import SearchTree
 from skyband.structures.stairs import better
 
@@ -60,6 +64,7 @@ SCALES = {
 }  # fmt: skip
 
 ALL = ("naive", "basic", "scase", "supreme")
+LISTED = ("basic", "scase", "ta", "kd", "supreme")
 
 
 def timed(name: str, title: str, x: str, scale: Scale, unit: str = "µs a row", **other: Any) -> Figure:
@@ -97,37 +102,43 @@ def scores(scale: Scale) -> list[Figure]:
 
 
 def lists(scale: Scale) -> list[Figure]:
-    """Sorted lists against scoring everything; filled by `ta`, which is the quickest at that."""
-    by_n = timed("time-lists", "CPU time of a row: sorted lists against scoring the window", "N", scale)
+    """Sorted lists and a tree against scoring everything; filled by `kd`, which is the quickest at that."""
+    by_n = timed(
+        "time-lists", "CPU time of a row: sorted lists and a tree against scoring the window", "N", scale
+    )
     met = Figure(
-        "accessed", "Share of the window that ta looks at", "N", "accessed", "%", str(scale), times=100.0
+        "accessed", "Share of the window that is looked at", "N", "accessed", "%", str(scale), times=100.0
     )
     for n in scale.long:
         rows = table("uniform", n + 2 * (scale.steps + 1) * scale.step, 2)
-        for score in ("s1", "s2"):
+        for score in ("s1", "s2", "s3", "metric"):
             found = _long(question(score, 2), n, rows, scale)
             _into(by_n, score, n, found)
-            met.add(score, "ta", n, accessed=found["ta"]["accessed"])
+            for name in ("ta", "kd"):
+                met.add(score, name, n, accessed=found[name]["accessed"])
     by_d = timed("time-d", "CPU time of a row against the dimensions", "d", scale)
     for data in DATA:
         for d in (2, 3) if scale.name == "tiny" else (2, 3, 4):
             rows = table(data, scale.n + (scale.steps + 1) * scale.step, d)
-            names = ("basic", "scase", "ta", "supreme")
-            found = measure(names, question("s1", d), scale.k, scale.n, rows, scale.sizes)
+            found = measure(LISTED, question("s1", d), scale.k, scale.n, rows, scale.sizes)
             _into(by_d, data, d, found)
-    return [by_n, met, by_d]
+    by_k = timed("time-lists-k", "CPU time of a row against K", "K", scale)
+    rows = table("uniform", scale.n + (scale.steps + 1) * scale.step, 2)
+    for k in scale.ks:
+        _into(by_k, "s1", k, measure(LISTED, question("s1", 2), k, scale.n, rows, scale.sizes))
+    return [by_n, met, by_d, by_k]
 
 
 def _long(asked: Any, n: int, rows: Any, scale: Scale) -> dict[str, dict[str, float]]:
-    """ta fills the window; scase and supreme go on from its state."""
-    first = Run("ta", asked, scale.k, n, rows)
+    """kd fills the window; the others go on from its state."""
+    first = Run("kd", asked, scale.k, n, rows)
     first.fill(step=max(2000, n // 20))
     first.push(scale.step)
     state = first.algorithm.dump()
     found = {}
-    for name in ("ta", "scase", "supreme"):
+    for name in ("kd", "ta", "scase", "supreme"):
         run = first
-        if name != "ta":
+        if name != "kd":
             run = Run(name, asked, scale.k, n, rows)
             run.begin(state, n + scale.step)
             run.push(scale.step)
@@ -144,6 +155,9 @@ def sizes(scale: Scale) -> list[Figure]:
     """Tables 2 and 3: the mean size of the skyband along a stream, beside the exact expectation."""
     by_k = Figure("sizes-k", "Pairs in the skyband", "K", "mean", "pairs", str(scale), logarithmic=True)
     by_n = Figure("sizes-n", "Pairs in the skyband", "N", "mean", "pairs", str(scale), logarithmic=False)
+    memory = Figure(
+        "memory", "Memory of the state", "N", "bytes", "MB", str(scale), times=2.0**-20, logarithmic=False
+    )
     looks = 4 if scale.name == "tiny" else 60
     for figure, places in (
         (by_k, [(k, k, scale.n) for k in scale.ks]),
@@ -159,7 +173,12 @@ def sizes(scale: Scale) -> list[Figure]:
                 kept.append(run.algorithm.size(0)[0])
             figure.add("uniform", "measured", x, mean=float(np.mean(kept)))
             figure.add("uniform", "expected", x, mean=expected(k, n))
-    return [by_k, by_n]
+            if figure is by_n:
+                rows_alone = 8 * 6 * n  # six fields of eight bytes: the paper's lower bound
+                memory.add("uniform", "scase", n, bytes=float(run.algorithm.size(0)[1]))
+                memory.add("uniform", "the rows alone", n, bytes=float(rows_alone))
+                memory.add("uniform", "naive", n, bytes=float(rows_alone + 16 * k * n))
+    return [by_k, by_n, memory]
 
 
 def snapshots(scale: Scale) -> list[Figure]:
@@ -189,6 +208,74 @@ def snapshots(scale: Scale) -> list[Figure]:
             figure.add(words, "tree", k, mean=(middle - started) / again)
             figure.add(words, "walk", k, mean=(ended - middle) / again)
     return [figure]
+
+
+def batch(scale: Scale) -> list[Figure]:
+    """Algorithm 7: the answers for many k and windows by one walk, against a walk or a look into a tree for each."""
+    figure = timed(
+        "batch",
+        "CPU time of an answer against how many are asked for at once",
+        "answers",
+        scale,
+        "µs an answer",
+    )
+    most, n, random = max(scale.ks), scale.n, np.random.default_rng(3)
+    run = Run("scase", question("s1", 2), most, n, table("uniform", 2 * n, 2))
+    run.fill()
+    good, older, newer = (np.array(column) for column in run.algorithm.pairs)
+    tree, end = SearchTree(good), run.algorithm.rows.next
+    for count in (1, 4) if scale.name == "tiny" else (1, 10, 100, 1000):
+        ks = random.integers(1, most + 1, count)
+        edges = np.stack(
+            [end - random.integers(n // 10, n + 1, count), np.zeros(count, dtype=np.int64)], axis=1
+        )
+        picks, firsts = np.empty(most, dtype=np.int64), np.searchsorted(older, edges[:, 0])
+        asked = [*zip(ks.tolist(), edges[:, 0].tolist(), firsts.tolist(), strict=True)]
+        ways: dict[str, Callable[[], Any]] = {
+            "together": partial(places_of, good, older, older, slice(0, len(good)), ks, edges),
+            "walk each": lambda asked=asked, picks=picks: [  # type: ignore[misc]
+                better(good, older, newer, 0, len(good), low, k, picks[:k]) for k, low, _ in asked
+            ],
+            "tree each": lambda asked=asked: [tree.top(k, first) for k, _, first in asked],  # type: ignore[misc]
+        }
+        assert [places.tolist() for places in ways["together"]()] == [
+            top.tolist() for top in ways["tree each"]()
+        ]
+        for name, way in ways.items():
+            figure.add("any k and window", name, count, mean=repeated(way, max(1, 300 // count)) / count)
+    return [figure]
+
+
+def asked_for(scale: Scale) -> list[Figure]:
+    """The cost of a row with one continuous question of a k and a window, from a state for K and N."""
+    by_k = timed(
+        "time-asked-k", "CPU time of a row with an answer after each step, against its k", "k", scale
+    )
+    by_n = timed(
+        "time-asked-n", "CPU time of a row with an answer after each step, against its window", "n", scale
+    )
+    rows = table("uniform", scale.n + (scale.steps + 2) * scale.step, 2)
+    most, n = max(scale.ks), scale.n
+    for figure, places in (
+        (by_k, [(k, k, n) for k in scale.ks]),
+        (by_n, [(share * n // 10, scale.k, share * n // 10) for share in (1, 2, 5, 10)]),
+    ):
+        for name in ("scase", "supreme"):
+            run = Run(name, question("s1", 2), most, n, rows)
+            run.fill()
+            run.push(scale.step)
+            state = run.algorithm.dump()
+            for x, k, window in places:
+                run = Run(name, question("s1", 2), most, n, rows)
+                run.begin(state, n + scale.step)
+                spent = []
+                for _ in range(min(scale.steps, 6)):
+                    took = run.push(scale.step)
+                    started = time.process_time()
+                    run.algorithm.best(k, Recency(0, run.at - window))
+                    spent.append((took + time.process_time() - started) / scale.step)
+                figure.add("s1", name, x, mean=float(np.median(spent)))
+    return [by_k, by_n]
 
 
 def continuous(scale: Scale) -> list[Figure]:
@@ -241,6 +328,11 @@ def _engine(select: str, algorithm: str, watches: int, scale: Scale, step: int |
 def late(scale: Scale) -> list[Figure]:
     """Rows that come late: what they cost, and how many of their pairs matter, by how late they are."""
     figure = timed("late", "CPU time of a row against the share of late rows", "late rows, %", scale)
+    shortcut = Figure(
+        "late-shortcut", "Late rows that leave the skyband as it is, by their age", "age in rows", "mean", "%",
+        str(scale), times=100.0, logarithmic=False,
+    )  # fmt: skip
+    dear = timed("late-cost", "CPU time of a late row, by its age", "age in rows", scale, "µs a late row")
     falling = Figure(
         "late-pairs",
         "Pairs of a late row that matter, by its age",
@@ -271,7 +363,14 @@ def late(scale: Scale) -> list[Figure]:
         counts = run.algorithm.counts
         mean = counts["above the staircase of late rows"] / max(1, counts["late rows"])
         falling.add("s1", "scase", max(1, age), mean=mean)
-    return [figure, falling]
+        unmoved = counts["late rows without a sweep"] / max(1, counts["late rows"])
+        shortcut.add("s1", "scase", max(1, age), mean=unmoved)
+        alone = []
+        for _ in range(20 if n > 100 else 2):  # one late row a step
+            when = np.append(10 * np.arange(run.at), 10 * (run.at - age) - 5)
+            alone.append(run.push(1, when))
+        dear.add("s1", "scase", max(1, age), mean=float(np.median(alone)))
+    return [figure, falling, shortcut, dear]
 
 
 def colours(scale: Scale) -> list[Figure]:
@@ -286,9 +385,12 @@ def colours(scale: Scale) -> list[Figure]:
 
 
 PARTS: Mapping[str, Callable[[Scale], list[Figure]]] = {
+    "goals": lambda scale: goals(scale.name, str(scale)),
     "maintenance": maintenance,
     "scores": scores,
+    "asked": asked_for,
     "snapshots": snapshots,
+    "batch": batch,
     "continuous": continuous,
     "lists": lists,
     "sizes": sizes,

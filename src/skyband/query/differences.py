@@ -10,9 +10,11 @@ distances, whatever expression of one row x is, and the rest must be proved mono
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from skyband.query import nodes
 from skyband.query.direction import direction
+from skyband.query.evaluate import constant_value
 from skyband.query.kernel import lift, render
 from skyband.query.nodes import Arithmetic, Call, Column, Expression, Number
 
@@ -25,12 +27,38 @@ class Differences:
     leaves: tuple[str, ...]
     far: tuple[bool, ...]  # for each leaf: whether the score (not turned by a sign) rises with the distance
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.score, self.leaves, self.far))
+
+    def __hash__(self) -> int:
+        """Computed once: loops are looked up by it for every step."""
+        return self._hash
+
     def text(self) -> str:
         """The score as source over r0, r1 … and p0, p1 …"""
         rendered = render(lift(self.score)[0], [f"r.{leaf}" for leaf in self.leaves]) or ""
         for i in range(len(self.leaves) - 1, -1, -1):
             rendered = rendered.replace(f"x{i}", f"r{i}")
         return rendered.replace("p[", "p").replace("]", "")
+
+    def decided_by_one(self, sign: float) -> bool:
+        """Whether a pair is as good as can be as soon as one of several distances is nothing, as of the closest by a
+        product; `sign` is negative where less is better."""
+        near = [i for i, far in enumerate(self.far) if far != (sign > 0)]
+
+        def value(nothing: list[int]) -> float:
+            at = {leaf: float(i not in nothing) for i, leaf in enumerate(self.leaves)}
+            return constant_value(_placed(self.score, at))
+
+        return len(near) > 1 and any(value([i]) == value(near) for i in near)
+
+
+def _placed(e: Expression, at: dict[str, float]) -> Expression:
+    """The tree with numbers in the place of distances."""
+    if isinstance(e, Column):
+        return Number(at[e.name])
+    return nodes.rebuild(e, tuple(_placed(part, at) for part in nodes.children(e)))
 
 
 def differences(score: Expression) -> Differences | None:

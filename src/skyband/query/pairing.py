@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -47,7 +48,15 @@ class Pairing:
     same: tuple[str, ...]  # columns that both rows must have in common, which `where` doesn't repeat
     rendered: bool  # whether it can be written as source
 
-    @property
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.leaves, self.score, self.where, self.same, self.rendered))
+
+    def __hash__(self) -> int:
+        """Computed once: loops are looked up by it for every step."""
+        return self._hash
+
+    @cached_property
     def constants(self) -> tuple[float, ...]:
         return lift(self.score)[1]
 
@@ -66,6 +75,14 @@ class Pairing:
     def scored(self) -> list[int]:
         """The leaves that the score uses."""
         return sorted({int(node.name) for node in nodes.walk(self.score) if isinstance(node, Column)})
+
+    def other(self) -> int | None:
+        """A leaf in which the rows of a pair must differ: `a.c <> b.c`."""
+        for term in nodes.conjuncts(self.where):
+            match term:
+                case Compare("<>", Column(left, one), Column(right, two)) if left == right and one != two:
+                    return int(left)
+        return None
 
     def slack(self, greatest: dict[int, float]) -> float | None:
         """How far from the score its computation in float32 can be, given each leaf's greatest magnitude; None: any."""

@@ -19,6 +19,8 @@ from skyband.stream.window import LOWEST, Ints, Recency
 
 SLACK = 4096
 SMALL = 4096  # chunks below this many rows are joined with those before them
+JOINED = 8  # so many at once
+WIDE = 1 << 22  # seqs from the first to the last, up to which a table of them is quicker than sorting
 
 
 class Kept:
@@ -33,13 +35,18 @@ class Kept:
         if not len(seq):
             return
         self.rows += len(seq)
-        while self.chunks and len(seq) < SMALL and len(self.chunks[-1][0]) <= 2 * len(seq):
-            # like the digits of a counter: each row is moved a few times, whatever the batches' sizes
-            before, its_table, its_newest = self.chunks.pop()
-            seq = np.concatenate([before, seq])
-            table = pa.concat_tables([its_table, table], promote_options="default").combine_chunks()
-            newest = max(newest, its_newest)
         self.chunks.append((seq, table, newest))
+        while len(seq) < SMALL:
+            # like the digits of a counter: each row is moved a few times, whatever the batches' sizes
+            few = 1
+            while few < len(self.chunks) and len(self.chunks[-1 - few][0]) <= 2 * len(seq):
+                few += 1
+            if few < JOINED:
+                break
+            seqs, tables, newests = zip(*self.chunks[-few:], strict=True)
+            seq = np.concatenate(seqs)
+            table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+            self.chunks[-few:] = [(seq, table, max(newests))]
 
     @property
     def full(self) -> bool:
@@ -51,7 +58,8 @@ class Kept:
         if not self.chunks:
             return
         seqs = self._seqs()
-        keep = np.isin(seqs, live)
+        wide = int(seqs[-1]) - int(seqs[0]) >= WIDE
+        keep = np.isin(seqs, live[live >= seqs[0]], kind=None if wide else "table")
         table = self._table().filter(numbers_array(keep)).combine_chunks()
         seqs = seqs[keep]
         newest = max(newest for _, _, newest in self.chunks)
@@ -141,17 +149,33 @@ class Kept:
         self.rows = at
 
 
+def taken(table: pa.Table, rows: Ints) -> pa.Table:
+    """These rows of a table, in memory of their own."""
+    return pa.Table.from_arrays([_taken(column, rows) for column in table.columns], schema=table.schema)
+
+
+def _taken(column: pa.ChunkedArray, rows: Ints) -> pa.Array | pa.ChunkedArray:
+    if _plain(column):  # without the detour by Arrow, which takes longer to begin than some hundred rows take
+        return numbers_array(values_of(column.chunk(0))[rows])
+    return column.take(numbers_array(rows))
+
+
+def _plain(column: pa.ChunkedArray) -> bool:
+    """Numbers without nulls, in one piece."""
+    type_ = column.type
+    return (
+        column.num_chunks == 1
+        and (pa.types.is_float64(type_) or pa.types.is_int64(type_))
+        and not column.null_count
+    )
+
+
 def copied(table: pa.Table) -> pa.Table:
     """The same table in memory of its own: whoever gave it may use its memory again."""
     return pa.Table.from_arrays([_copied(column) for column in table.columns], schema=table.schema)
 
 
 def _copied(column: pa.ChunkedArray) -> pa.Array:
-    type_ = column.type
-    if (
-        column.num_chunks == 1
-        and not column.null_count
-        and (pa.types.is_float64(type_) or pa.types.is_int64(type_))
-    ):
+    if _plain(column):
         return numbers_array(values_of(column.chunk(0)).copy())
     return pa.concat_arrays(column.chunks).take(numbers_array(np.arange(len(column))))

@@ -10,6 +10,7 @@ end a run), so a row window of any length costs a few numbers. With one, late ro
 recencies of the newest n rows are kept, 16 bytes each, once for a stream.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class Runs:
         self.total = 0  # rows in all
         self._latest = (0, 0)  # ordinal and first seq of the last run
 
-    def add(self, time: Ints, seq: Ints) -> None:
+    def add(self, time: Ints, seq: Ints | range) -> None:
         """Rows in order of seq."""
         if len(seq) == 0:
             return
@@ -63,7 +64,7 @@ class Runs:
         if need > len(self.first):
             self.first = np.resize(self.first, 2 * need)
             self.ordinal = np.resize(self.ordinal, 2 * need)
-        self.first[self.count : need] = seq[starts]
+        self.first[self.count : need] = seq[starts] if isinstance(seq, np.ndarray) else [seq[0]] * len(starts)
         self.ordinal[self.count : need] = self.total + starts
         self.count = need
         self.total += len(seq)
@@ -84,6 +85,16 @@ class Runs:
         if self.ordinal[run] > wanted:
             run = int(np.searchsorted(self.ordinal[:run], wanted, side="right")) - 1
         return Recency(0, int(self.first[run]) + wanted - int(self.ordinal[run]))
+
+    def horizons(self, counts: Ints, longest: int) -> Ints:
+        """`horizon` of many row counts of at least one, a line each; `longest` is the place of the greatest."""
+        found = np.zeros((len(counts), 2), dtype=np.int64)
+        ordinal, first = self._latest
+        np.subtract(self.total - ordinal + first, counts, out=found[:, 1])
+        if self.total - int(counts[longest]) < ordinal:  # not all begin in the last run
+            for i, n in enumerate(counts.tolist()):
+                found[i] = self.horizon(n)
+        return found
 
     def newest(self) -> Recency:
         return Recency(0, self._end() - 1) if self.count else LOWEST
@@ -174,6 +185,10 @@ class Recencies:
         at = self.end - n
         return Recency(int(self.time[at]), int(self.seq[at])) if n > 0 else self.newest().after()
 
+    def horizons(self, counts: Ints, longest: int) -> Ints:
+        """`horizon` of many row counts, a line each."""
+        return np.array([self.horizon(n) for n in counts.tolist()], dtype=np.int64).reshape(-1, 2)
+
     def newest(self) -> Recency:
         return self.latest
 
@@ -195,3 +210,16 @@ class Recencies:
         self.time, self.seq = blob["time"].copy(), blob["seq"].copy()
         self.begin, self.end = 0, len(self.time)
         self.latest, self.complete_from = (Recency(*mark) for mark in blob["marks"].tolist())
+
+
+class Horizons(dict[Any, Recency]):
+    """Where windows begin at one moment: each is found when it is asked for, those of many row windows at once."""
+
+    def __init__(self, horizon: Callable[[Any], Recency], recencies: Runs | Recencies) -> None:
+        super().__init__()
+        self._horizon = horizon
+        self.of_rows = recencies.horizons
+
+    def __missing__(self, window: Any) -> Recency:
+        found = self[window] = self._horizon(window)
+        return found

@@ -63,8 +63,14 @@ def scan(row, low, high, number, bar, base, sign, p, slack, {leaves}, {copies}, 
             while e > b:
                 d = max(b, e - 32)
                 t = bar[number[{block_bar}] - base]
-                hit = t != t
-                if not hit:
+                hit = False
+                if t != t:  # any pair will do that fits
+                    for j in range(e - d):
+                        i = np.uint64(d + j)
+{loads}
+{exact}
+                        hit |= good == good
+                else:
                     for j in range(e - d):
                         i = np.uint64(d + j)
 {loads}
@@ -88,11 +94,11 @@ def scan(row, low, high, number, bar, base, sign, p, slack, {leaves}, {copies}, 
     return fresh, c
 
 @kernel
-def many(first, last, every, place, lows, number, bar, base, oldest, sign, p, slack, {leaves}, {copies}, k, best, state,
-         good, older, newer, new_good, new_older, new_newer, swept_good, swept_older, swept_newer, counts):
+def many(first, last, every, place, lows, highs, number, bar, base, oldest, sign, p, slack, {leaves}, {copies}, k, best,
+         state, good, older, newer, new_good, new_older, new_newer, swept_good, swept_older, swept_newer, counts):
     """Rows first, first + 1 … before last, each the newest when it comes; the first that isn't done yet."""
     for z in range(first, last):
-        row, low, high = place[z], lows[z], place[z]
+        row, low, high = place[z], lows[z], highs[z]
         own = number[row]
         if state[4] >= 0:  # broken off here for want of room
             high = state[4]
@@ -108,7 +114,7 @@ def many(first, last, every, place, lows, number, bar, base, oldest, sign, p, sl
                 return z
             settle(state, good, older, newer, new_good, new_older, new_newer, k, best, bar, base, oldest, own,
                    swept_good, swept_older, swept_newer)
-        if fresh > 0 and ((z - first + 1) % every == 0 or fresh > 64 or z == last - 1):
+        if fresh > 0 and ((z - first + 1) % every == 0 or fresh > max(64, 2 * k) or z == last - 1):
             if state[1] + fresh + 1 > good.shape[0]:
                 state[4] = low
                 return z

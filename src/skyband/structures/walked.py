@@ -29,14 +29,14 @@ from {settling} import settle
 from {scanning} import scan
 
 @kernel
-def walk(first, last, every, place, lows, number, bar, base, oldest, sign, p, slack, {leaves}, {copies}, k, best, state,
-         good_of, older, newer, new_good, new_older, new_newer, swept_good, swept_older, swept_newer, counts, far,
-         fingers, seen, x, r, value, row_of, size, order, blocks, entries):
+def walk(first, last, every, place, lows, highs, number, bar, base, oldest, sign, p, slack, {leaves}, {copies}, k, best,
+         state, good_of, older, newer, new_good, new_older, new_newer, swept_good, swept_older, swept_newer, counts,
+         far, fingers, seen, x, r, value, row_of, size, order, blocks, entries):
     """Rows first, first + 1 … before last, each the newest when it comes; the first that isn't done yet."""
 {parameters}
     room = new_good.shape[0]
     for z in range(first, last):
-        row, low, high = place[z], lows[z], place[z]
+        row, low, high = place[z], lows[z], highs[z]
         own = number[row]
         if state[1] + room + 1 > good_of.shape[0]:
             return z
@@ -101,7 +101,7 @@ def walk(first, last, every, place, lows, number, bar, base, oldest, sign, p, sl
                     break
             for l in range(x.shape[0]):
                 enter(l, x[l], own, value, row_of, size, order, blocks, entries)
-        if state[2] > 0 and ((z - first + 1) % every == 0 or state[2] > 64 or z == last - 1):
+        if state[2] > 0 and ((z - first + 1) % every == 0 or state[2] > max(64, 2 * k) or z == last - 1):
             settle(state, good_of, older, newer, new_good, new_older, new_newer, k, best, bar, base, oldest, own,
                    swept_good, swept_older, swept_newer)
             counts[3] += 1
