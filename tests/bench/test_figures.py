@@ -23,6 +23,21 @@ def made(name: str = "time-k", **costs: list[float]) -> Figure:
     return figure
 
 
+def test_a_part_measured_again_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
+    made(tsl=[10, 20, 300], old=[1, 1, 1]).write(tmp_path)
+    again = Figure(
+        "time-k", "Cost", "k", "mean", "ms a cycle", "tiny: N = 9", times=1e3, machine={"cores": "2"}
+    )
+    again.add("IND", "tsl", 5, mean=0.077)
+    again.add("IND", "new", 5, mean=0.001)
+    whole = again.joined(tmp_path)
+    assert whole.value("IND", "tsl", 5) == 0.077 and whole.value("IND", "new", 5) == 0.001
+    assert whole.value("IND", "old", 5) is None  # what wasn't measured again there is no longer beside it
+    assert whole.value("ANT", "old", 5) == 0.001 and whole.places("IND") == [1, 5, 100]
+    other = Figure("time-k", "Cost", "k", "mean", "ms a cycle", "full: N = 10", machine={"cores": "2"})
+    assert other.joined(tmp_path).points == []  # of other sizes
+
+
 def test_a_table_says_its_scale_and_what_is_missing() -> None:
     figure = made(tsl=[10, 20, 300])
     figure.add("IND", "tma", 5, mean=0.0012345, stopped=1)

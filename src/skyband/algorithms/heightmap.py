@@ -61,9 +61,8 @@ def cost_of(work: Workload) -> float:
     admitted = work.queries * min(work.batch, 3.0 * work.k * work.batch / max(1.0, work.window))
     survivors = min(work.batch, 12.0 + 0.02 * admitted**0.8 * 2.0 ** max(0, work.axes - 3))
     blocks = np.ceil(work.queries / WIDTH)
-    return float(
-        40e-6 + 5e-9 * work.batch + survivors * blocks * 25e-9 + admitted * 150e-9 + work.queries * 40e-9
-    )
+    met = survivors * blocks * 25e-9 + admitted * 3e-7 + work.queries * 8e-8
+    return float(100e-6 + 30e-6 * min(1.0, work.batch / 100) + 1.2e-8 * work.batch + met)
 
 
 class HeightMap(Mapped):

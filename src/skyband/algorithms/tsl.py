@@ -59,7 +59,7 @@ def predicted(work: Workload) -> float:
     entries = 0.65 * d * window ** (1 - 1 / d) * tuned(work.k) ** (1 / d)
     refills = work.queries * min(1.0, work.batch / window * 0.3 * work.k**0.2)
     scores = work.queries * d * (4e-10 if work.rendered else 1e-8)
-    return float(8e-5 + work.batch * (scores + 2.5e-7 * d) + refills * (3e-4 + 4e-8 * entries))
+    return float(1.8e-4 + work.batch * (scores + 2.5e-7 * d) + refills * (3e-4 + 4e-8 * entries))
 
 
 class TSL(WindowAlgorithm):

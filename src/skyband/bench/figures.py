@@ -131,6 +131,24 @@ class Figure:
             for p in self.points:
                 lines.writerow([p.panel, p.series, p.x, *(p.values.get(name, "") for name in names)])
 
+    def joined(self, folder: Path) -> Figure:
+        """With the points of an earlier run at the same sizes that this one didn't measure again, in their order."""
+        path = folder / f"{self.name}.json"
+        if not path.exists():
+            return self
+        before = Figure.read(path)
+        if before.scale != self.scale:
+            return self
+        own = {(point.panel, point.series, point.x): point for point in self.points}
+        again = {(point.panel, point.x) for point in self.points}
+        kept = [
+            own.pop((point.panel, point.series, point.x), None) or point
+            for point in before.points
+            if (point.panel, point.x) not in again or (point.panel, point.series, point.x) in own
+        ]
+        self.points = [*kept, *own.values()]
+        return self
+
     @staticmethod
     def read(path: Path) -> Figure:
         """A figure that an earlier run wrote."""

@@ -49,6 +49,7 @@ SCALES = {
 BUDGET = {"tiny": 1.0, "quick": 5.0, "full": 60.0}
 WARM = 5  # cycles after the queries have come that aren't counted
 WHO = "heightmap"
+DATA = tuple(DISTRIBUTIONS)
 PUSH = "heightmap, push"
 
 
@@ -90,10 +91,10 @@ def figure_of(name: str, title: str, x: str, scale: Scale, **changes: object) ->
 # -- the parts -------------------------------------------------------------------------------------------------------
 
 
-def against_copy(scale: Scale) -> list[Figure]:
+def against_copy(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
     """Kernels and push beside the copy, each pair apart: a third in the caches would slow all."""
     figure = figure_of("copy", "One cycle beside one memcpy of its rows", "seed", scale, form="dots")
-    for distribution in DISTRIBUTIONS:
+    for distribution in distributions:
         for seed in scale.seeds:
             rows = stream(scale, distribution, seed)
             for make in (lambda: engine(WHO, scale, rows), lambda: pushed(scale, rows)):  # noqa: B023
@@ -112,9 +113,9 @@ def against_copy(scale: Scale) -> list[Figure]:
     return [figure]
 
 
-def against_sma(scale: Scale) -> list[Figure]:
+def against_sma(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
     figure = figure_of("sma", "heightmap against sma, in turns", "seed", scale, form="dots")
-    for distribution in DISTRIBUTIONS:
+    for distribution in distributions:
         for seed in scale.seeds:
             rows = stream(scale, distribution, seed)
             who = [engine(WHO, scale, rows)]
@@ -131,7 +132,7 @@ def against_sma(scale: Scale) -> list[Figure]:
     return [figure]
 
 
-def over_drift(scale: Scale) -> list[Figure]:
+def over_drift(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
     """Each drifting stream in turns with the same rows at a level."""
     figure = figure_of("drift", "Cost of a drifting stream against a level one", "stream", scale, form="bars")
     figure.y, figure.times, figure.unit = "times level", 1.0, "times the cost without drift"
@@ -140,7 +141,7 @@ def over_drift(scale: Scale) -> list[Figure]:
     )
     sudden.y = "p99"
     drifts = DRIFTS if scale.name != "tiny" else (LEVEL, DRIFTS[2], DRIFTS[7])
-    for distribution in DISTRIBUTIONS:
+    for distribution in distributions:
         for drift in drifts[1:]:
             parts: dict[str, list[Spent]] = {LEVEL.name: [], drift.name: []}
             for seed in scale.seeds:
@@ -159,11 +160,11 @@ def over_drift(scale: Scale) -> list[Figure]:
     return [figure, sudden]
 
 
-def over_queries(scale: Scale) -> list[Figure]:
+def over_queries(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
     figure = figure_of("queries", "Cost of a cycle against the number of queries", "Q", scale)
     figure.scale = figure.scale.replace(f"Q = {scale.q:,}, ", "")
     places = (1, 4) if scale.name == "tiny" else (1, 10, 100, 1_000, 10_000)
-    for distribution in DISTRIBUTIONS:
+    for distribution in distributions:
         parts: dict[int, list[Spent]] = {q: [] for q in places}
         for seed in scale.seeds:
             rows = stream(scale, distribution, seed)
@@ -175,11 +176,11 @@ def over_queries(scale: Scale) -> list[Figure]:
     return [figure]
 
 
-def over_bytes(scale: Scale) -> list[Figure]:
+def over_bytes(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
     """What a window row and a query take at the end of the run, level and under drift."""
     figure = figure_of("bytes", "Bytes of a window row and of a query", "of", scale, form="dots")
     figure.y, figure.unit, figure.times = "bytes", "bytes", 1.0
-    for distribution in DISTRIBUTIONS:
+    for distribution in distributions:
         for drift in (LEVEL, DRIFTS[2], DRIFTS[3]):
             rows = stream(scale, distribution, scale.seeds[0], drift)
             who = engine(WHO, scale, rows)
@@ -190,7 +191,7 @@ def over_bytes(scale: Scale) -> list[Figure]:
     return [figure]
 
 
-PARTS: Mapping[str, Callable[[Scale], list[Figure]]] = {
+PARTS: Mapping[str, Callable[..., list[Figure]]] = {
     "copy": against_copy,
     "sma": against_sma,
     "drift": over_drift,
@@ -330,8 +331,11 @@ def main(settings: Settings) -> None:
         raise InputError(f"This version has no algorithm {WHO}: there is nothing to measure.")
     scale = SCALES[settings.scale]
     folder = settings.output / "heightmap"
-    for part in parts_of(settings, tuple(PARTS)):
-        for figure in PARTS[part](scale):
+    halves = [f"{part}-{panel}" for part in PARTS for panel in DATA]  # each part can be measured by halves
+    for name in parts_of(settings, (*PARTS, *halves)) if settings.only else PARTS:
+        part, _, panel = name.partition("-")
+        for figure in PARTS[part](scale, (panel,) if panel else DATA):
+            figure = figure.joined(folder)
             print(f"{figure.text()}\n", flush=True)
             figure.write(folder)
             if settings.charts:

@@ -12,7 +12,7 @@ the prediction beside the measured cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -151,12 +151,19 @@ def measure(case: Case, scale: str) -> Measured:
     )
 
 
-def picks(scale: str) -> list[Figure]:
+def some(least: int, most: int) -> Callable[[str], list[Figure]]:
+    return lambda scale: picks(scale, least, most)
+
+
+def picks(scale: str, least: int = 0, most: int = 1_000) -> list[Figure]:
+    """The workloads with so many queries."""
     figure = Figure(
         "regret", "What a batch costs by algorithm, and the planner's pick", "workload", "mean", "µs a batch",
         f"{scale}: the sizes are in the table of workloads", times=1e6, form="dots",
     )  # fmt: skip
     for case in CASES if scale != "tiny" else CASES[6:12:2]:
+        if not least <= case.q <= most:
+            continue
         small = case.shrunk(SHRINK[scale])
         found = measure(small, scale)
         best = min(seconds for name, seconds in found.pushed.items() if name != AUTO)
@@ -219,7 +226,8 @@ def costs(scale: str) -> list[Figure]:
     return [figure]
 
 
-PARTS = {"picks": picks, "costs": costs}
+PARTS: dict[str, Callable[[str], list[Figure]]] = {"picks": picks, "costs": costs}
+FEWER = {"few": some(0, 99), "hundred": some(100, 999), "thousand": some(1_000, 1_000)}  # picks in parts
 
 
 # -- text ------------------------------------------------------------------------------------------------------------
@@ -293,8 +301,10 @@ def page(output: Path) -> Path:
 
 def main(settings: Settings) -> None:
     folder = settings.output / "planner"
-    for part in parts_of(settings, tuple(PARTS)):
-        for figure in PARTS[part](settings.scale):
+    known = PARTS | FEWER
+    for part in parts_of(settings, tuple(known)) if settings.only else PARTS:
+        for figure in known[part](settings.scale):
+            figure = figure.joined(folder) if part in FEWER else figure
             figure.write(folder)
             if part == "costs":
                 print(f"{figure.text()}\n{errors(figure)}\n", flush=True)
