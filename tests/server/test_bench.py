@@ -45,5 +45,17 @@ def test_goals_are_judged_by_their_own_figures() -> None:
     assert below("p50", 20.0, 0)(figure) is None
 
 
+def test_without_a_browser_its_parts_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    def none(scale: serve.Scale) -> Figure:
+        raise serve.NoBrowser("The parts page and smooth need Chromium.")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(serve.PARTS, "page", none)
+        assert list(serve.measured(serve.SCALES["tiny"], ("page",), asked=False)) == []
+        assert "need Chromium" in capsys.readouterr().out
+        with pytest.raises(serve.NoBrowser):
+            list(serve.measured(serve.SCALES["tiny"], ("page",), asked=True))
+
+
 def test_a_push_that_was_overtaken_came_with_the_one_after_it() -> None:
     assert sorted(serve.waits({1.0: 10.0, 2.0: 11.0, 3.0: 12.0}, {2.0: 11.5, 3.0: 12.25})) == [0.25, 0.5, 1.5]

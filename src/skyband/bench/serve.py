@@ -19,7 +19,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,13 @@ import pyarrow as pa
 from skyband.bench import Settings, parts_of
 from skyband.bench.figures import Figure
 from skyband.bench.generators import independent, weighted_sum, weights
+from skyband.errors import SkybandError
 from skyband.server.testing import Running, running
+
+
+class NoBrowser(SkybandError):
+    """A part needs what isn't installed here."""
+
 
 K, COLUMNS = 20, 4
 ARROW, LINES = "application/vnd.apache.arrow.stream", "application/x-ndjson"
@@ -333,6 +339,17 @@ PARTS: dict[str, Callable[[Scale], Figure]] = {
 }
 
 
+def measured(scale: Scale, parts: tuple[str, ...], asked: bool) -> Iterator[Figure]:
+    """The parts one after the other; without a browser those that need one are left out, unless asked for."""
+    for part in parts:
+        try:
+            yield PARTS[part](scale)
+        except NoBrowser as error:
+            if asked:
+                raise
+            print(error)
+
+
 def main(settings: Settings) -> None:
     from skyband.bench.serve_book import BOOK
 
@@ -340,5 +357,5 @@ def main(settings: Settings) -> None:
     parts = parts_of(settings, tuple(PARTS))
     load = os.getloadavg()[0]
     # one number each: a chart would say nothing
-    BOOK.publish((PARTS[part](scale) for part in parts), replace(settings, charts=False))
+    BOOK.publish(measured(scale, parts, bool(settings.only)), replace(settings, charts=False))
     print(f"The machine's load was {load:.1f} at the beginning and {os.getloadavg()[0]:.1f} at the end.")

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skyband.bench.figures import Figure
-from skyband.errors import SkybandError
 
 if TYPE_CHECKING:
     from skyband.bench.serve import Scale
@@ -45,13 +44,15 @@ SHOWN = "() => Number(document.querySelector('#rows-total').textContent.replace(
 
 @contextlib.contextmanager
 def browser() -> Iterator[Any]:
+    from skyband.bench.serve import NoBrowser
+
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        raise SkybandError("The parts page and smooth need a browser: pip install playwright.") from None
+        raise NoBrowser("The parts page and smooth need a browser: pip install playwright.") from None
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     if path is None:
-        raise SkybandError("The parts page and smooth need Chromium: apt-get install chromium.")
+        raise NoBrowser("The parts page and smooth need Chromium: apt-get install chromium.")
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         opened = playwright.chromium.launch(executable_path=path, args=arguments)
