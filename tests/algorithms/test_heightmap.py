@@ -417,6 +417,18 @@ def test_a_large_batch_goes_through_in_pieces() -> None:
         stream.compare(thorough=False)
 
 
+def test_one_query_alone_sets_its_floors_seldom() -> None:
+    """It can't rank so many rows of a block as many queries do together: no reason to try again at every block."""
+    rng = np.random.default_rng(16)
+    stream = Stream(space(weighted(3), 3), rows=60_000, block=4096, cells=4096)
+    stream.add(3, [1.0, 2.0, 3.0])
+    for _ in range(15):
+        stream.push(rng.random((10_000, 3)))
+    stream.compare(thorough=False)
+    blocks = 150_000 // 4096
+    assert 0 < stream.count("epochs") < blocks / 4
+
+
 def test_a_row_costs_its_columns() -> None:
     """Untimed rows with seqs that follow one another: 8 bytes a column, and the reservoir."""
     stream = Stream(space(weighted(3), 3), rows=60_000, block=4096, cells=4096)

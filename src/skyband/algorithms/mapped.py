@@ -39,6 +39,7 @@ PIECE = 16384  # rows of a batch that go through at once
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
 LEAST_ROWS = 2048  # before a map is made (or four blocks, if they are small)
 LEAST_BLOCKS = 8  # before reservoirs are kept
+RANKED = 48  # rows of a block that one query brings into its reservoir, at most
 
 
 class Mapped(WindowAlgorithm):
@@ -71,7 +72,6 @@ class Mapped(WindowAlgorithm):
         self._next_check = self._least  # rows seen at which thresholds are looked at again
         self._made_at = np.zeros(16, dtype=np.int64)  # totals when the map was made
         self._made_of = 0  # rows stored when it was made
-        self._made_filling = True  # no row had left yet
         self._next_look = 0  # rows seen at which the map is looked at again
         self._closed_at = (0, 0)  # survivors, and rows seen, when a block was full
         self._newcomers = 0  # queries that have come since floors were set
@@ -139,8 +139,6 @@ class Mapped(WindowAlgorithm):
         stale = since[RAISED] > self.members // 4 or 50 * since[STRANGERS] > since[SEEN]
         if stale and len(self.blocks) > 2 * self._made_of:
             self._make_map()  # the window grows
-        elif stale and self._made_filling and self.blocks.first > 0:
-            self._make_map()  # it has stopped growing: thresholds stay about where they are
         elif stale and wasted > self._patience * costs:
             rate = since[SURVIVED] / since[SEEN]
             # a map that did not become sharper than the last one is made less often
@@ -192,7 +190,6 @@ class Mapped(WindowAlgorithm):
         slots = np.flatnonzero(self.ks)
         self._made_at[:] = self.totals
         self._made_of = len(self.blocks)
-        self._made_filling = self.blocks.first == 0
         if not self.relief.survey(self.blocks.latest(SAMPLE), slots, self.constants):
             return
         self.totals[MAPS] += 1
@@ -216,7 +213,7 @@ class Mapped(WindowAlgorithm):
         blocks = self.blocks
         b = blocks.place(number)
         held, epoch = int(blocks.meta[b, RESERVED]), int(blocks.meta[b, EPOCH])
-        target = blocks.reserved // 2 if self._falling else blocks.reserved // 5
+        target = self._target()
         fits = epoch >= 0 and 0.5 * target <= held <= 0.9 * blocks.reserved
         if fits and not (self._newcomers and number >= self._calibrated_at + 2 * LEAST_BLOCKS):
             return
@@ -231,7 +228,12 @@ class Mapped(WindowAlgorithm):
         self._newcomers, self._calibrated_at = 0, number
         if self.relief.misfits(blocks.pool[b]):
             self._make_map()
-        self._calibrate(b, blocks.reserved // 2 if self._falling else blocks.reserved // 5)
+        self._calibrate(b, self._target())
+
+    def _target(self) -> int:
+        """Rows that a reservoir shall have: more while scores fall, and no more than so few queries can rank."""
+        reserved = self.blocks.reserved
+        return min(reserved // 2 if self._falling else reserved // 5, RANKED * max(1, self.members))
 
     def _calibrate(self, b: int, target: int) -> None:
         """Floors of a rank that brings about `target` rows of a block into its reservoir."""

@@ -116,7 +116,8 @@ class Kept:
         merged = np.concatenate([s for s, _ in pieces])
         order = np.argsort(merged, kind="stable")
         whole = pa.concat_tables([t for _, t in pieces], promote_options="default")
-        self.chunks = [(merged[order], whole.take(numbers_array(order)).combine_chunks(), newest)]
+        whole = whole.take(numbers_array(order)).combine_chunks()
+        self.chunks = [(merged[order], whole, newest)] if len(merged) else []  # no chunk is empty
         self.rows = len(merged)
 
     def bytes(self) -> int:

@@ -116,12 +116,14 @@ def blank(frame: Frame, height: int = NEVER) -> Heights:
 
 @inlined
 def locate(
-    values: Floats, m: int, low: float, high: float, base: float, inverse: float, side: Any, end: Any, cell: Heights
+    values: Floats, into: Floats, m: int, low: float, high: float, base: float, inverse: float, side: Any, end: Any,
+    cell: Heights,
 ) -> Any:  # fmt: skip
-    """One axis of m rows: its share of the cells' numbers; whether one is outside."""
+    """One axis of m rows, which are copied on the way: its share of the cells' numbers; whether one is outside."""
     outside = False
     for i in range(m):
         x = values[i]
+        into[i] = x
         u = (x - base) * inverse
         u = u if u > 0.0 else 0.0
         u = u if u < end else end

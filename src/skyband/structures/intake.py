@@ -14,7 +14,6 @@ import numpy.typing as npt
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, first_inside
 from skyband.structures.heightmap import UNIT, Heights, locate, sift, strays
-from skyband.structures.memory import copy
 
 Places = npt.NDArray[np.int32]
 
@@ -24,7 +23,7 @@ COUNT, BASE, RESERVED, EPOCH, FIRST_TIME, FIRST_SEQ, LAST_TIME, LAST_SEQ, RISE, 
 FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
 TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
 NOTHING, WIDER, TIMES, SEQS = range(4)  # what is needed
-STRETCH = 512  # rows that are sifted while their cells are at hand
+STRETCH = 512  # rows that are copied and sifted while they are at hand
 
 
 @kernel
@@ -74,6 +73,7 @@ def sift_faces(
     axes = pool.shape[1]
     found = np.zeros(2, np.int64)
     cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
+    aside = np.empty(STRETCH, np.float64)
     passed[:] = 0
     first = begin
     while first < stop:
@@ -83,13 +83,13 @@ def sift_faces(
         for a in range(axes - 1):
             axis = order[a]
             outside |= locate(
-                pool[b, axis, first : first + m], m, low[axis], high[axis], base[axis], inverse[axis],
+                pool[b, axis, first : first + m], aside, m, low[axis], high[axis], base[axis], inverse[axis],
                 np.int32(size[a]), np.float64(size[a] - 1), cell,
             )  # fmt: skip
         axis = order[axes - 1]
         level[:m] = 0
         outside |= locate(
-            pool[b, axis, first : first + m], m, low[axis], high[axis], base[axis], inverse[axis],
+            pool[b, axis, first : first + m], aside, m, low[axis], high[axis], base[axis], inverse[axis],
             np.int32(0), UNIT, level,
         )  # fmt: skip
         if outside:
@@ -115,13 +115,11 @@ def store(
     size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
     eager: Ints, passed: Ints,
 ) -> int:  # fmt: skip
-    """As `sift_faces`, for rows that come: they are stored first, and sifted while they are at hand."""
+    """As `sift_faces`, for rows that come: they are stored in the same pass, while they are at hand."""
     axes = pool.shape[1]
     found = np.zeros(2, np.int64)
     cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
     passed[:] = 0
-    for axis in range(axes):
-        copy(pool[b, axis, at : at + rows], columns[axis][source : source + rows])
     done = 0
     while done < rows:
         m = min(STRETCH, rows - done)
@@ -131,14 +129,14 @@ def store(
         for a in range(axes - 1):
             axis = order[a]
             outside |= locate(
-                columns[axis][source + done : source + done + m], m, low[axis], high[axis], base[axis], inverse[axis],
-                np.int32(size[a]), np.float64(size[a] - 1), cell,
+                columns[axis][source + done : source + done + m], pool[b, axis, first : first + m], m,
+                low[axis], high[axis], base[axis], inverse[axis], np.int32(size[a]), np.float64(size[a] - 1), cell,
             )  # fmt: skip
         axis = order[axes - 1]
         level[:m] = 0
         outside |= locate(
-            columns[axis][source + done : source + done + m], m, low[axis], high[axis], base[axis], inverse[axis],
-            np.int32(0), UNIT, level,
+            columns[axis][source + done : source + done + m], pool[b, axis, first : first + m], m,
+            low[axis], high[axis], base[axis], inverse[axis], np.int32(0), UNIT, level,
         )  # fmt: skip
         if outside:
             passed[2] += strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell)
@@ -175,7 +173,9 @@ def admit(
         )  # fmt: skip
     else:
         for axis in range(pool.shape[1]):
-            copy(pool[b, axis, at : at + rows], columns[axis][source : source + rows])
+            values, into = columns[axis][source : source + rows], pool[b, axis, at : at + rows]
+            for i in range(rows):
+                into[i] = values[i]
     if times.shape[0] > 0:
         for i in range(rows):
             times[b, at + i] = time[source + i]

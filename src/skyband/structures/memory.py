@@ -1,8 +1,7 @@
-"""Two instructions about memory that Python has no words for: copy a stretch, and fetch what will be needed.
+"""An instruction about memory that Python has no word for: fetch what will be needed.
 
-A loop that copies numbers reads the place that it writes to before it writes. The machine's own copy doesn't, which
-is a third less traffic where rows go to a window of many megabytes. And a list that lies in a far cache is there by
-the time it is needed if somebody asks for it a few hundred instructions earlier.
+A list that lies in a far cache is near by the time it is needed if somebody asks for it a few hundred instructions
+earlier. Queries' lists are many and short, so no machine foresees which comes next; the loops that use them know it.
 """
 
 from __future__ import annotations
@@ -12,27 +11,6 @@ from typing import Any
 import numpy.typing as npt
 
 from skyband.jit import native
-
-
-def _copy() -> Any:
-    from numba.core import cgutils, types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def copy(typing: Any, into: Any, values: Any) -> Any:
-        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind, other = signature.args
-            target = context.make_array(kind)(context, builder, arguments[0])
-            source = context.make_array(other)(context, builder, arguments[1])
-            count = builder.extract_value(source.shape, 0)
-            size = context.get_abi_sizeof(context.get_data_type(other.dtype))
-            cgutils.raw_memcpy(builder, target.data, source.data, count, size)
-            return context.get_dummy_value()
-
-        assert into.dtype == values.dtype and into.ndim == values.ndim == 1
-        return types.void(into, values), write
-
-    return copy
 
 
 def _fetch() -> Any:
@@ -66,12 +44,6 @@ def _opaque() -> bool:
     import llvmlite.binding
 
     return bool(llvmlite.binding.llvm_version_info[0] >= 15)
-
-
-@native(_copy)
-def copy(into: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
-    """Numbers one after the other into a stretch of memory as long, both of one type and without gaps."""
-    into[:] = values
 
 
 @native(_fetch)
