@@ -15,7 +15,7 @@ from skyband.structures.stairs import better
 
 PARTS = {  # those without many compiled loops: the rest is for the soak
     "snapshots": {"snapshots"},
-    "sizes": {"sizes-k", "sizes-n"},
+    "sizes": {"sizes-k", "sizes-n", "memory"},
 }
 
 

@@ -41,7 +41,7 @@ from skyband.structures.stairs import settling
 
 # Nanoseconds, about: a node, a partner in the tree, and a partner of scase. Where few pairs fit WHERE, or one column
 # decides, the tree may be dearer than no tree: then it rests for so many rows at least.
-_NODE, _PARTNER, _SCORE = 8.0, 6.0, 0.5
+_NODE, _PARTNER, _SCORE = 20.0, 12.0, 0.5
 _REST = 4096
 
 

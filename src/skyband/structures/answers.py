@@ -190,7 +190,8 @@ def reach_back(
             known = _merge(scores, places, known, most, new_scores, new_places, waiting)
             waiting = 0
         waiting = _wait(new_scores, new_places, waiting, value, place)
-    return _merge(scores, places, known, most, new_scores, new_places, waiting)
+    known = _merge(scores, places, known, most, new_scores, new_places, waiting)
+    return known
 
 
 @kernel
