@@ -238,14 +238,15 @@ class Group:
             }
             self._windows = windows
             self._begun = max(watch.beginning for watch in self.watches)
-            counts = [window.n for window in windows if isinstance(window, Rows)]
-            if len(counts) == len(windows) > FEW:
+            counts = [watch.window.n for watch in self.watches if isinstance(watch.window, Rows)]
+            if len(windows) > FEW and len(counts) == len(self.watches):
                 arrays["rows"] = np.array(counts, dtype=np.int64)
                 self._longest = counts.index(max(counts))
         if "rows" in arrays:
-            many = horizons.of_rows(arrays["rows"], self._longest)
-            self.oldest = Recency(*many[self._longest].tolist())
-            time, seq = self._own_horizons(many)
+            time, seq = horizons.of_rows(arrays["rows"], self._longest)
+            self.oldest = Recency(int(time[self._longest]), int(seq[self._longest]))
+            if self.oldest < self._begun:
+                time, seq = self._own_horizons(time, seq)
         else:
             edges = [horizons[window] for window in self._windows]
             if len(edges) == 1 and edges[0] >= self._begun:  # it has passed all beginnings: the common case
@@ -255,7 +256,7 @@ class Group:
                 if not len(time) or time[0] != edges[0][0]:  # without event times it stays as it is
                     time = arrays["all at"] = np.full(len(self.watches), edges[0][0], dtype=np.int64)
             else:
-                time, seq = self._own_horizons(np.array(edges, dtype=np.int64).reshape(-1, 2))
+                time, seq = self._own_horizons(*np.array(edges, dtype=np.int64)[arrays["window"]].T)
         ks = arrays["k"]
         if len(arrays["growing"]):
             ks = ks.copy()
@@ -263,12 +264,9 @@ class Group:
                 ks[index] = self.watches[index].ranks(Recency(int(time[index]), int(seq[index]))) or ALL
         return ks, time, seq
 
-    def _own_horizons(self, edges: Ints) -> tuple[Ints, Ints]:
+    def _own_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
         """Each watch's own: its window's edge or its beginning, whichever is newer."""
         arrays = self._arrays
-        time, seq = edges[arrays["window"]].T
-        if "rows" in arrays and self.oldest >= self._begun:
-            return np.ascontiguousarray(time), np.ascontiguousarray(seq)
         begun = (arrays["time"] < time) | ((arrays["time"] == time) & (arrays["seq"] <= seq))
         time = np.where(begun, time, arrays["time"])
         seq = np.where(begun, seq, arrays["seq"])

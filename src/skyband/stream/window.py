@@ -86,15 +86,12 @@ class Runs:
             run = int(np.searchsorted(self.ordinal[:run], wanted, side="right")) - 1
         return Recency(0, int(self.first[run]) + wanted - int(self.ordinal[run]))
 
-    def horizons(self, counts: Ints, longest: int) -> Ints:
-        """`horizon` of many row counts of at least one, a line each; `longest` is the place of the greatest."""
-        found = np.zeros((len(counts), 2), dtype=np.int64)
+    def horizons(self, counts: Ints, longest: int) -> tuple[Ints, Ints]:
+        """`horizon` of many row counts of at least one; `longest` is the place of the greatest."""
         ordinal, first = self._latest
-        np.subtract(self.total - ordinal + first, counts, out=found[:, 1])
         if self.total - int(counts[longest]) < ordinal:  # not all begin in the last run
-            for i, n in enumerate(counts.tolist()):
-                found[i] = self.horizon(n)
-        return found
+            return _columns([self.horizon(n) for n in counts.tolist()])
+        return np.zeros(len(counts), dtype=np.int64), (self.total - ordinal + first) - counts
 
     def newest(self) -> Recency:
         return Recency(0, self._end() - 1) if self.count else LOWEST
@@ -185,9 +182,9 @@ class Recencies:
         at = self.end - n
         return Recency(int(self.time[at]), int(self.seq[at])) if n > 0 else self.newest().after()
 
-    def horizons(self, counts: Ints, longest: int) -> Ints:
-        """`horizon` of many row counts, a line each."""
-        return np.array([self.horizon(n) for n in counts.tolist()], dtype=np.int64).reshape(-1, 2)
+    def horizons(self, counts: Ints, longest: int) -> tuple[Ints, Ints]:
+        """`horizon` of many row counts."""
+        return _columns([self.horizon(n) for n in counts.tolist()])
 
     def newest(self) -> Recency:
         return self.latest
@@ -210,6 +207,12 @@ class Recencies:
         self.time, self.seq = blob["time"].copy(), blob["seq"].copy()
         self.begin, self.end = 0, len(self.time)
         self.latest, self.complete_from = (Recency(*mark) for mark in blob["marks"].tolist())
+
+
+def _columns(recencies: list[Recency]) -> tuple[Ints, Ints]:
+    """Times and seqs."""
+    both = np.array(recencies, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0].copy(), both[:, 1].copy()
 
 
 class Horizons(dict[Any, Recency]):
