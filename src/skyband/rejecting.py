@@ -19,7 +19,7 @@ newest rows: then there is no map, and every row meets every query.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from skyband.group import Group
 from skyband.order import Floats, Ints
 from skyband.query.space import Space
 from skyband.stream.batches import Batch
+from skyband.structures.heightmap import blank
 from skyband.structures.passing import passing
 from skyband.structures.relief import LOOSE, Relief
 
@@ -38,12 +39,32 @@ _GROWTH = 8
 _CELLS = 32768
 
 
+@dataclass(frozen=True)
+class Gate:
+    """What rows must reach to be in somebody's k-skyband, given some rows that are newer than all of them."""
+
+    group: Group
+    slots: Ints
+    bars: Floats  # by slot
+    relief: Relief | None  # a map of these bars, where the queries are many
+
+    def passing(self, rows: Arrivals) -> Ints:
+        """Places of the rows that it lets pass."""
+        if self.relief is not None:
+            return _looked_up(self.relief, _faces(self.relief, self.slots), rows.columns(), 0, len(rows))
+        reached = np.zeros(len(rows), dtype=bool)
+        for slot in self.slots.tolist():
+            reached |= rows.good(slot) >= self.bars[slot]
+        return np.flatnonzero(reached)
+
+
 class Family:
     """Queries of one shape without any state: what they take of some rows is their k-skyband."""
 
     def __init__(self, group: Group) -> None:
-        self._group = group
+        self.group = self._group = group
         self._relief: Relief | None = None
+        self._gate: Relief | None = None  # the gate's own, whose frame stays as long as it fits
         self._served = _serves(group)
         for slot in _slots(group).tolist() if self._served else ():
             k = int(group.algorithm.ks[slot])  # as many as a million rows will need: growing stops the loop
@@ -63,6 +84,30 @@ class Family:
         if self._served and rows.rendered is not None and len(rows) >= 2 * HEAD:
             rows = _some(rows, self._found(rows))
         group.algorithm.insert(rows)
+
+    def gate(self, newer: Batch, sample: Batch, most: int) -> Gate | None:
+        """The gate before rows that are older than all of `newer`; `sample` shows what rows are like. None if somebody
+        has fewer than k of the newer rows, or if there are more than `most` queries and no map serves them."""
+        group, slots = self._group, _slots(self._group)
+        rows = group.arrivals(newer, np.zeros(len(newer), dtype=np.uint8))
+        bars = self._bars(rows, np.arange(len(rows))) if len(rows) else None
+        if bars is None:
+            return None
+        if len(slots) <= most:
+            return Gate(group, slots, bars, None)
+        if not self._served or rows.rendered is None:
+            return None
+        if self._gate is None:
+            self._gate = _relief(group)
+        relief = self._gate
+        seen = group.arrivals(sample, np.zeros(len(sample), dtype=np.uint8)).columns()
+        if relief is None or not _framed(relief, seen, slots, group.constants):
+            return None
+        faces = _faces(relief, slots)
+        if (faces == LOOSE).any():
+            return None
+        relief.carve(relief.inner, slots, faces, bars, group.constants)
+        return Gate(group, slots, bars, relief)
 
     def _found(self, rows: Arrivals) -> Ints:
         """The rows that may be in somebody's k-skyband, newest first."""
@@ -116,15 +161,37 @@ def _relief(group: Group) -> Relief | None:
     return relief
 
 
+def _framed(relief: Relief, columns: tuple[Floats, ...], slots: Ints, constants: Floats) -> bool:
+    """Blank maps in the frame that there is, or in a new one if these rows don't fit into it, or fill little of it."""
+    frame = relief.frame
+    if frame is not None and not relief.misfits(np.array(columns)):
+        outside = [
+            (column < low) | (column > high)
+            for column, low, high in zip(columns, frame.low, frame.high, strict=True)
+        ]
+        if np.count_nonzero(np.logical_or.reduce(outside)) * 512 <= len(columns[0]):
+            relief.inner[:] = np.stack([blank(frame), blank(frame)])
+            return True
+    return relief.survey(list(columns), slots, constants)
+
+
+def _faces(relief: Relief, slots: Ints) -> Ints:
+    return np.array([relief.face(slot) for slot in slots.tolist()], dtype=np.int64)
+
+
 def _passed(
     relief: Relief, group: Group, bars: Floats, columns: tuple[Floats, ...], first: int, stop: int
 ) -> Ints:
     """Places of the rows [first, stop) that some query's map lets pass."""
     slots = _slots(group)
-    faces = np.array([relief.face(slot) for slot in slots.tolist()], dtype=np.int64)
+    faces = _faces(relief, slots)
     if (faces == LOOSE).any():
         return np.arange(first, stop)
     relief.carve(relief.inner, slots, faces, bars, group.constants)
+    return _looked_up(relief, faces, columns, first, stop)
+
+
+def _looked_up(relief: Relief, faces: Ints, columns: tuple[Floats, ...], first: int, stop: int) -> Ints:
     frame = relief.frame
     assert frame is not None
     out = np.empty(stop - first, dtype=np.int64)

@@ -81,14 +81,15 @@ class Sifted:
     def from_bytes(cls, data: bytes) -> Sifted:
         content = blob.from_bytes(data)
         rejects = [Reject(*values) for values in content["rejects"]]
-        every = None
+        every: Any = None
         if rejects or "passed" in content:  # all positions but the rejects'
-            every = np.delete(np.arange(content["count"]), [reject.seq for reject in rejects])
+            every = range(content["count"])
+            if rejects or "position" not in content:
+                every = np.delete(np.arange(content["count"]), [reject.seq for reject in rejects])
         kept = content["table"].num_rows
         passed = None
         if "passed" in content:
-            time = content.get("passed_time", np.zeros(content["passed"], dtype=np.int64))
-            assert every is not None
+            time = content.get("passed_time", np.broadcast_to(np.int64(0), content["passed"]))
             passed = content.get("passed_position", every), time
         return cls(
             Accepted(
@@ -119,7 +120,7 @@ class Sifter:
     def of(cls, stream: Stream) -> Sifter:
         wanted: dict[str, tuple[int, str]] = {}
         for watch in stream.watches:
-            text = json.dumps(to_dict(replace(watch.query, options=(), select=())))
+            text = _text(watch.query)
             k, _ = wanted.get(text, (0, ""))
             # what an approximate algorithm drops must be on its record: only the dominated rows may stay behind
             exact = CARDS[watch.group.algorithm_name].exact
@@ -174,6 +175,20 @@ class Sifter:
         passed = (position, part.time) if self.counts_rows or self.door.time is None else newest
         kept = table.take(numbers_array(rows)).combine_chunks()
         return replace(part, table=kept, position=position[rows], time=part.time[rows], passed=passed)
+
+
+_TEXTS: dict[int, tuple[Query, str]] = {}  # by the query's identity, which lasts as long as it is here
+
+
+def _text(query: Query) -> str:
+    """What of a query decides about rows, as JSON; a thousand of them are asked for at every step."""
+    known = _TEXTS.get(id(query))
+    if known is None or known[0] is not query:
+        if len(_TEXTS) >= 65_536:
+            _TEXTS.clear()
+        known = query, json.dumps(to_dict(replace(query, options=(), select=())))
+        _TEXTS[id(query)] = known
+    return known[1]
 
 
 _FAMILIES: OrderedDict[Asked, list[Family]] = OrderedDict()

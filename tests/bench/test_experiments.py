@@ -84,7 +84,7 @@ def test_on_spark(tmp_path: Path) -> None:
         find_java()
     except InputError as problem:
         pytest.skip(str(problem))
-    small = "m.QUICK = m.Plan(3, 1000, 1, (40,), 5, 50, 3, 'local[1]')"
+    small = "m.QUICK = m.Plan(3, 1000, 1, 5, 50, 3, 'local[1]'); m._RUNS['throughput'] = 'driver 40', 'executors 40'"
     code = f"import skyband.spark.measure as m; {small}; from skyband.bench import Settings, run"
     code += "; run('spark', Settings(only=('throughput',)))"
     paths = os.pathsep.join([SRC, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -102,6 +102,7 @@ def test_on_spark(tmp_path: Path) -> None:
     assert "1,000 rows a batch, 1 batches, 1 rounds" in told
     assert re.search(r"^  executors 40 queries +[\d.]+ M rows/s, [\d.]+ of it$", told, re.MULTILINE)
     assert re.search(r"^  executors/driver 40 queries +[\d.]+$", told, re.MULTILINE)
+    assert "## Large batches" in (tmp_path / "skyband-bench" / "spark.md").read_text()
 
 
 def test_figures_are_judged_by_their_goals() -> None:

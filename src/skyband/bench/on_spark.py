@@ -1,12 +1,117 @@
-"""The pipeline on Spark against Spark alone; needs Java and pyspark."""
+"""The pipeline on Spark against Spark alone; needs Java and pyspark.
+
+Prints what `skyband.spark.measure` found and writes it to a page, part by part: `--only` measures some parts anew and
+leaves the others as they were.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from skyband.bench import Settings, parts_of
+from skyband.bench.claims import Book, Claim
+from skyband.bench.figures import Figure
+
+if TYPE_CHECKING:
+    from skyband.spark.measure import Figures
+
+HEAD = """# On Spark
+
+What the pipeline keeps of Spark's own speed, as `skyband bench spark` measured it: everything in one session, in turn,
+on two cores; ratios of medians against Spark's own Parquet source read into its no-op sink. Large batches are of
+weighted sums of four columns, k = 20, over the last million rows; of the small ones each has 200 rows; the restart is
+one on an old checkpoint, from the start of the run to the end of its first batch. [Spark](../spark.md) says how it
+works.
+"""
 
 
 def main(settings: Settings) -> None:
     from skyband.spark.measure import FULL, PARTS, QUICK, measure
 
     plan = FULL if settings.scale == "full" else QUICK
-    print(measure(plan, parts_of(settings, PARTS)))
+    found = measure(plan, parts_of(settings, PARTS))
+    print(found, flush=True)
+    BOOK.publish(
+        (each.joined(settings.output / "spark") for each in figures(found, settings.scale)), settings
+    )
+
+
+def figures(found: Figures, scale: str) -> Iterator[Figure]:
+    """What was measured, as figures of the page."""
+    plan = found.plan
+    size = f"{scale}: {plan.batch_rows:,} rows a batch, {plan.master}"
+    rates = Figure("throughput", "Rows a second", "queries", "ratio", "of Spark alone", size, form="bars")
+    rates.logarithmic = False
+    for name, ratio in found.ratios().items():
+        if "/" not in name:
+            placement, count = name.split()
+            rates.add(
+                "", placement, int(count), ratio=ratio, rate=found.rates[name], alone=found.rates["nothing"]
+            )
+    yield rates
+    small = Figure(
+        "small",
+        "A trigger of 200 rows",
+        "placement",
+        "ms",
+        "ms",
+        f"{scale}: {plan.small_batches} batches",
+        form="bars",
+    )
+    for name, seconds in found.triggers.items():
+        small.add("", "trigger", name, ms=1000 * seconds)
+    yield small
+    first = Figure(
+        "restart",
+        "The first answer after a restart",
+        "placement",
+        "s",
+        "s",
+        f"{scale}: {plan.restart:,} queries",
+        form="bars",
+    )
+    for name, seconds in found.first.items():
+        first.add("", "first answer", name, s=seconds)
+    yield first
+
+
+def _at_least(placement: str, queries: int, goal: float) -> Claim:
+    def judge(figure: Figure) -> tuple[bool, str] | None:
+        ratio = figure.value("", placement, queries)
+        return None if ratio is None else (ratio >= goal, f"{ratio:.2f}")
+
+    return Claim(f"{placement}, {queries:,} queries: at least {goal:g} of Spark alone", judge)
+
+
+def _executors(figure: Figure) -> tuple[bool, str] | None:
+    one, other = figure.value("", "executors", 1000), figure.value("", "driver", 1000)
+    return None if one is None or not other else (one / other >= 0.5, f"{one / other:.2f}")
+
+
+def _small(figure: Figure) -> tuple[bool, str] | None:
+    one, other = figure.value("", "trigger", "driver"), figure.value("", "trigger", "nothing")
+    return None if one is None or not other else (one / other <= 1.3, f"{one / other:.2f} times")
+
+
+def _restart(figure: Figure) -> tuple[bool, str] | None:
+    one, other = (figure.value("", "first answer", name) for name in ("driver", "nothing"))
+    return None if one is None or other is None else (one - other <= 2.0, f"{one - other:.1f} s later")
+
+
+BOOK = Book(
+    name="spark",
+    head=HEAD,
+    sections=(("throughput", "Large batches"), ("small", "Small batches"), ("restart", "Restart")),
+    claims={
+        "throughput": (
+            _at_least("driver", 1, 0.8),
+            _at_least("driver", 1000, 0.6),
+            _at_least("driver", 10_000, 0.4),
+            Claim("executors, 1,000 queries: at least 0.5 of the driver placement", _executors),
+        ),
+        "small": (Claim("driver: at most 1.3 times a trigger of Spark alone", _small),),
+        "restart": (Claim("driver: at most 2 s later than Spark alone", _restart),),
+    },
+    said="wanted",
+)  # fmt: skip

@@ -78,6 +78,7 @@ class SparkSpec:
     trigger: str | None = None
     placement: str = "auto"
     prune_rows: int | None = None
+    jvm_rows: int | None = None  # from so many rows on a batch's rows have to pass a gate in the JVM
     shards: int | None = None  # in the executors placement
     conf: tuple[tuple[str, str], ...] = field(default=())
 
@@ -348,7 +349,7 @@ class _Reader:
     def spark(self, value: Any) -> SparkSpec:
         where = "[spark]"
         table = self.table(where, value)
-        own = ("master", "checkpoint", "trigger", "placement", "prune_rows", "shards")
+        own = ("master", "checkpoint", "trigger", "placement", "prune_rows", "jvm_rows", "shards")
         conf: dict[str, str] = {}
         for key, setting in _flat({k: v for k, v in table.items() if k not in own}):
             if "." not in key and key != "jars":
@@ -363,6 +364,7 @@ class _Reader:
             trigger=self.trigger(where, table),
             placement=placement,
             prune_rows=self.count(where, table, "prune_rows", 0),
+            jvm_rows=self.count(where, table, "jvm_rows", 0),
             shards=self.count(where, table, "shards", 1),
             conf=tuple(conf.items()),
         )

@@ -22,6 +22,7 @@ from .sinks import TOP_SCHEMA, batch_column
 if TYPE_CHECKING:
     from ..monitor import Monitor
     from ..query.model import Query
+    from ..sift import Sifted
 
 # A snapshot is due after so many batches, or when replaying the steps since the last would read so many bytes.
 _SNAPSHOT_BATCHES = 16
@@ -92,8 +93,9 @@ class Engine:
 
     def take(self, step: Step, leaves: pa.Table | None) -> Output:
         """Give a step to the monitor; what comes out."""
-        rejects = self._rejects(step)
-        changes = self._push(step)
+        parts = _sifted(step)
+        rejects = self._rejects(parts)
+        changes = self._push(step, parts)
         if leaves is not None:
             changes = pa.concat_tables([_plain(leaves), _plain(changes)])
         return Output(
@@ -108,26 +110,22 @@ class Engine:
             self._checkpoint.write_snapshot(self._reached, self._queries, self.monitor.to_bytes())
             self._since = (0, 0)
 
-    def _rejects(self, step: Step) -> pa.Table:
+    def _rejects(self, parts: list[tuple[str, Sifted]]) -> pa.Table:
         """All rows of a step that are rejected; the monitor itself keeps the last ten thousand."""
-        from ..sift import Sifted
         from ..stream.rejects import to_table
 
         first, found = self.monitor.rows_seen, []
-        for _, blob in step.parts:
-            sifted = Sifted.from_bytes(blob)
+        for _, sifted in parts:
             found += [reject._replace(seq=first + reject.seq) for reject in sifted.accepted().rejects]
             first += sifted.count
         return to_table(found)
 
-    def _push(self, step: Step) -> pa.Table:
-        from ..sift import Sifted
-
+    def _push(self, step: Step, sifted: list[tuple[str, Sifted]]) -> pa.Table:
         parts: list[tuple[str | None, list[Any]]] = []
-        for stream, blob in step.parts:
+        for stream, part in sifted:
             if not parts or parts[-1][0] != stream:
                 parts.append((stream, []))
-            parts[-1][1].append(Sifted.from_bytes(blob))
+            parts[-1][1].append(part)
         changes = self.monitor.push_sifted(parts)
         self._reached = step.batch
         batches, size = self._since
@@ -136,7 +134,7 @@ class Engine:
 
     def _replay(self, step: Step) -> None:
         self.prepare(step.batch)
-        self._push(step)
+        self._push(step, _sifted(step))
 
     def _start(self, batch: int, queries: Queries, state: bytes | None) -> None:
         from ..monitor import Monitor
@@ -170,6 +168,13 @@ class Engine:
         for name, top, shown in answers_of(self.monitor.watches[name] for name in names):
             self.tops[name], self._shown[name] = top, shown
         return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)])
+
+
+def _sifted(step: Step) -> list[tuple[str, Sifted]]:
+    """A step's parts, read."""
+    from ..sift import Sifted
+
+    return [(stream, Sifted.from_bytes(blob)) for stream, blob in step.parts]
 
 
 def drop(monitor: Monitor, name: str) -> pa.Table:

@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..errors import InputError, SkybandError
+from .admission import LARGE_FILE, LEAST_ROWS, Admission
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
 from .connector import kafka_sentence, needs_kafka
 from .engine import Engine, bound, compare_queries, new_monitor
 from .filelog import FileLog, file_path, list_files
-from .inputs import RATE_SCHEMA, source_frame
+from .inputs import RATE_SCHEMA, source_frame, stream_files
 from .metrics import Lag, StateSize, observed, telling
 from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
 from .reading import declared_schema, infer_schema
@@ -219,6 +220,10 @@ class Run:
         self._infos: list[tuple[int, int, int]] = []
         self._lag = Lag()
         self._size = StateSize()
+        only = stream_files(pipeline) if len(pipeline.streams) == 1 else []
+        self._admission = (
+            Admission(only[0], schemas[only[0].name]) if only and only[0].format == "parquet" else None
+        )
 
     def run(self, spark: SparkSession | None, available_now: bool) -> Summary:
         began = time.monotonic()
@@ -251,9 +256,16 @@ class Run:
         from .session import start_session
 
         kafka = needs_kafka(self._pipeline)
-        session = start_session(self._pipeline.spark, self._checkpoint.own / "spark.log", kafka=kafka)
+        log = self._checkpoint.own / "spark.log"
+        session = start_session(self._pipeline.spark, log, kafka=kafka, scans=self._scans())
         self._stop.install()  # Spark has put a handler of its own there
         return session
+
+    def _scans(self) -> bool:
+        """Whether rows may pass through the JVM: files are there that are large enough for a gate."""
+        path = self._pipeline.streams[0].path
+        gated = self._admission is not None and self._pipeline.spark.placement != "executors"
+        return gated and any(size >= LARGE_FILE for _, size, _ in list_files(path))
 
     def _source(self, session: SparkSession) -> DataFrame:
         """What Spark reads: lines that say which pieces of which files belong to a micro-batch, or carry records."""
@@ -362,14 +374,18 @@ class Run:
             state_bytes=state_bytes,
             lag_files=self._unread(offset),
             lag_records=self._lag.records(),
+            in_jvm=step.in_jvm,
             resident=Resident(lambda: engine.monitor, self._busy),
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)
 
     def _read(self, splits: DataFrame, batch: int, offset: dict[str, Any]) -> Step:
-        """Let the tasks read and sift a batch."""
+        """Let the tasks read and sift a batch, or Spark itself read it and our gate reject most of it."""
         sifters = self._engine.sifters()
+        step = self._admit(splits, batch, offset, sifters)
+        if step is not None:
+            return step
         prune = self._prune(batch, offset)  # a stream whose queries need every row travels whole all the same
         lines = collect_sifted(splits, SiftJob(sifters, self._schemas, prune))
         return Step(
@@ -378,6 +394,27 @@ class Run:
             read=sum(line["rows"] for line in lines),
             crossed=sum(line["kept"] for line in lines),
             tasks=tuple((line["host"], line["process"]) for line in lines),
+        )
+
+    def _admit(
+        self, splits: DataFrame, batch: int, offset: dict[str, Any], sifters: dict[str, Any]
+    ) -> Step | None:
+        """A batch by admission in the JVM; None where that doesn't serve or pay."""
+        least = self._pipeline.spark.jvm_rows
+        if self._admission is None or self._rows(batch, offset) < (LEAST_ROWS if least is None else least):
+            return None
+        ((name, sifter),) = sifters.items()
+        start = self._checkpoint.offset(batch - 1) if batch else {}
+        taken = self._files.taken(name)[start.get(name, 0) : offset.get(name, 0)]
+        admitted = self._admission.read(splits, taken, sifter)
+        if admitted is None:
+            return None
+        return Step(
+            batch=batch,
+            parts=tuple((name, part.to_bytes()) for part in admitted.parts),
+            read=sum(part.count for part in admitted.parts),
+            crossed=admitted.came + admitted.parts[-1].kept,
+            in_jvm=admitted.looked_at,
         )
 
     def _prune(self, batch: int, offset: dict[str, Any]) -> bool:

@@ -1,0 +1,356 @@
+"""Admission in the JVM: Spark's own code rejects rows, and only those that can matter come to Python.
+
+**Problem.** Of a large micro-batch nearly all rows are in nobody's k-skyband. To find that out, our tasks read and
+score all of them in Python.
+
+**Idea.** Look at the newest rows of the batch first, the *head*, in the driver. Their k-th best score of a query is a
+bar: an older row that does not reach it has k better rows that are newer, and is out for good, whatever comes. So
+the older rows are read by Spark's own Parquet reader and have to pass a gate in front of Python: the scores
+themselves against the bars where the queries are few, a height map (structures/heightmap.py) looked up by the row's
+cell where they are many, the bound of a threshold query as it is. A row's place is its file's place and its row
+index, so it gets the seq that it would have got on any other way.
+
+**Exact**, and nothing to mend later. The bars are of newer rows of the very same batch, so a row that stays behind is
+one that our tasks would have dropped, too: no list can run short for it, however the scores go on. What passes is
+accepted, pruned and merged by the code that does it for rows from tasks.
+
+**What windows must know** of rows that stay behind: without event times, how many they are, which the files' footers
+tell. With event times also the newest one: rows of the greatest time, by the footers, pass; and so do rows that
+may be rejected (no time, or late), and rows that are newer than the head's though they came earlier.
+
+**Not for** row windows over event times (all times must be known), update streams, joined, grouped and pairs queries,
+files that aren't Parquet or have columns in other types than the stream: those go the old way. So does a batch whose
+oldest rows show that the gate would let many of them pass, as when scores fall, and then some batches more.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..order import LOWEST
+from ..rejecting import Gate
+from ..sift import Sifted, Sifter, families
+from ..stream import clock
+from ..stream.accept import Accepted, accept
+from ..stream.arrow import numbers_array
+from ..stream.batches import Batch, read
+from .columns import Types, Unfit, may_hold, number_of, quoted, reaches
+from .filelog import StreamFiles, Taken, check_unchanged, file_path
+from .heights import Beside, lets_pass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("skyband")
+
+LEAST_ROWS = 1_000_000  # below this a batch is sifted by our tasks before Spark has planned to read it
+LARGE_FILE = 8 << 20  # bytes of a file that may have so many rows
+FEW = 16  # queries whose scores are computed in the gate; a map serves more
+_HEAD = 16  # one row in so many is looked at in the driver
+_HEAD_ROWS = (65_536, 262_144)  # but not fewer and not more than these
+_MOST_FILES = 32
+_SAMPLE = 16_384  # rows that show what rows are like
+_OFTEN = 0.1  # a gate that lets so many of the oldest rows pass is none
+_PAUSE = 8  # batches that go the old way after such a one
+_STRAGGLERS = 0.1  # of the head: rows with earlier times than the others, which back no bar
+_AT = "__skyband_at"
+_PLAIN = re.compile(r"[\w/.=+@~-]+", re.ASCII)  # paths without anything that Spark might take for a pattern
+_TYPES = {
+    pa.float64(): "double", pa.float32(): "float", pa.int64(): "bigint", pa.int32(): "int", pa.int16(): "smallint",
+    pa.int8(): "tinyint", pa.bool_(): "boolean", pa.string(): "string", pa.date32(): "date",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A batch's rows behind the gate."""
+
+    parts: tuple[Sifted, ...]  # in order of arrival
+    looked_at: int  # rows that Spark's own code looked at
+    came: int  # of those: rows that it let pass
+
+
+class Admission:
+    """The gate of a stream, made anew for every batch."""
+
+    def __init__(self, files: StreamFiles, schema: pa.Schema) -> None:
+        self._files, self._schema = files, schema
+        self._pause = 0
+
+    def read(self, lines: DataFrame, taken: Sequence[Taken], sifter: Sifter) -> Admitted | None:
+        """A batch's rows; None if it had better go the old way. `lines` are the batch's, and are not handled."""
+        if self._pause:
+            self._pause -= 1
+            return None
+        try:
+            return self._read(lines, taken, sifter)
+        except Unfit:
+            self._pause = _PAUSE
+        except (pa.ArrowException, OSError):  # the tasks will say what it is
+            self._pause = _PAUSE
+        return None
+
+    def _read(self, lines: DataFrame, taken: Sequence[Taken], sifter: Sifter) -> Admitted | None:
+        names = self._columns(sifter)
+        if names is None or not 0 < len(taken) <= _MOST_FILES:
+            return None
+        scan = _Scan(self._files, taken, names, self._schema)
+        size = min(max(scan.rows // _HEAD, _HEAD_ROWS[0]), _HEAD_ROWS[1])
+        if scan.rows <= 2 * size:
+            return None
+        if not scan.fits() or (sifter.door.time is not None and scan.latest(sifter) is None):
+            raise Unfit("the files")
+        head = scan.newest(size)
+        part = accept(sifter.door, *read(head))
+        sifted = sifter.pruned(part)
+        edge = _edge(part) if sifter.door.time is not None else None
+        gates = self._gates(sifter, part, sifted, edge)
+        if not self._pays(gates, scan.oldest(_SAMPLE), sifter):
+            raise Unfit("the scores")
+        test, beside = self._test(gates, sifter, scan, edge)
+        try:
+            table = scan.rows_that(test, beside, lines)
+        except Exception as problem:  # the tasks know what to do with a damaged file
+            log.warning("Spark's own reader failed, so that tasks read the batch: %s", str(problem)[:500])
+            raise Unfit("the reader") from problem
+        scan.check()
+        older = scan.rows - head.num_rows
+        came = table.num_rows
+        places = np.asarray(table.column(_AT))
+        order = np.argsort(places)
+        order = order[: int(np.searchsorted(places[order], older))]  # the head is here already
+        table = table.drop_columns([_AT]).take(numbers_array(order))
+        return Admitted((_behind(sifter, table, places[order], older), sifted), scan.rows, came)
+
+    def _columns(self, sifter: Sifter) -> list[str] | None:
+        """The columns to read; None if the stream's queries or columns can't be served."""
+        if not sifter.can_prune or sifter.counts_rows or sifter.door.key is not None:
+            return None
+        # a rejected row is shown whole, and only a stream with event times rejects rows of files with the right types
+        names = self._schema.names if sifter.door.time is not None else list(sifter.columns or ())
+        known = all(spark_type(self._schema.field(name).type) is not None for name in names)
+        lower = {name.lower() for name in names}
+        clear = len(lower) == len(names) and not lower & {"_metadata", _AT}
+        return names if names and known and clear else None
+
+    def _gates(
+        self, sifter: Sifter, part: Accepted, sifted: Sifted, edge: int | None
+    ) -> list[tuple[Any, Gate | None]]:
+        """For each family its gate; a threshold query's is its predicate."""
+        kept = sifted.part
+        backing = np.arange(kept.table.num_rows) if edge is None else np.flatnonzero(kept.time >= edge)
+        if not len(backing):
+            raise Unfit("no row of the head is kept")
+        assert kept.position is not None
+        newer = Batch(
+            kept.table.take(numbers_array(backing)),
+            kept.position[backing],
+            kept.time[backing],
+            edge is not None,
+        )
+        some = max(0, part.table.num_rows - _SAMPLE)
+        sample = Batch(
+            part.table.slice(some), np.arange(some, part.table.num_rows), part.time[some:], edge is not None
+        )
+        found: list[tuple[Any, Gate | None]] = []
+        for family in families(sifter.queries):
+            if "threshold" in family.group.algorithm.card.answers:
+                found.append((family.group, None))
+                continue
+            gate = family.gate(newer, sample, FEW)
+            if gate is None:
+                raise Unfit("somebody has no gate")
+            found.append((family.group, gate))
+        tested = sum(
+            1 if gate is None else len(gate.slots) for _, gate in found if gate is None or not gate.relief
+        )
+        if tested > FEW:
+            raise Unfit("too many scores")
+        return found
+
+    def _pays(self, gates: list[tuple[Any, Gate | None]], table: pa.Table, sifter: Sifter) -> bool:
+        """Whether the gate rejects most of the oldest rows."""
+        part = accept(sifter.door, *read(table))
+        rows = part.table.num_rows
+        batch = Batch(part.table, np.arange(rows), part.time, sifter.door.time is not None)
+        passing = np.zeros(rows, dtype=bool)
+        for group, gate in gates:
+            some = group.arrivals(batch, np.zeros(rows, dtype=np.uint8))
+            passing[some.place if gate is None else some.place[gate.passing(some)]] = True
+        return bool(np.count_nonzero(passing) <= _OFTEN * max(rows, 1))
+
+    def _test(
+        self, gates: list[tuple[Any, Gate | None]], sifter: Sifter, scan: _Scan, edge: int | None
+    ) -> tuple[str, Beside]:
+        """What a row has to be to pass, and the numbers that stand beside that."""
+        types = {field.name: field.type for field in self._schema}
+        beside = Beside(_AT, f"CAST({_AT} < 0 AS int)")
+        tests: list[str] = []
+        for group, gate in gates:
+            where = may_hold(group.where, types)
+            if gate is None:
+                if where is None:
+                    raise Unfit("a threshold that Spark can't compare")
+                tests.append(where)
+                continue
+            if gate.relief is not None:
+                passes = lets_pass(gate, [number_of(name, types) for name in group.score_columns], beside)
+            else:
+                constants, bars = group.constants.tolist(), gate.bars.tolist()
+                each = [
+                    reaches(group.shape, constants[slot], group.sign, bars[slot], types, beside.number)
+                    for slot in gate.slots.tolist()
+                ]
+                passes = f"({' OR '.join(each)})"
+            tests.append(passes if where is None else f"({where} AND {passes})")
+        if sifter.door.time is not None:
+            latest = scan.latest(sifter)
+            assert latest is not None and edge is not None
+            tests.append(_timely(sifter, types, edge, latest, beside))
+        return " OR ".join(tests), beside
+
+
+def spark_type(kind: pa.DataType) -> str | None:
+    """The type in which Spark reads a column without a change; None if it may be another."""
+    if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    return _TYPES.get(kind)
+
+
+class _Scan:
+    """The files of a batch as Spark reads them, and their ends as the driver does."""
+
+    def __init__(
+        self, files: StreamFiles, taken: Sequence[Taken], names: list[str], schema: pa.Schema
+    ) -> None:
+        import pyarrow.parquet as pq
+
+        self._stream, self._taken, self._names, self._schema = files, taken, names, schema
+        self._paths = [file_path(files.root, one.name) for one in taken]
+        self.check()
+        self._opened = [pq.ParquetFile(path) for path in self._paths]
+        counts = [file.metadata.num_rows for file in self._opened]
+        self._before = np.concatenate([[0], np.cumsum(counts)]).tolist()
+        self.rows = int(self._before[-1])
+
+    def fits(self) -> bool:
+        """Whether all columns are in the stream's types, and Spark is sure to read these very files."""
+        if not all(_PLAIN.fullmatch(str(path)) for path in self._paths):
+            return False
+        for file in self._opened:
+            found = {field.name: field.type for field in file.schema_arrow}
+            # a column that nobody needs may still have values that reject their rows
+            fit = all(found.get(field.name, field.type) == field.type for field in self._schema)
+            if not fit or not found.keys() >= set(self._names):
+                return False
+        return True
+
+    def check(self) -> None:
+        """An error if a file isn't the one any more that was numbered."""
+        for one, path in zip(self._taken, self._paths, strict=True):
+            status = path.stat()
+            check_unchanged(self._stream, one, status.st_size, status.st_mtime_ns)
+
+    def newest(self, rows: int) -> pa.Table:
+        """The last so many rows, in order of arrival."""
+        tables: list[pa.Table] = []
+        count = 0
+        for file in reversed(self._opened):
+            for group in reversed(range(file.num_row_groups)):
+                if count >= rows:
+                    break
+                tables.insert(0, file.read_row_group(group, columns=self._names, use_threads=False))
+                count += tables[0].num_rows
+        table = pa.concat_tables(tables)
+        return table.slice(max(0, table.num_rows - rows))
+
+    def oldest(self, rows: int) -> pa.Table:
+        """The first so many rows, or fewer if a row group ends before."""
+        batches = self._opened[0].iter_batches(rows, row_groups=[0], columns=self._names, use_threads=False)
+        first = next(iter(batches), None)
+        empty = self._opened[0].schema_arrow.empty_table().select(self._names)
+        return empty if first is None else pa.Table.from_batches([first])
+
+    def latest(self, sifter: Sifter) -> int | None:
+        """The key of the greatest time by the footers; None if they don't tell, or if it isn't usable."""
+        name, kind = sifter.door.time, sifter.door.kind
+        assert name is not None and kind is not None
+        found = []
+        for file in self._opened:
+            at = [file.schema.column(leaf).path for leaf in range(len(file.schema))].index(name)
+            for group in range(file.num_row_groups):
+                stats = file.metadata.row_group(group).column(at).statistics
+                if stats is None or not stats.has_min_max:
+                    return None
+                found.append(stats.max)
+        keys, missing = clock.keys_of(pa.array(found, self._schema.field(name).type), kind)
+        return None if missing.any() or not len(keys) else int(keys.max())
+
+    def rows_that(self, test: str, beside: Beside, lines: DataFrame) -> pa.Table:
+        """The rows that pass, with their places among all rows of the batch."""
+        from pyspark.sql import functions as f
+
+        session = lines.sparkSession
+        columns = (f"{quoted(name)} {spark_type(self._schema.field(name).type)}" for name in self._names)
+        # a file that is damaged or gone must not pass for one without rows, whatever the session thinks of it
+        strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+        reader = session.read.schema(", ".join(columns)).options(**strict)
+        more = [f.expr(f"_metadata.row_index AS {_AT}"), *beside.columns(session)]
+        wanted = [*map(quoted, self._names), _AT]
+        frames = []
+        for number, path in enumerate(self._paths):
+            frame = reader.parquet(path.as_uri()).select("*", *more).filter(test)
+            frames.append(frame.selectExpr(*wanted, f"{number} AS {_AT}_file"))
+        table = reduce(lambda one, other: one.union(other), frames).toArrow()
+        before = np.array(self._before)[np.asarray(table.column(f"{_AT}_file"))]
+        places = numbers_array(np.asarray(table.column(_AT)) + before)
+        fields = [self._schema.field(name) for name in self._names]
+        return table.select(self._names).cast(pa.schema(fields)).append_column(_AT, places)
+
+
+def _edge(part: Accepted) -> int:
+    """The time from which on rows of the head back a bar: but for stragglers, all of them."""
+    if not len(part.time):
+        raise Unfit("no row of the head is accepted")
+    at = int(_STRAGGLERS * len(part.time))
+    return int(np.partition(part.time, at)[at])
+
+
+def _timely(sifter: Sifter, types: Types, edge: int, latest: int, beside: Beside) -> str:
+    """Rows that pass for their time: newer than the head's, the newest of all, and those that may be rejected."""
+    door = sifter.door
+    assert door.time is not None
+    column, lowest = quoted(door.time), LOWEST.time + 10**9
+    if door.kind == "number":
+        column, lowest = number_of(door.time, types), clock.number_keys(np.array([-np.inf]))[0]
+        value: Callable[[int], str] = lambda key: beside.number(clock.number_of(int(key)))  # noqa: E731
+    elif pa.types.is_timestamp(types[door.time]):
+        kind = str(spark_type(types[door.time]))
+        value = lambda key: beside.number(key // 1000, kind)  # noqa: E731
+    else:
+        raise Unfit(door.time)
+    late = lowest if door.late_before is None else max(lowest, door.late_before)
+    tests = [f"{column} IS NULL", f"{column} > {value(edge)}", f"{column} >= {value(latest)}"]
+    return f"({' OR '.join(tests)} OR {column} <= {value(late)})"
+
+
+def _behind(sifter: Sifter, table: pa.Table, places: Any, count: int) -> Sifted:
+    """The rows that came through the gate, as a part of `count` rows of which the others stayed behind."""
+    part = accept(sifter.door, *read(table))
+    if part.rejects and sifter.door.time is None:
+        raise Unfit("a row is rejected whose types fit")
+    at = places if part.position is None else places[part.position]
+    rejects = [reject._replace(seq=int(places[reject.seq])) for reject in part.rejects]
+    part = replace(part, count=count, position=at, rejects=rejects, total=count - len(rejects))
+    found = sifter.pruned(part).part
+    if sifter.door.time is None:  # windows count all of them
+        found = replace(found, passed=(range(count), np.broadcast_to(np.int64(0), count)))
+    return Sifted(found)

@@ -1,0 +1,326 @@
+"""Admission in the JVM: what it rejects, that nothing is lost by it, and that it was what ran."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.streams import (
+    QUERIES,
+    Truth,
+    as_answers,
+    folded,
+    make_files,
+    pipeline_text,
+    rejected,
+    shown_tops,
+    write_file,
+)  # fmt: skip
+
+from skyband.monitor import Monitor
+from skyband.query.expression import columns_of, evaluate
+from skyband.query.sql import parse
+from skyband.sift import Sifted
+from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
+from skyband.spark.admission import Admission
+from skyband.spark.columns import Unfit, may_hold, reaches
+from skyband.spark.filelog import StreamFiles, Taken
+from skyband.stream.batches import Batch, View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of hundreds of rows are large enough."""
+    monkeypatch.setattr("skyband.spark.admission._HEAD_ROWS", (24, 48))
+    monkeypatch.setattr("skyband.spark.admission._OFTEN", 0.9)
+    monkeypatch.setattr("skyband.spark.admission._PAUSE", 1)
+
+
+SCORES = [
+    "x + 2 * y", "x * y - n", "abs(x - y)", "sqrt(x)", "x / y", "x / n", "y / (x - x)", "dist(x, y, 0.5, 0.25)",
+    "least(x, y / x)", "greatest(x, -y, n)", "(x - 0.5) ^ 2", "-x", "n", "x / 4", "least(x / y, 1)", "f * 3",
+]  # fmt: skip
+WHERES = [
+    "x > 0.5 AND g = 'a'", "n >= 9007199254740993", "n = 9007199254740993", "0.5 < y", "x / y > 1", "g <> 'a'",
+    "x > 0.5 OR y > 0.5", "x - y <= 0", "n > 3.5", "f > 0.1",
+]  # fmt: skip
+
+
+def odd_rows(count: int) -> pa.Table:
+    chance = random.Random(5)
+    odd = [0.0, -0.0, math.inf, -math.inf, math.nan, None, 1e308, 5e-324, -1.5, 0.5]
+
+    def number() -> float | None:
+        return chance.choice(odd) if chance.random() < 0.5 else chance.random()
+
+    whole = [2**53 + 1, 2**53, -(2**63), 2**63 - 1, 0, 3, 4, None]
+    schema = pa.schema(
+        [("x", pa.float64()), ("y", pa.float64()), ("n", pa.int64()), ("f", pa.float32()), ("g", pa.string())]
+    )
+    rows = [
+        {"x": number(), "y": number(), "n": chance.choice(whole), "f": number(), "g": chance.choice("ab")}
+        for _ in range(count)
+    ]
+    for row in rows:
+        row["f"] = None if row["f"] is None else float(np.float32(min(row["f"], 1e30)))  # type: ignore[arg-type]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+@pytest.mark.spark
+def test_the_jvm_lets_pass_whatever_we_take(spark: SparkSession) -> None:
+    from pyspark.sql import functions as f
+
+    table = odd_rows(1500)
+    types = {field.name: field.type for field in table.schema}
+    batch = Batch(table, np.arange(table.num_rows), np.zeros(table.num_rows, dtype=np.int64))
+    tests: dict[str, tuple[str, set[int]]] = {}
+    for text in SCORES:
+        for order, sign in (("DESC", 1.0), ("ASC", -1.0)):
+            query: Any = parse(f"SELECT x FROM s ORDER BY {text} {order} LIMIT 3 WINDOW 9 ROWS")
+            for bar in (0.5, -1.5):
+                view = View(batch).where(tuple(columns_of(query.score)), None, ())
+                good = sign * np.asarray(evaluate(query.score, view), dtype=np.float64)
+                place = np.arange(len(batch)) if view.index is None else view.index
+                ours = set(batch.seq[place[good >= bar]].tolist())
+                tests[f"{text} {order} {bar}"] = reaches(query.score, (), sign, bar, types), ours
+    for text in WHERES:
+        where: Any = parse(f"SELECT x FROM s WHERE {text} ORDER BY x LIMIT 3 WINDOW 9 ROWS").where  # type: ignore[union-attr]
+        view = View(batch).where(tuple(columns_of(where)), None, ())
+        place = np.arange(len(batch)) if view.index is None else view.index
+        test = may_hold(where, types)
+        ours = set(batch.seq[place[np.asarray(evaluate(where, view), dtype=bool)]].tolist())
+        tests[text] = test or "true", ours
+    told = spark.createDataFrame(table.append_column("at", pa.array(range(table.num_rows)))).select(
+        "at", *(f.expr(test).alias(f"t{i}") for i, (test, _) in enumerate(tests.values()))
+    )
+    found = told.toArrow()
+    rejecting = 0
+    for i, (name, (_, ours)) in enumerate(tests.items()):
+        passed = {a for a, t in zip(found["at"].to_pylist(), found[f"t{i}"].to_pylist(), strict=True) if t}
+        assert ours <= passed, name
+        rejecting += len(passed) < table.num_rows
+    assert rejecting > len(tests) * 0.9
+    for text in ("exp(x)", "ln(x)", "x ^ 3"):
+        query = parse(f"SELECT x FROM s ORDER BY {text} LIMIT 3 WINDOW 9 ROWS")
+        with pytest.raises(Unfit):
+            reaches(query.score, (), 1.0, 0.0, types)
+
+
+TIMED = {name: QUERIES[name] for name in ("seconds", "above", "ties")}
+
+
+@pytest.mark.spark
+def test_with_event_times(tmp_path: Path, spark: SparkSession, small: None) -> None:
+    files = make_files(3, seed=3, rows=(200, 500))
+    for number, rows in enumerate(files):
+        write_file(tmp_path / "data" / f"{number}.parquet", rows)
+    path = tmp_path / "pipeline.toml"
+    path.write_text(pipeline_text(TIMED, spark="jvm_rows = 0\n"))
+    infos: list[BatchInfo] = []
+    run_pipeline(path, available_now=True, on_batch=infos.append, spark=spark)
+    truth = Truth(TIMED)
+    history = folded(tmp_path / "out", len(files))
+    for batch, (rows, info) in enumerate(zip(files, infos, strict=True)):
+        truth.push(rows)
+        assert shown_tops(info.tops) == truth.tops()
+        assert history[batch] == as_answers(truth.tops())
+        assert rejected(tmp_path / "out", batch) == truth.take_rejects()
+        assert info.rows == len(rows)
+    assert sum(info.in_jvm for info in infos) >= 2 * 200
+    assert any(info.crossed < info.rows for info in infos if info.in_jvm)
+
+
+MANY = {f"q{i}": f"{1 + i % 7}.5 * x + {1 + i % 11}.25 * y" for i in range(40)}
+PLAIN = {
+    "best": "SELECT g, x FROM s ORDER BY x * y DESC LIMIT 5 WINDOW 900 ROWS",
+    "least": "SELECT n FROM s WHERE y > 0.25 AND g = 'a' ORDER BY x LIMIT 3 WINDOW 300 ROWS",
+    "above": "SELECT x FROM s WHERE x + y > 1.9 WINDOW 500 ROWS",
+    "near": "SELECT x, y FROM s ORDER BY dist(x, y, 0.5, 0.5) LIMIT 4 WINDOW 2000 ROWS",
+}
+
+
+def plain_text(many: bool) -> str:
+    queries = dict(PLAIN)
+    if many:
+        queries = {n: f"SELECT x FROM s ORDER BY {e} DESC LIMIT 4 WINDOW 800 ROWS" for n, e in MANY.items()}
+    return pipeline_text(queries, max_files=2, spark="jvm_rows = 0\n").replace('time = "ts"\n', "")
+
+
+def write_plain(folder: Path, seed: int, fall: float = 0.0) -> None:
+    chance = random.Random(seed)
+    for number, rows in enumerate(make_files(8, seed, rows=(300, 500))):
+        for row in rows:
+            if row["x"] is not None and fall:
+                row["x"] = 1000 - fall * number + chance.random()
+        write_file(folder / "data" / f"{number}.parquet", rows)
+
+
+def outputs(folder: Path) -> dict[str, Any]:
+    return {
+        str(path.relative_to(folder)): pq.read_table(path).to_pylist()
+        for path in sorted((folder / "out").rglob("*.parquet"))
+    }
+
+
+def run(folder: Path, spark: SparkSession, **more: Any) -> list[BatchInfo]:
+    infos: list[BatchInfo] = []
+    run_pipeline(folder / "pipeline.toml", available_now=True, on_batch=infos.append, spark=spark, **more)
+    return infos
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("many", "failures"),
+    [
+        (True, False),
+        pytest.param(False, False, marks=pytest.mark.soak),
+        pytest.param(True, True, marks=pytest.mark.soak),
+    ],
+)
+def test_without_event_times(
+    tmp_path: Path,
+    spark: SparkSession,
+    small: None,
+    many: bool,
+    failures: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    for folder in (whole, broken) if failures else (whole,):
+        write_plain(folder, 11)
+        (folder / "pipeline.toml").write_text(plain_text(many))
+    infos = run(whole, spark)
+    assert len(infos) == 4 and all(info.in_jvm == info.rows for info in infos)
+    assert sum(info.crossed for info in infos) < 0.5 * sum(info.rows for info in infos)
+    report = verify_pipeline(whole / "pipeline.toml")
+    assert report.ok and report.answers == 4 * len(MANY if many else PLAIN), str(report)
+    if not failures:
+        return
+    # it ends before a step is written, and once more after one is: what comes out is the same
+    with monkeypatch.context() as patch:
+        for where in _failures(patch):
+            with pytest.raises(RuntimeError, match=where):
+                run(broken, spark)
+    infos = run(broken, spark)
+    assert infos[0].replayed and infos[-1].in_jvm
+    assert outputs(broken) == outputs(whole)
+
+
+def _failures(patch: pytest.MonkeyPatch) -> Iterator[str]:
+    from skyband.spark.checkpoint import Checkpoint
+    from skyband.spark.engine import Engine
+
+    write, take = Checkpoint.write_step, Engine.take
+
+    def before(self: Checkpoint, step: Any, offset: Any) -> None:
+        if step.batch == 1:
+            raise RuntimeError("before the step")
+        write(self, step, offset)
+
+    def after(self: Engine, step: Any, leaves: Any) -> Any:
+        if step.batch == 2:
+            raise RuntimeError("after the step")
+        return take(self, step, leaves)
+
+    patch.setattr(Checkpoint, "write_step", before)
+    yield "before the step"
+    patch.setattr(Checkpoint, "write_step", write)
+    patch.setattr(Engine, "take", after)
+    yield "after the step"
+    patch.setattr(Engine, "take", take)
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+def test_falling_scores_go_the_old_way(tmp_path: Path, spark: SparkSession, small: None) -> None:
+    write_plain(tmp_path, 4, fall=10.0)
+    (tmp_path / "pipeline.toml").write_text(plain_text(many=True))
+    infos = run(tmp_path, spark)
+    # the oldest rows are all better than the newest: a gate would let every one pass
+    assert all(info.in_jvm == 0 for info in infos) and len(infos) == 4
+    report = verify_pipeline(tmp_path / "pipeline.toml")
+    assert report.ok, str(report)
+
+
+# -- the driver's part of it, with Spark's read from the files ----------------------------------------------
+
+SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("x", pa.float64()), ("y", pa.float64())])
+
+
+def monitor(timed: bool) -> Monitor:
+    made = Monitor(schema={"s": SCHEMA}, time={"s": "ts"} if timed else None)
+    made.lists_only = True
+    window = "100 SECONDS" if timed else "300 ROWS"
+    made.watch(f"SELECT x FROM s ORDER BY x * y DESC LIMIT 5 WINDOW {window}", name="best")
+    made.watch(f"SELECT x FROM s WHERE x + y > 1.9 WINDOW {window}", name="above")
+    return made
+
+
+def rows_of(batch: int, chance: np.random.Generator, fall: float = 0.0) -> pa.Table:
+    times = np.sort(chance.integers(0, 10**8, 400)) + batch * 10**8
+    told = [None if chance.random() < 0.02 else int(time) for time in times]
+    x = chance.random(400) - fall * np.arange(400)
+    return pa.table({"ts": pa.array(told, pa.timestamp("us")), "x": x, "y": chance.random(400)}, SCHEMA)
+
+
+def taken(folder: Path, name: str, table: pa.Table) -> Taken:
+    pq.write_table(table, folder / name, row_group_size=64)
+    status = (folder / name).stat()
+    return Taken("s", name, status.st_size, status.st_mtime_ns, None)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_comes_through_is_a_step_like_any_other(
+    tmp_path: Path, small: None, timed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = np.random.default_rng(1)
+    gated, plain = monitor(timed), monitor(timed)
+    admission = Admission(StreamFiles("s", "parquet", str(tmp_path), 1), SCHEMA)
+    for batch in range(3):
+        table = rows_of(batch, chance)
+
+        def all_rows(scan: Any, test: str, beside: Any, lines: Any, table: pa.Table = table) -> pa.Table:
+            found = table.select(scan._names).append_column("__skyband_at", pa.array(range(400)))
+            return found.take(pa.array(range(399, -1, -1)))
+
+        monkeypatch.setattr("skyband.spark.admission._Scan.rows_that", all_rows)
+        found = admission.read(None, [taken(tmp_path, f"{batch}.parquet", table)], gated.sifter("s"))  # type: ignore[arg-type]
+        assert found is not None and found.looked_at == 400
+        gated.push_sifted([("s", [Sifted.from_bytes(part.to_bytes()) for part in found.parts])])
+        plain.push_sifted([("s", [plain.sifter("s").sift(table)])])
+        for name in plain.watches:
+            assert gated.watches[name].top().equals(plain.watches[name].top())
+        assert gated.rejects().equals(plain.rejects()) and gated.now == plain.now
+        assert gated.rows_seen == plain.rows_seen
+        assert gated.streams["s"].newest() == plain.streams["s"].newest()
+
+
+def test_what_is_not_for_a_gate(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(scan: Any, test: str, beside: Any, lines: Any) -> pa.Table:
+        raise AssertionError("Spark was asked")
+
+    monkeypatch.setattr("skyband.spark.admission._Scan.rows_that", nothing)
+    monkeypatch.setattr("skyband.spark.admission._PAUSE", 0)
+    admission = Admission(StreamFiles("s", "parquet", str(tmp_path), 1), SCHEMA)
+    chance = np.random.default_rng(2)
+    sifter = monitor(timed=False).sifter("s")
+    fall = taken(tmp_path, "falling.parquet", rows_of(0, chance, fall=1.0))
+    table = rows_of(0, chance)
+    other = taken(tmp_path, "types.parquet", table.set_column(0, "ts", pa.array(["a"] * 400)))
+    pattern = taken(tmp_path, "a[1].parquet", table)
+    few = taken(tmp_path, "few.parquet", table.slice(0, 40))
+    for file in (fall, other, pattern, few):
+        assert admission.read(None, [file], sifter) is None  # type: ignore[arg-type]
+    rows = monitor(timed=True)
+    rows.watch("SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 9 ROWS")  # needs the times of all rows
+    assert admission.read(None, [taken(tmp_path, "rows.parquet", table)], rows.sifter("s")) is None  # type: ignore[arg-type]
