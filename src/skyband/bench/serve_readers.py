@@ -61,9 +61,8 @@ async def _all(url: str, many: int, last: int, pipe: Any) -> list[tuple[float, f
     readers = [Reader(parts.netloc, last) for _ in range(many)]
     for start in range(0, many, 50):
         some = readers[start : start + 50]
-        await asyncio.gather(
-            *(loop.create_connection(lambda each=each: each, parts.hostname, parts.port) for each in some)
-        )
+        host, port = parts.hostname or "", parts.port or 80
+        await asyncio.gather(*(loop.create_connection(each.itself, host, port) for each in some))
         await asyncio.gather(*(each.ready for each in some))
     pipe.send("ready")
     await asyncio.gather(*(each.done for each in readers))
@@ -81,6 +80,9 @@ class Reader(asyncio.Protocol):
         self.seen: list[tuple[float, float]] = []
         self._data = b""
         self._open = False
+
+    def itself(self) -> Reader:
+        return self
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
