@@ -331,7 +331,7 @@ class SMA(Gridded):
         low = (before_bar > LOW * keep + 8) & (self.ranked.size > self.ks) & (self.ks > 0)
         slots = np.flatnonzero(waste & low)
         # of keep rows before a bar, a list has about k(1 + ln(keep / k))
-        usual = np.ceil(ks * (1 + np.log(keep / ks))).astype(np.int64)
+        usual = np.ceil(ks * (1 + np.log(np.maximum(keep, ks) / ks))).astype(np.int64)
         for slot in slots.tolist():
             self._raise(slot, int(min(usual[slot], self.ranked.size[slot])))
         self._noted(slots)
