@@ -52,6 +52,7 @@ from skyband.query.space import Space
 from skyband.query.window import Last, Rows, Window
 from skyband.structures.board import Board, Changes
 from skyband.structures.filters import PROBABLE, STRICT, shed
+from skyband.structures.limits import limit_for
 from skyband.structures.query_index import Kernels, QueryIndex, indexable, kernels
 from skyband.structures.ranked import Ranked
 from skyband.structures.recent import Recent, buffer_rows, buffer_time, too_long
@@ -60,9 +61,10 @@ from skyband.structures.skyband import select
 SHARE = 0.05  # of the window: the paper's 2,000 of 40,000 rows
 FEW = 16  # queries: no index for fewer
 LEARN = 256  # rows that an index needs to learn from
-MARGIN = 0.25  # a region is entered wider by this part of the spread of its filter's scores
+GROWTH = 2.0  # a region is entered so many times as large as it is now
 TOGETHER = 64  # slots whose scores of a step are written at once
-LOOSE = 0.75  # and anew when it is wider by this part
+FILTER_ERROR = 0.1  # rows of a buffer's worth that a probable filter may lack
+LOOSE = 5.0  # and anew when it is so many times as large
 
 
 def first_limit(k: int) -> int:
@@ -71,8 +73,12 @@ def first_limit(k: int) -> int:
 
 
 def room_for(k: int) -> int:
-    """Rows beyond the first k in a probable filter: about the published limits for 2,000 rows and error 0.001."""
-    return int(np.ceil(12 + 6.5 * np.sqrt(k)))
+    """Rows beyond the first k in a probable filter: `pa`'s limit, for a buffer as the window.
+
+    A row that the filter lacks though it is among the buffer's k best costs a row handed on in vain, never an answer,
+    so the error may be a hundred times what `pa` allows.
+    """
+    return limit_for(k, FILTER_ERROR)
 
 
 class Buffered(ListAlgorithm):
@@ -334,7 +340,8 @@ class Buffered(ListAlgorithm):
         if self.index is None:
             if len(recent) < LEARN:
                 return None
-            self.index = QueryIndex(self.space, self.constants.shape[1], cells)
+            share = float(np.median(self.ks[used] + self.cap[used])) / len(recent)
+            self.index = QueryIndex(self.space, self.constants.shape[1], cells, min(share, 1.0))
         self.index.provide(len(self.ks))
         if not self.index.ready or self.index.due(len(recent)):
             self.index.learn(recent.part(recent.head, recent.end))
@@ -369,17 +376,22 @@ class Buffered(ListAlgorithm):
 
     def _register(self, index: QueryIndex, slots: Ints) -> None:
         """Enter the regions of slots, somewhat wider than they are now."""
-        bars = self.need[slots] - MARGIN * self._spread(slots)
+        bars = self.need[slots] - self._wider(GROWTH) * self._spread(slots)
         index.register(slots, np.where(np.isnan(bars), -np.inf, bars), self.constants)
 
     def _tighten(self, index: QueryIndex, used: Ints) -> None:
         """Regions of filters that were open until now, and those that have shrunk much, are entered anew."""
         slots = used[self.need[used] > -np.inf]
         with np.errstate(invalid="ignore"):
-            loose = index.bar[slots] < self.need[slots] - LOOSE * self._spread(slots)
+            loose = index.bar[slots] < self.need[slots] - self._wider(LOOSE) * self._spread(slots)
         slots = slots[loose | (index.bar[slots] == np.inf)]
         if len(slots):
             self._register(index, slots)
+
+    def _wider(self, times: float) -> float:
+        """By what part of its width a region grows that becomes so many times as large, if it is about as wide along
+        each axis."""
+        return float(times ** (1 / len(self.space.columns)) - 1)
 
     def _spread(self, slots: Ints) -> Floats:
         """How far apart the scores of a filter's better rows lie: the measure of a margin."""

@@ -41,9 +41,12 @@ FEW = 16  # queries: no index for fewer
 LEARN = 256  # rows that an index needs to learn from
 TOGETHER = 64  # queries whose scores of a step are written at once
 BURST = 8  # a query that takes every row is searched for when a batch of so many times its list comes
-LOOSE = 0.1  # a region is entered anew when it has shrunk by this part
+PLENTY = 16  # times the rows that a search finds
+LOOSE = 0.2  # a region is entered anew when it has shrunk by this part
 LATEST = 2**63 - 1
-_SLOTS = ("bar", "bar_time", "bar_seq", "complete")
+LONG_AGO = -(2**62)
+MOST_AHEAD = 16  # times the usual slack, for a query that is searched for again and again
+_SLOTS = ("bar", "bar_time", "bar_seq", "complete", "ahead", "searched")
 
 
 class Ringed(WindowAlgorithm):
@@ -64,10 +67,14 @@ class Ringed(WindowAlgorithm):
         self.bar_seq = np.empty(0, dtype=np.int64)
         self.complete = np.empty(0, dtype=np.uint8)
         self.lost = np.empty(0, dtype=np.uint8)
+        self.ahead = np.empty(0, dtype=np.int64)  # how many times the usual slack a search looks for
+        self.searched = np.empty(0, dtype=np.int64)  # the newest seq when a slot was last searched for
         self.oldest_time = np.empty(0, dtype=np.int64)
         self.oldest_seq = np.empty(0, dtype=np.int64)
         self._usual = np.empty(0, dtype=np.int64)  # `usual()`, until a query comes or changes
         self.moved = True  # some bar isn't as the index knows it
+        self.sure = False  # every slot has a bar, and the index knows it
+        self.tried = 0  # rows in the store when queries without a bar were last searched for
 
     # -- what a subclass brings ----------------------------------------------------------------------------
 
@@ -94,23 +101,27 @@ class Ringed(WindowAlgorithm):
     def opened(self, slot: int) -> None:
         slots = len(self.ks)
         for name in (
-            "bar", "bar_time", "bar_seq", "complete", "lost", "oldest_time", "oldest_seq",
+            "bar", "bar_time", "bar_seq", "complete", "lost", "ahead", "searched", "oldest_time", "oldest_seq",
         ):  # fmt: skip
             old = getattr(self, name)
             if len(old) < slots:
                 setattr(self, name, np.concatenate([old, np.zeros(slots - len(old), dtype=old.dtype)]))
         self.lost[slot] = 0
+        self.ahead[slot], self.searched[slot] = 1, LONG_AGO
+        self.sure = False
         self._usual = np.empty(0, dtype=np.int64)
         if self.index is not None:
             self.index.forget(np.array([slot]))
         self.search(np.array([slot], dtype=np.int64))
 
     def resized(self, slot: int) -> None:
+        self.sure = False
         self._usual = np.empty(0, dtype=np.int64)
         self.search(np.array([slot], dtype=np.int64))
 
     def closed(self, slot: int) -> None:
         self.complete[slot] = self.lost[slot] = 0
+        self.sure = False
         if self.index is not None:
             self.index.forget(np.array([slot]))
 
@@ -119,6 +130,7 @@ class Ringed(WindowAlgorithm):
     def window_step(
         self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
     ) -> None:
+        self.sure = False
         self._flooded(len(time))
         used = np.flatnonzero(self.ks)
         horizon = self.oldest_horizon()
@@ -127,6 +139,10 @@ class Ringed(WindowAlgorithm):
         for _ in self.store.move(columns, time, seq, horizon):
             if len(used) and self.store.end > max(self.store.came, self.store.head):
                 self._meet(used)
+        self._settle(used)
+
+    def _settle(self, used: Ints) -> None:
+        """What has left leaves the lists; those that are short are searched for."""
         self.expire()
         short = np.flatnonzero(self.lost)
         if len(short):
@@ -222,9 +238,15 @@ class Ringed(WindowAlgorithm):
 
     # -- searching -----------------------------------------------------------------------------------------
 
-    def search(self, slots: Ints) -> None:
-        """Fill the lists of slots from the ring."""
-        store, ranked, keep = self.store, self.ranked, self.keep()
+    def search(self, slots: Ints, between: tuple[int, int] | None = None) -> None:
+        """Fill the lists of slots from the ring, or from a stretch of it."""
+        store, ranked = self.store, self.ranked
+        begin, end = between or (store.head, store.end)
+        self._look_ahead(slots, begin, end)
+        keep = self.keep()
+        since = self.horizon_time, self.horizon_seq
+        if between:
+            since = (np.full(len(self.ks), store.time[begin]), np.full(len(self.ks), store.seq[begin]))
         need = np.minimum(keep[slots], len(store))
         for slot in slots[ranked.room[slots] < need].tolist():
             ranked.grow(slot, int(min(keep[slot], len(store))))
@@ -232,8 +254,8 @@ class Ringed(WindowAlgorithm):
         if compiled is not None and len(store):
             most = int(min(keep[slots].max(), len(store) + 1))
             compiled.search(
-                slots, keep, store.head, store.end, *store.columns, self.constants, self.space.sign, store.time,
-                store.seq, self.horizon_time, self.horizon_seq, np.empty(most), np.empty(most, dtype=np.int64),
+                slots, keep, begin, end, *store.columns, self.constants, self.space.sign, store.time, store.seq, *since,
+                np.empty(most), np.empty(most, dtype=np.int64),
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.bar, self.complete,
                 self.oldest_time, self.oldest_seq, self.counts,
             )  # fmt: skip
@@ -247,6 +269,18 @@ class Ringed(WindowAlgorithm):
         self.bar_time[slots] = np.where(complete, MINIMUM, ranked.time[first])
         self.bar_seq[slots] = np.where(complete, MINIMUM, ranked.seq[first])
         self.settled(slots)
+
+    def _look_ahead(self, slots: Ints, begin: int, end: int) -> None:
+        """Who runs short again within half a window is searched for further ahead, and less so when it lasts longer:
+        rows that are near one another in time leave together."""
+        if begin == end:
+            return
+        now = int(self.store.seq[end - 1])
+        again = now - self.searched[slots] < (now - int(self.store.seq[begin])) // 2
+        ahead = self.ahead[slots]
+        self.ahead[slots] = np.where(again, np.minimum(2 * ahead, MOST_AHEAD), np.maximum(ahead // 2, 1))
+        self.searched[slots] = now
+        self._usual = np.empty(0, dtype=np.int64)
 
     def _search_plainly(self, slot: int, keep: int) -> None:
         good, time, seq = self.scored(slot, self._horizon(slot))
@@ -273,12 +307,24 @@ class Ringed(WindowAlgorithm):
         """Lists that had everything and are long enough get a bar; far too low ones are raised; all are entered."""
         if len(self._usual) != len(self.ks):
             self._usual = self.usual()
+        self._search_open(used)
         usual, size = self._usual[used], self.ranked.size[used]
         due = np.where(self.complete[used] > 0, size >= usual, size > usual + usual // 4 + 4)
         for slot in used[due].tolist():
             self._set_bar(slot, int(self._usual[slot]))
         if self.moved and self.index is not None and self.index.ready:
             self._enter(used)
+
+    def _search_open(self, used: Ints) -> None:
+        """Queries that take every row though there are enough for a bar (many equal ones, say) are searched for."""
+        store = self.store
+        self.tried = min(self.tried, len(store))
+        if not self.complete.any() or len(store) < 2 * self.tried or self._compiled is None:
+            return
+        open_ = used[(self.complete[used] > 0) & (PLENTY * self.keep()[used] <= len(store))]
+        if len(open_):
+            self.tried = len(store)
+            self.search(open_)
 
     def _enter(self, used: Ints) -> None:
         """Regions that have grown are entered in the index at once; those that have shrunk, when that pays."""
@@ -316,10 +362,13 @@ class Ringed(WindowAlgorithm):
         if self.index is None:
             if len(store) < LEARN:
                 return None
-            self.index = QueryIndex(self.space, self.constants.shape[1], cells)
+            share = float(np.median(self.keep()[used])) / len(store)
+            self.index = QueryIndex(self.space, self.constants.shape[1], cells, share)
         self.index.provide(len(self.ks))
         if not self.index.ready or self.index.due(len(store)):
+            self.index.share = float(np.median(self.keep()[used])) / len(store)
             self.index.learn(store.part(store.head, store.end))
+            self.sure = False
             self._enter(used)
         return self.index
 
@@ -350,10 +399,14 @@ class Ringed(WindowAlgorithm):
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
         for name in _SLOTS:
-            setattr(self, name, blob[name].copy())
+            if name in blob:
+                setattr(self, name, blob[name].copy())
+        if "ahead" not in blob:  # written by an earlier version
+            self.ahead, self.searched = np.ones(len(self.ks), np.int64), np.full(len(self.ks), LONG_AGO)
         columns = tuple(blob[f"column_{i}"] for i in range(len(self.space.columns)))
         self.fill(columns, blob["row_time"], blob["row_seq"])
         slots = len(self.ks)
+        self.sure = False
         self.lost = np.zeros(slots, dtype=np.uint8)
         self.oldest_time = np.full(slots, LATEST, dtype=np.int64)
         self.oldest_seq = np.full(slots, LATEST, dtype=np.int64)

@@ -11,8 +11,15 @@ same few lines.
 
 **Cells follow the data.** The paper's grid is regular and loses its gain where data is clustered: most rows then lie
 in a few cells that name most queries. Here the edges along each axis are quantiles of a sample, so each slab holds
-about as many rows as any other. A coordinate finds its slab through a table of equal buckets, and a step or two from
-there.
+about as many rows as any other. A coordinate finds its slab through a table of equal buckets, mostly at once: a
+bucket and an edge are numbered by the same arithmetic, which keeps order, so only the edges of its own bucket are in
+question.
+
+**Fine cells.** The smaller the cells, the fewer queries are named that a row doesn't concern, and the more rows are
+rejected for all queries by one look at a byte; but the dearer is entering a region. So whoever makes an index says
+what share of the rows a region has, and there are so many cells that it has a few dozen. A cell has the few slots
+that it names in a short list of its own; the bits say the same at greater length, for cells that name more. A region is
+entered block by block of cells: blocks that it doesn't meet are passed over by one bound for all of their cells.
 
 **Bars.** A region that grows (its bar falls) has to be registered anew before rows are looked up, or some would be
 missed. One that shrinks need not be: what is registered too widely costs a comparison a row, and never an answer.
@@ -22,13 +29,15 @@ needed now, so that it doesn't have to be said often.
 **Cover.** Border cells reach a little further than the sample did. A row beyond (a *stray*) is looked at for every
 query; when strays or scores a row become many, `due` asks for a new index.
 
-**What is kept.** A bit for each cell and query, and the edges. **Cost.** A look-up: a few operations an axis, then a
-score for each query named. A registration: the range of the score over every cell.
+**What is kept.** A bit for each cell and query, short lists, and the edges. **Cost.** A look-up: a few operations an
+axis, then a score for each query named. A registration: the range of the score over every block and over the cells of
+those that the region meets.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import frexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,31 +49,36 @@ from skyband.query.boxes import OPERATIONS, render_bounds
 from skyband.query.space import Space
 from skyband.structures.grid import shape_for
 
-TOTAL = 4096  # cells
+LEAST, MOST = 1024, 65536  # cells
+INSIDE = 48  # cells of a region
+WIDE = 4096  # cells of many axes: there a region meets most of space, and entering it costs every cell
+AXES = 6  # beyond so many
+MOST_BYTES = 1 << 25  # of the bits: many slots have larger cells
+SHORT = 8  # slots in a cell's own list
+CROWDED = 255  # instead of their number: the bits tell
 SAMPLE = 4096  # rows that the edges are learned from
 BEYOND = 0.1  # border cells reach further than the sample by this part of half its range
 FAR = 8e307  # and no further than this: the difference of two ends is a number
-BUCKETS = 1024  # of the table that leads a coordinate to its slab
+BUCKETS = 4096  # of the table that leads a coordinate to its slab
 WASTE = 2.0  # so many times the scores a row that an index began with, and it is made anew
 
 Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
 
 
 class QueryIndex:
-    """Which slots a row concerns; `per_axis` fixes the number of cells along each axis (0: chosen)."""
+    """Which slots a row concerns; `per_axis` fixes the number of cells along each axis (0: chosen by the share of all
+    rows that a region has)."""
 
-    def __init__(self, space: Space, constants: int, per_axis: int = 0) -> None:
+    def __init__(self, space: Space, constants: int, per_axis: int = 0, share: float = 0.01) -> None:
         self.axes = len(space.columns)
         self.sign = space.sign
-        cells = [per_axis] * self.axes if per_axis else shape_for(self.axes, TOTAL if self.axes > 1 else 256)
-        self.cells = np.array(cells, dtype=np.int64)
-        self.strides = np.concatenate([[1], np.cumprod(self.cells)[:-1]]).astype(np.int64)
-        self.total = int(np.prod(self.cells))
+        self.per_axis = per_axis
+        self.share = share
         self.kernels = kernels(space, constants)
         self.bar = np.empty(0, dtype=np.float64)  # what is registered; inf: nothing is
-        self.bits = np.zeros((self.total, 1), dtype=np.uint64)
         self.used = np.zeros(1, dtype=np.uint64)
-        self.some = np.zeros(self.total, dtype=np.uint8)  # whether a cell names anybody
+        self._lay()
         self.ready = False
         self.learned = 0  # rows that it learned from
         self.tally = np.zeros(3, dtype=np.int64)  # rows looked up, strays, scores, since it was made
@@ -73,8 +87,27 @@ class QueryIndex:
 
     # -- space ---------------------------------------------------------------------------------------------
 
+    def _lay(self) -> None:
+        """So many cells, none of which names anybody."""
+        words = len(self.used)
+        if self.per_axis:
+            cells = [self.per_axis] * self.axes
+        else:
+            wanted = min(max(LEAST, int(INSIDE / self.share)), MOST if self.axes <= AXES else WIDE)
+            cells = shape_for(self.axes, max(2**self.axes, min(wanted, MOST_BYTES // (8 * words))))
+        self.cells = np.array(cells, dtype=np.int64)
+        self.strides = np.concatenate([[1], np.cumprod(self.cells)[:-1]]).astype(np.int64)
+        self.total = int(np.prod(self.cells))
+        self.block = np.ceil(np.sqrt(self.cells)).astype(np.int64)  # cells of a block along each axis
+        self.blocks = -(-self.cells // self.block)
+        self.bits = np.zeros((self.total, words), dtype=np.uint64)
+        self.named_ = np.zeros(self.total, dtype=np.uint8)  # how many slots a cell names, or CROWDED
+        self.short = np.zeros((self.total, SHORT), dtype=np.uint16)
+        self.meets = np.zeros((len(self.bar), int(np.prod(self.blocks))), dtype=np.uint8)  # slots and blocks
+
     def learn(self, columns: tuple[Floats, ...]) -> None:
         """Cut space by the quantiles of these rows. Nothing is registered afterwards."""
+        self._lay()
         edges = []
         for axis, column in enumerate(columns):
             values = column[np.isfinite(column)]
@@ -94,7 +127,8 @@ class QueryIndex:
         self.low, self.high = np.zeros((self.axes, most)), np.zeros((self.axes, most))
         self.cover_low, self.cover_high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
         self.origin, self.scale = np.zeros(self.axes), np.zeros(self.axes)
-        self.table = np.zeros((self.axes, BUCKETS), dtype=np.int32)
+        # by bucket: how many edges lie in earlier ones; a coordinate's slab is between that and the next bucket's
+        self.table = np.zeros((self.axes, BUCKETS + 1), dtype=np.int32)
         for axis in range(self.axes):
             inner = np.asarray(edges[axis], dtype=np.float64)
             count = int(self.cells[axis])
@@ -104,11 +138,13 @@ class QueryIndex:
             width = high[axis] / 2 - low[axis] / 2
             if 1e-290 < width < 1e300:
                 self.origin[axis], self.scale[axis] = low[axis], BUCKETS / 2 / width
-                # a bucket's least slab: never beyond the slab of any coordinate in it, whatever the rounding
-                begins = low[axis] + (np.arange(BUCKETS) - 1) / self.scale[axis]
-                self.table[axis] = np.searchsorted(inner, begins, side="left")
+            # as the kernels number a coordinate's bucket, to the last bit
+            with np.errstate(over="ignore"):
+                bucket = np.clip((inner - self.origin[axis]) * self.scale[axis], 0, BUCKETS - 1)
+            self.table[axis] = np.searchsorted(bucket.astype(np.int64), np.arange(BUCKETS + 1), side="left")
         self.bits[:] = 0
-        self.some[:] = 0
+        self.named_[:] = 0
+        self.meets[:] = 0
         self.used[:] = 0
         self.bar[:] = np.inf
         self.tally[:] = 0
@@ -119,6 +155,8 @@ class QueryIndex:
         """Whether space should be cut anew, if so many rows are there."""
         rows, strays, scored = self.tally.tolist()
         if self.learned and there >= 4 * self.learned:
+            return True
+        if self.bits.nbytes > 2 * MOST_BYTES and self.total > 2**self.axes and not self.per_axis:
             return True
         if rows < 4 * SAMPLE:  # too few to judge by, unless most were strays
             return bool(rows >= 256 and 4 * strays > rows)
@@ -133,7 +171,9 @@ class QueryIndex:
     def provide(self, slots: int) -> None:
         """Room for so many slots."""
         if slots > len(self.bar):
-            self.bar = np.concatenate([self.bar, np.full(slots - len(self.bar), np.inf)])
+            more = slots - len(self.bar)
+            self.bar = np.concatenate([self.bar, np.full(more, np.inf)])
+            self.meets = np.vstack([self.meets, np.zeros((more, self.meets.shape[1]), dtype=np.uint8)])
         words = (max(slots, 1) + 63) // 64
         if words > self.bits.shape[1]:
             wider = np.zeros((self.total, words), dtype=np.uint64)
@@ -146,9 +186,9 @@ class QueryIndex:
         self.provide(int(slots.max(initial=-1)) + 1)
         self.bar[slots] = bars
         self.kernels.reach(
-            slots, self.bar, constants, self.sign, self.low, self.high, self.cells, self.bits
+            slots, self.bar, constants, self.sign, self.low, self.high, self.cells, self.strides, self.block,
+            self.bits, self.named_, self.short, self.meets,
         )  # fmt: skip
-        self.some[:] = self.bits.any(axis=1)
         there = np.zeros(64 * len(self.used), dtype=bool)
         there[: len(self.bar)] = self.bar < np.inf
         self.used = np.packbits(there, bitorder="little").view(np.uint64)
@@ -157,7 +197,8 @@ class QueryIndex:
         """No row concerns these slots any more: whoever still wants rows for them asks for all."""
         if len(slots):
             self.provide(int(slots.max()) + 1)
-            clear(slots, self.bits, self.used)
+            clear(slots, self.bits, self.used, self.named_, self.short)
+            self.meets[slots] = 0
             self.bar[slots] = np.inf
 
     def named(self, columns: tuple[Floats, ...]) -> Ints:
@@ -187,8 +228,8 @@ class QueryIndex:
             out = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.float64)
             row, count = self.kernels.gather(
                 row, end, *columns, self.origin, self.scale, self.table, self.edges, self.cells, self.strides,
-                self.cover_low, self.cover_high, self.bits, self.some, self.used, constants, least, self.sign,
-                self.tally, *out,
+                self.cover_low, self.cover_high, self.bits, self.named_, self.short, self.used, constants, least,
+                self.sign, self.tally, *out,
             )  # fmt: skip
             parts.append([array[:count] for array in out])
             room *= 2
@@ -204,8 +245,16 @@ class QueryIndex:
         group(slot, rows, value, starts, *grouped)
         return starts, *grouped
 
+    def arrays(self) -> tuple[Any, ...]:
+        """What a look-up reads, for whoever looks rows up in a kernel of his own."""
+        return (
+            self.origin, self.scale, self.table, self.edges, self.cells, self.strides, self.cover_low, self.cover_high,
+            self.bits, self.named_, self.short, self.used, self.tally,
+        )  # fmt: skip
+
     def bytes(self) -> int:
-        return int(self.bits.nbytes + self.edges.nbytes * 3 + self.table.nbytes)
+        bits = self.bits.nbytes + self.short.nbytes + self.named_.nbytes + self.meets.nbytes
+        return int(bits + self.edges.nbytes * 3 + self.table.nbytes)
 
     def _check(self, columns: tuple[Floats, ...], good: Any) -> None:
         """Every row that is no stray and at least as good as a slot's registered bar lies in a cell that names it."""
@@ -215,6 +264,13 @@ class QueryIndex:
             inner = self.edges[axis, : self.cells[axis] - 1]
             cell += np.searchsorted(inner, column, side="right") * self.strides[axis]
             inside &= (column >= self.cover_low[axis]) & (column <= self.cover_high[axis])
+        # a cell's short list has the slots of its bits
+        count = np.bitwise_count(self.bits).sum(axis=1)
+        assert np.all((self.named_ == count) | (self.named_ == CROWDED))
+        for c in np.unique(cell).tolist():
+            if self.named_[c] != CROWDED:
+                bits = np.flatnonzero(np.unpackbits(self.bits[c].view(np.uint8), bitorder="little"))
+                assert sorted(self.short[c, : self.named_[c]].tolist()) == bits.tolist()
         for slot in np.flatnonzero(self.bar < np.inf).tolist():
             bit = np.uint64(1) << np.uint64(slot & 63)
             named = (self.bits[cell, slot >> 6] & bit) != 0
@@ -222,7 +278,45 @@ class QueryIndex:
 
 
 @kernel
-def clear(slots: Ints, bits: Words, used: Words) -> None:
+def enter(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
+    """A cell names a slot that it didn't name before."""
+    bits[cell, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+    n = named[cell]
+    if n < SHORT and slot < 65536:
+        short[cell, n] = slot
+        named[cell] = n + 1
+    else:
+        named[cell] = CROWDED
+
+
+@kernel
+def leave(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
+    """And no longer names it."""
+    bits[cell, slot >> 6] ^= np.uint64(1) << np.uint64(slot & 63)
+    n = int(named[cell])
+    if n != CROWDED:
+        for i in range(n):
+            if short[cell, i] == slot:
+                short[cell, i] = short[cell, n - 1]
+        named[cell] = n - 1
+        return
+    zero, one = np.uint64(0), np.uint64(1)
+    n = 0
+    for word in range(bits.shape[1]):
+        b = bits[cell, word]
+        while b != zero:
+            low = b ^ (b & (b - one))
+            b ^= low
+            other = (word << 6) + frexp(float(low))[1] - 1
+            if n == SHORT or other >= 65536:
+                return  # crowded still
+            short[cell, n] = other
+            n += 1
+    named[cell] = n
+
+
+@kernel
+def clear(slots: Ints, bits: Words, used: Words, named: Bytes, short: Any) -> None:
     """Take slots out of every cell."""
     for i in range(slots.shape[0]):
         word = slots[i] >> 6
@@ -230,7 +324,8 @@ def clear(slots: Ints, bits: Words, used: Words) -> None:
         if used[word] & bit:
             used[word] ^= bit
             for cell in range(bits.shape[0]):
-                bits[cell, word] &= ~bit
+                if bits[cell, word] & bit:
+                    leave(slots[i], cell, bits, named, short)
 
 
 @kernel
@@ -262,23 +357,38 @@ from math import frexp, sqrt
 import numpy as np
 from skyband.jit import kernel
 from skyband.order import first_inside
+from skyband.structures.query_index import enter, leave
 from skyband.structures.spans import {operations}
 from skyband.structures.visit import finish, hold
 
 @kernel
-def gather(begin, end, {columns}, origin, scale, table, edges, cells, strides, cover_low, cover_high, bits, some,
-           used, constants, least, sign, tally, out_slot, out_row, out_value):
+def gather(begin, end, {columns}, origin, scale, table, edges, cells, strides, cover_low, cover_high, bits, named,
+           short, used, constants, least, sign, tally, out_slot, out_row, out_value):
     one, zero = np.uint64(1), np.uint64(0)
     words = bits.shape[1]
     room = out_slot.shape[0] - 64 * words
-    buckets = table.shape[1]
+    last = table.shape[1] - 2
     count, scored, strays = 0, 0, 0
     row = begin
     while row < end and count <= room:
         c = 0
         stray = False
 {find}
-        if some[c] == 0 and not stray:
+        few = named[c]
+        if few == 0 and not stray:
+            row += 1
+            continue
+        if few <= {SHORT} and not stray:
+            for i in range(few):
+                slot = np.int64(short[c, i])
+{constants}
+                value = sign * ({score})
+                if value >= least[slot]:
+                    out_slot[count] = slot
+                    out_row[count] = row
+                    out_value[count] = value
+                    count += 1
+            scored += few
             row += 1
             continue
         for w in range(words):
@@ -304,8 +414,10 @@ def gather(begin, end, {columns}, origin, scale, table, edges, cells, strides, c
     return row, count
 
 @kernel
-def reach(slots, bar, constants, sign, low, high, cells, bits):
+def reach(slots, bar, constants, sign, low, high, cells, strides, block, bits, named, short, meets):
     axes = cells.shape[0]
+    begin = np.empty(axes, np.int64)
+    end = np.empty(axes, np.int64)
     at = np.empty(axes, np.int64)
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -313,21 +425,53 @@ def reach(slots, bar, constants, sign, low, high, cells, bits):
         bit = np.uint64(1) << np.uint64(slot & 63)
 {constants8}
         for axis in range(axes):
-            at[axis] = 0
-        for c in range(bits.shape[0]):
-{ends}
+            begin[axis] = 0
+            end[axis] = min(block[axis], cells[axis])
+        for b in range(meets.shape[1]):
+{ends_block}
 {bounds}
             bound = {high} if sign > 0 else -({low})
-            if bound < bar[slot]:
-                bits[c, word] &= ~bit
-            else:
-                bits[c, word] |= bit
+            inside = not bound < bar[slot]
+            if inside or meets[slot, b] != 0:
+                some = 0
+                c = 0
+                for axis in range(axes):
+                    at[axis] = begin[axis]
+                    c += at[axis] * strides[axis]
+                while True:
+                    hit = False
+                    if inside:
+{ends_cell}
+{bounds_cell}
+                        bound = {high} if sign > 0 else -({low})
+                        hit = not bound < bar[slot]
+                    if hit != ((bits[c, word] & bit) != 0):
+                        if hit:
+                            enter(slot, c, bits, named, short)
+                        else:
+                            leave(slot, c, bits, named, short)
+                    if hit:
+                        some = 1
+                    axis = 0
+                    while axis < axes:
+                        at[axis] += 1
+                        c += strides[axis]
+                        if at[axis] < end[axis]:
+                            break
+                        c -= (end[axis] - begin[axis]) * strides[axis]
+                        at[axis] = begin[axis]
+                        axis += 1
+                    if axis == axes:
+                        break
+                meets[slot, b] = some
             axis = 0
             while axis < axes:
-                at[axis] += 1
-                if at[axis] < cells[axis]:
+                begin[axis] += block[axis]
+                if begin[axis] < cells[axis]:
+                    end[axis] = min(begin[axis] + block[axis], cells[axis])
                     break
-                at[axis] = 0
+                begin[axis] = 0
+                end[axis] = min(block[axis], cells[axis])
                 axis += 1
 
 @kernel
@@ -354,12 +498,20 @@ def search(todo, keep, begin, end, {columns}, constants, sign, times, seqs, hori
             base = first + b * 64
             stop = min(end - base, 64)
             hit = False
-            for j in range(stop):
-                row = base + j
+            if stop == 64:  # a number that is known compiles to better vector instructions
+                for j in range(64):
+                    row = base + j
 {loads_search}
-                value = sign * ({score})
-                block[j] = value
-                hit |= value >= floor
+                    value = sign * ({score})
+                    block[j] = value
+                    hit |= value >= floor
+            else:
+                for j in range(stop):
+                    row = base + j
+{loads_search}
+                    value = sign * ({score})
+                    block[j] = value
+                    hit |= value >= floor
             if not hit:
                 continue
             for j in range(stop):
@@ -373,16 +525,33 @@ def search(todo, keep, begin, end, {columns}, constants, sign, times, seqs, hori
                bar, complete, oldest_time, oldest_seq)
 '''
 
-_FIND = """        x{j} = X{j}[row]
+FIND = """        x{j} = X{j}[row]
         if x{j} >= cover_low[{j}] and x{j} <= cover_high[{j}]:
-            at = int((x{j} - origin[{j}]) * scale[{j}])
-            at = table[{j}, at if at < buckets else buckets - 1]
-            while x{j} >= edges[{j}, at] and at < cells[{j}] - 1:
-                at += 1
+            bucket = min(int((x{j} - origin[{j}]) * scale[{j}]), last)
+            at = table[{j}, bucket]
+            high = table[{j}, bucket + 1]
+            while at < high:
+                middle = (at + high) >> 1
+                if x{j} >= edges[{j}, middle]:
+                    at = middle + 1
+                else:
+                    high = middle
             c += at * strides[{j}]
         else:
             stray = True
 """
+
+
+def scalars(text: str, constants: int) -> str:
+    """A rendered expression with its constants as variables."""
+    for i in reversed(range(constants)):
+        text = text.replace(f"p[{i}]", f"p{i}")
+    return text
+
+
+def load_constants(constants: int, indent: int) -> str:
+    """The lines that read a slot's constants."""
+    return "\n".join(" " * indent + f"p{i} = constants[slot, {i}]" for i in range(constants))
 
 
 class Kernels(NamedTuple):
@@ -401,27 +570,26 @@ def _kernels(shape: Any, columns: tuple[str, ...], score: str, constants: int) -
     lines, low, high = written
     axes = range(len(columns))
 
-    def scalars(text: str) -> str:
-        for i in reversed(range(constants)):
-            text = text.replace(f"p[{i}]", f"p{i}")
-        return text
-
-    def load(indent: int) -> str:
-        return "\n".join(" " * indent + f"p{i} = constants[slot, {i}]" for i in range(constants))
-
     made = generated(
         _TEXT.format(
             operations=", ".join(OPERATIONS),
             columns=", ".join(f"X{j}" for j in axes),
-            find="".join(_FIND.format(j=j) for j in axes),
-            constants=load(16),
-            constants8=load(8),
-            score=scalars(score),
-            ends="\n".join(f"{' ' * 12}l{j} = low[{j}, at[{j}]]\n{' ' * 12}h{j} = high[{j}, at[{j}]]" for j in axes),
-            bounds="\n".join("            " + scalars(line) for line in lines),
-            low=scalars(low),
-            high=scalars(high),
-            loads_search="\n".join(f"                x{j} = X{j}[row]" for j in axes),
+            find="".join(FIND.format(j=j) for j in axes),
+            constants=load_constants(constants, 16),
+            constants8=load_constants(constants, 8),
+            score=scalars(score, constants),
+            ends_block="\n".join(
+                f"{' ' * 12}l{j} = low[{j}, begin[{j}]]\n{' ' * 12}h{j} = high[{j}, end[{j}] - 1]" for j in axes
+            ),
+            ends_cell="\n".join(
+                f"{' ' * 24}l{j} = low[{j}, at[{j}]]\n{' ' * 24}h{j} = high[{j}, at[{j}]]" for j in axes
+            ),
+            bounds="\n".join(" " * 12 + scalars(line, constants) for line in lines),
+            bounds_cell="\n".join(" " * 24 + scalars(line, constants) for line in lines),
+            SHORT=SHORT,
+            low=scalars(low, constants),
+            high=scalars(high, constants),
+            loads_search="\n".join(f"                    x{j} = X{j}[row]" for j in axes),
             loads="\n".join(f"            x{j} = X{j}[begin + row]" for j in axes),
         )
     )  # fmt: skip

@@ -33,6 +33,7 @@ class Recent:
             None  # of the rows from `came` on, which came in this step, where others are among them
         )
         self.edge = LOWEST
+        self.shifts = 0  # how often the rows have got other places
         # for each step with rows in the buffer: the newest of its rows, and where the buffer began when they came
         self.steps: deque[tuple[Recency, Recency]] = deque()
 
@@ -66,6 +67,7 @@ class Recent:
     def reopen(self) -> None:
         """Rows from before the edge may come after all; who made whom wait is not known any more."""
         newest = max((newest for newest, _ in self.steps), default=None)
+        self.shifts += 1
         self.edge = LOWEST
         self.steps.clear()
         if newest is not None:
@@ -95,6 +97,7 @@ class Recent:
             array[part] = array[part][order]
         self._late = order >= self.came - first
         self.came = first
+        self.shifts += 1
 
     def fresh(self) -> Any:
         """Of the rows from `came` on, which came in this step; None: all of them."""
@@ -105,8 +108,14 @@ class Recent:
         self._late = None
         if self.end + more <= len(self.time):
             return
+        self.shifts += 1
         size = len(self)
-        room = max(256, 2 * (size + more))
+        if 2 * (size + more) <= len(self.time):  # no new pages: the rows move down in the arrays they are in
+            for array in (*self.columns, self.time, self.seq):
+                array[:size] = array[self.head : self.end]
+            self.left, self.head, self.came, self.end = 0, 0, size, size
+            return
+        room = max(256, 2 * (size + more) + more)
         for place, column in enumerate(self.columns):
             self.columns[place] = _moved(column, self.head, self.end, room)
         self.time = _moved(self.time, self.head, self.end, room)
@@ -137,6 +146,7 @@ class Recent:
 
     def load(self, blob: dict[str, Any]) -> None:
         self.columns = [blob[f"column_{i}"].copy() for i in range(len(self.columns))]
+        self.shifts += 1
         self.time, self.seq = blob["time"].copy(), blob["seq"].copy()
         self.left, self.head, self.came, self.end = 0, 0, len(self.time), len(self.time)
         self.steps = deque((Recency(a, b), Recency(c, d)) for a, b, c, d in blob["steps"].tolist())

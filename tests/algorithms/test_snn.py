@@ -1,0 +1,144 @@
+"""`snn` row by row: its lists are right after every row, and it makes no difference how rows are cut into batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skyband as sb
+from skyband.algorithms import WINDOWED
+from skyband.order import Recency
+from skyband.query.expression import lift
+from skyband.query.space import Space
+
+NONE = np.empty(0, dtype=np.int64)
+SLOTS = 20
+
+
+def data(kind: str, rows: int, d: int, seed: int = 3) -> Any:
+    random = np.random.default_rng(seed)
+    points = random.random((rows, d))
+    if kind == "wandering":
+        points = np.cumsum(random.normal(0, 0.03, (rows, d)), axis=0)
+    elif kind == "tied":
+        points = np.round(points * 8) / 8
+    elif kind == "away":  # from all points at once, so that lists run short
+        points = points * 0.1 + np.linspace(0, 3, rows)[:, None]
+    elif kind == "missing":
+        points[random.random(rows) < 0.2] = np.nan
+    return points
+
+
+def made(points: Any, n: int, slack: float = 2.0) -> Any:
+    """Twenty queries at points of the data, k from 1 to 5, on a window of n rows that is full."""
+    d = points.shape[1]
+    names = tuple(f"x{j}" for j in range(d))
+    random = np.random.default_rng(1)
+    algorithm: Any = None
+    for slot in range(SLOTS):
+        place = np.nan_to_num(points[random.integers(0, len(points))]).tolist()
+        shape, constants = lift(sb.nearest(dict(zip(names, place, strict=True)), 1, "6 rows").score)
+        if algorithm is None:
+            algorithm = WINDOWED["snn"]({"slack": slack}, Space(shape, names, -1.0))
+        algorithm.add(1 + slot % 5, constants, Recency(0, 0))
+    step(algorithm, points, 0, n, n)
+    return algorithm
+
+
+def step(algorithm: Any, points: Any, first: int, last: int, n: int) -> None:
+    columns = tuple(np.ascontiguousarray(points[first:last, j]) for j in range(points.shape[1]))
+    edges = np.zeros(SLOTS, dtype=np.int64), np.full(SLOTS, max(0, last - n))
+    algorithm.step(
+        columns, np.zeros(last - first, dtype=np.int64), np.arange(first, last), *edges, NONE, NONE
+    )
+
+
+def turned(algorithm: Any) -> list[int]:
+    """Counts the rows that go the short way from now on."""
+    seen = [0]
+    whole = algorithm._turn
+
+    def counted(used: Any) -> None:
+        seen[0] += algorithm.store.end - algorithm.store.came
+        whole(used)
+
+    algorithm._turn = counted
+    return seen
+
+
+@pytest.mark.parametrize(
+    "d", [2, pytest.param(1, marks=pytest.mark.soak), pytest.param(4, marks=pytest.mark.soak)]
+)
+@pytest.mark.parametrize("kind", ["plain", "wandering", "tied", "away", "missing"])
+def test_batches_are_gone_through_row_by_row(kind: str, d: int) -> None:
+    """One row at a time or ninety: the same lists, bars and counters of dominators; and the top is that of the rows."""
+    n, rows = 400, 1600
+    points = data(kind, rows, d)
+    one, many = made(points, n), made(points, n)
+    counted = turned(many)
+    for first in range(n, rows, 90):
+        last = min(first + 90, rows)
+        for row in range(first, last):
+            step(one, points, row, row + 1, n)
+        step(many, points, first, last, n)
+        if first % 180 == 40:
+            one._check()
+            many._check()
+        for slot in range(SLOTS):
+            k, horizon = int(one.ks[slot]), Recency(0, last - n)
+            tops = [[c.tolist() for c in each.top(slot, k, horizon)] for each in (one, many)]
+            assert tops[0] == tops[1], (first, slot)
+        if counted[0] == last - n and kind != "missing":
+            assert np.array_equal(one.bar, many.bar)
+            for slot in range(SLOTS):
+                assert np.array_equal(
+                    one.ranked.seq[one.ranked.span(slot)], many.ranked.seq[many.ranked.span(slot)]
+                )
+    assert counted[0] > (rows - n) / 2  # most rows went the short way
+    one._check()
+    many._check()
+
+
+def test_queries_come_and_go_between_batches() -> None:
+    n, rows = 300, 1500
+    points = data("plain", rows, 2)
+    algorithm = made(points, n)
+    constants = algorithm.constants.copy()
+    counted = turned(algorithm)
+    for number, first in enumerate(range(n, rows, 60)):
+        if number % 3 == 1:
+            algorithm.remove(number % SLOTS)
+            algorithm.add(4, constants[(number * 7) % SLOTS], Recency(0, first - n))
+        if number % 3 == 2:
+            algorithm.resize(number % SLOTS, 1 + number % 6)
+        step(algorithm, points, first, min(first + 60, rows), n)
+        algorithm._check()
+    assert counted[0] > 300
+
+
+def test_time_windows_and_late_rows() -> None:
+    """A window of time goes the same way; a late row, the longer one; both are the plain answer."""
+    points = data("plain", 1200, 2)
+    random = np.random.default_rng(5)
+    monitor = sb.Monitor(time="t")
+    for i in range(SLOTS):
+        x, y = points[random.integers(0, len(points))].tolist()
+        for name in ("snn", "ra"):
+            query = sb.nearest({"x": x, "y": y}, 3, sb.last("30 seconds"), algorithm=name)
+            monitor.watch(query, name=f"{name} {i}")
+    now, counted = 0.0, [0]
+    for first in range(0, 1200, 40):
+        times = now + np.sort(random.random(40)) * random.choice([1.0, 4.0, 9.0])
+        now = float(times[-1])
+        if first % 240 == 200:
+            times[3] -= 20.0
+        part = points[first : first + 40]
+        monitor.push({"x": part[:, 0], "y": part[:, 1], "t": times})
+        if first == 400:
+            counted = turned(monitor.watches["snn 0"].group.algorithm)
+        for i in range(SLOTS):
+            assert monitor.watches[f"snn {i}"].top().equals(monitor.watches[f"ra {i}"].top()), (first, i)
+    assert counted[0] > 100
+    monitor._check()
