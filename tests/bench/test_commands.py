@@ -129,7 +129,7 @@ def test_pripuzic(tmp_path: Path) -> None:
         "readings.csv",
     )
     assert (code, err) == (0, "")
-    names = {"errors", "held-objects", "held-references", "admissions"}
+    names = {"errors", "held-objects", "held-references", "admissions", "filtered"}
     assert charts(tmp_path / "skyband-bench" / "pripuzic") == names
     assert "law" in out and "readings, shuffled" in out
     page = (tmp_path / "skyband-bench" / "pripuzic.md").read_text(encoding="utf-8")

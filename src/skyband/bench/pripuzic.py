@@ -7,8 +7,9 @@ generated unless a file is named (`--data`): then they are its numeric columns, 
 SensorScope file that the paper reads.
 
 Everybody gets the same batches through Monitor.push, in turns, and what is told is the CPU time of the algorithms
-alone, as in the paper. The paper's engine takes one row at a time, this one a batch; part `batch` shows what that does.
-`rapf2` is `rapf` with the longest buffer that is safe, half of the window.
+alone, as in the paper. The paper's engine takes one row at a time, this one a batch; part `r` shows what that
+does. (`snn` goes through a batch row by row, and its lists are right after each.) `rapf2` is `rapf` with the longest
+buffer that is safe, half of the window.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ UNIFORM, CLUSTERED, SHUFFLED, CORRELATED = "uniform", "clustered", "readings, sh
 SIX = ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
 RAPF2 = Contestant("rapf2", "rapf", (("buffer", 0.5),))
 UNINDEXED = (("cells", 1.0),)
+COUNTED = ("admitted", "filtered", "searches")  # for each row that comes, and each query
 WARM = 3
 
 
@@ -67,7 +69,7 @@ class Table9:
 
 SCALES = {
     "tiny": Table9("tiny", 160, 17, 2, 2, 20, 40, 4, ks=(1, 3), budget=1.0),
-    "quick": Table9("quick", u=100, batches=10, ks=(1, 9, 81), budget=1.0),
+    "quick": Table9("quick", batches=40, ks=(1, 9, 81), budget=0.3),
     "full": Table9(batches=960),
 }
 
@@ -140,12 +142,26 @@ def measure(
     points = points_of(dataset, size, rows_needed, seed)
     rows = Rows(points)
     engines = [engine(each, size, points, rows, seed) for each in who]
+    before = [totals(each) for each in engines]
     spent = race(engines, rows, size.n, size.r, WARM + size.batches, size.budget, warm=WARM, seed=seed)
     alike([e for e in engines if not spent[e.name].stopped and e.name != "pa"])
-    return {each.name: told(each, spent[each.name], size) for each in engines}
+    return {
+        each.name: told(each, spent[each.name], size, start)
+        for each, start in zip(engines, before, strict=True)
+    }
 
 
-def told(engine: Pushed, spent: Spent, size: Table9) -> dict[str, float]:
+def totals(engine: Pushed) -> dict[str, int]:
+    """What an algorithm has counted so far, over all queries."""
+    (algorithm,) = engine.algorithms()
+    found: dict[str, int] = {}
+    for slot in np.flatnonzero(algorithm.ks).tolist():
+        for name, count in algorithm.counters(slot).items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def told(engine: Pushed, spent: Spent, size: Table9, before: Mapping[str, int]) -> dict[str, float]:
     (algorithm,) = engine.algorithms()
     slots = np.flatnonzero(algorithm.ks).tolist()
     met = WARM + len(spent.seconds)
@@ -156,11 +172,9 @@ def told(engine: Pushed, spent: Spent, size: Table9) -> dict[str, float]:
         "objects": len(np.unique(algorithm.seqs())) / size.u,
         "cycles": float(len(spent.seconds)),
     }
-    counters = [algorithm.counters(slot) for slot in slots]
-    if "admitted" in counters[0]:
-        # counted from the very first row on
-        rows = size.n + met * size.r
-        values["admitted"] = sum(each["admitted"] for each in counters) / rows / len(slots)
+    for name, count in totals(engine).items():
+        if name in COUNTED:
+            values[name] = (count - before[name]) / (met * size.r) / len(slots)
     if spent.stopped:
         values["stopped"] = 1.0
     return values
@@ -283,65 +297,87 @@ def at_k(
     return size, with_options(who, size, *more)
 
 
-def over_index(size: Table9) -> list[Figure]:
+def over_index(dataset: str) -> Callable[[Table9], list[Figure]]:
     """Figure 10: all of them, with and without the index over the queries."""
-    size = replace(size, d=4 if size.name != "tiny" else 2)
-    figures = []
-    who = named("pa", "sa", "ra", *SIX)
-    for dataset in (UNIFORM, CLUSTERED, SHUFFLED):
+
+    def measured(size: Table9) -> list[Figure]:
+        size = replace(size, d=4 if size.name != "tiny" else 2)
         name = dataset.split(",")[0]
         figure = timed(f"index-{name}", f"CPU time of a row against k: {dataset}", "k", size.words("k"))
-        plain = lambda k: at_k(size, int(k), who, *UNINDEXED)  # noqa: E731
-        sweep([figure], dataset, size.ks, plain, "no index")
-        filters = named(*SIX)
-        sweep([figure], dataset, size.ks, lambda k: at_k(size, int(k), filters), "index")  # noqa: B023
-        figures.append(figure)
-    return figures
+        who, filters = named("pa", "sa", "ra", *SIX), named(*SIX, "snn")
+        sweep([figure], dataset, size.ks, lambda k: at_k(size, int(k), who, *UNINDEXED), "no index")
+        sweep([figure], dataset, size.ks, lambda k: at_k(size, int(k), filters), "index")
+        return [figure]
+
+    return measured
 
 
-def over_parameters(size: Table9) -> list[Figure]:
-    """Figure 11: one parameter after the other, uniform data, d = 4."""
-    tiny = size.name == "tiny"
-    size = size if tiny else replace(size, d=4)
-    who = named("pa", "ra", "sasf", "rarf", "sapf", "rapf", "snn")
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter that varies: its letter, its name in the title, its places, and the setting at a place."""
 
-    def along(
-        name: str,
-        letter: str,
-        title: str,
-        places: Sequence[float],
-        at: Callable[[float], tuple[Table9, Sequence[Contestant]]],
-    ) -> Figure:
-        figure = timed(name, f"CPU time of a row against {title}", letter, size.words(letter))
-        sweep([figure], UNIFORM, places[:2] if tiny else places, at)
-        return figure
+    letter: str
+    title: str
+    places: Callable[[Table9], Sequence[float]]
+    at: Callable[[Table9, float], tuple[Table9, Sequence[Contestant]]]
 
-    def sized(**changed: int) -> tuple[Table9, Sequence[Contestant]]:
-        other = replace(size, **changed)  # type: ignore[arg-type]
-        return other, with_options(who, other)
+    def __call__(self, size: Table9) -> list[Figure]:
+        """Uniform data, d = 4."""
+        tiny = size.name == "tiny"
+        size = size if tiny else replace(size, d=4)
+        name = f"over-{'cells' if self.letter == 'intervals' else self.letter}"
+        figure = timed(name, f"CPU time of a row against {self.title}", self.letter, size.words(self.letter))
+        places = self.places(size)
+        sweep([figure], UNIFORM, places[:2] if tiny else places, lambda x: self.at(size, x))
+        return [figure]
 
-    indexed = named(*SIX[::5], "rarf", "sapf", "snn", "cpm")
-    return [
-        along("over-d", "d", "the dimensions", (2, 4, 6, 8, 10), lambda d: sized(d=int(d))),
-        along(
-            "over-cells", "intervals", "the index's intervals on each axis", (2, 4, 6, 8, 10, 12),
-            lambda c: (size, with_options(indexed, size, ("cells", c))),
-        ),
-        along(
-            "over-u", "u", "the number of queries", [size.u * m // 4 for m in (1, 2, 4, 8, 16)],
-            lambda u: sized(u=int(u)),
-        ),
-        along(
-            "over-b", "b", "the buffer", [size.n // m for m in (80, 40, 20, 8, 4, 2)],
-            lambda b: (size, [replace(c, options=(("buffer", b),)) for c in named(*SIX)]),
-        ),
-        along(
-            "over-gamma", "gamma", "the pruning coefficient", (0.0, 0.1, 0.2, 0.5, 1.0),
-            lambda g: (size, with_options(named("ra", "rasf", "rarf", "rapf"), size, ("gamma", g))),
-        ),
-        along("over-n", "n", "the window", [size.n * m // 4 for m in (1, 2, 4, 8)], lambda n: sized(n=int(n))),
-        along("over-r", "r", "the batch", (10, 100, 1_000, 5_000), lambda r: in_batches(size, int(r), who)),
-    ]  # fmt: skip
+
+def sized(size: Table9, **changed: int) -> tuple[Table9, Sequence[Contestant]]:
+    other = replace(size, **changed)  # type: ignore[arg-type]
+    return other, with_options(named(*COMMON), other)
+
+
+COMMON = ("pa", "ra", "sasf", "rarf", "sapf", "rapf", "snn")
+PARAMETERS = {  # Figure 11: one parameter after the other
+    "d": Parameter("d", "the dimensions", lambda _: (2, 4, 6, 8, 10), lambda size, d: sized(size, d=int(d))),
+    "cells": Parameter(
+        "intervals", "the index's intervals on each axis", lambda _: (2, 4, 6, 8, 10, 12, 16),
+        lambda size, c: (size, with_options(named("sasf", "rapf", "rarf", "sapf", "snn", "cpm"), size, ("cells", c))),
+    ),
+    "u": Parameter(
+        "u", "the number of queries", lambda size: [size.u * m // 4 for m in (1, 2, 4, 8, 16)],
+        lambda size, u: sized(size, u=int(u)),
+    ),
+    "b": Parameter(
+        "b", "the buffer", lambda size: [size.n // m for m in (80, 40, 20, 8, 4, 2)],
+        lambda size, b: (size, [replace(c, options=(("buffer", b),)) for c in named(*SIX)]),
+    ),
+    "gamma": Parameter(
+        "gamma", "the pruning coefficient", lambda _: (0.0, 0.1, 0.2, 0.5, 1.0),
+        lambda size, g: (size, with_options(named("ra", "rasf", "rarf", "rapf"), size, ("gamma", g))),
+    ),
+    "n": Parameter(
+        "n", "the window", lambda size: [size.n * m // 4 for m in (1, 2, 4, 8)], lambda size, n: sized(size, n=int(n))
+    ),
+    "r": Parameter(
+        "r", "the batch", lambda _: (10, 100, 1_000, 4_000, 16_000),
+        lambda size, r: in_batches(size, int(r), named(*COMMON)),
+    ),
+}  # fmt: skip
+
+
+def rates(size: Table9) -> list[Figure]:
+    """The fastest exact engine and its fellows at Table IX's sizes, as rows a second."""
+    figure = Figure(
+        "rates", "Rows a second", "d", "rate", "million rows a second", size.words("d"), times=1e-6
+    )
+    who = named("snn", "sma", "rapf", "sasf", "ra")
+    for dataset in (UNIFORM, SHUFFLED, CORRELATED):
+        for d in (2, 4) if size.name != "tiny" else (2,):
+            other = replace(size, d=d)
+            for name, values in measure(other, dataset, with_options(who, other)).items():
+                figure.add(dataset, name, d, rate=1 / values["mean"], **values)
+    return [figure]
 
 
 def in_batches(size: Table9, r: int, who: Sequence[Contestant]) -> tuple[Table9, Sequence[Contestant]]:
@@ -354,23 +390,34 @@ def in_batches(size: Table9, r: int, who: Sequence[Contestant]) -> tuple[Table9,
 def held(size: Table9) -> list[Figure]:
     """Figure 12: rows kept, and references to them; and, of the six, how many rows their skybands took in."""
     who = named("pa", "sa", "ra", *SIX, "cpm", "snn")
-    objects = Figure("held-objects", "Rows kept for a query", "k", "objects", "rows", size.words("k"))
+    small = size if size.name == "tiny" else replace(size, r=50)  # laws are about rows that come one by one
+    objects = Figure("held-objects", "Rows kept for a query", "k", "objects", "rows", small.words("k"))
     references = Figure(
-        "held-references", "References for a query", "k", "references", "rows", size.words("k")
+        "held-references", "References for a query", "k", "references", "rows", small.words("k")
     )
     admitted = Figure(
         "admissions", "Rows that a query's skyband takes in, of a thousand", "k", "admitted", "rows", size.words("k"),
         times=1e3,
     )  # fmt: skip
-    sweep([objects, references, admitted], UNIFORM, size.ks, lambda k: at_k(size, int(k), who, *UNINDEXED))
-    return [objects, references, admitted]
+    filtered = Figure(
+        "filtered", "Rows that a query's filter takes in, of a thousand", "k", "filtered", "rows", size.words("k"),
+        times=1e3,
+    )  # fmt: skip
+    sweep([objects, references], UNIFORM, size.ks, lambda k: at_k(small, int(k), who, *UNINDEXED))
+    for panel, options in (("no index", UNINDEXED), ("index", ())):
+        setting = lambda k, options=options: at_k(size, int(k), named(*SIX), *options)  # noqa: E731
+        sweep([admitted, filtered], UNIFORM, size.ks, setting, panel)
+    return [objects, references, admitted, filtered]
 
 
 PARTS: Mapping[str, Callable[[Table9], list[Figure]]] = {
+    "rates": rates,
     "errors": errors,
     "data": over_data,
-    "index": over_index,
-    "parameters": over_parameters,
+    "index-uniform": over_index(UNIFORM),
+    "index-clustered": over_index(CLUSTERED),
+    "index-readings": over_index(SHUFFLED),
+    **PARAMETERS,
     "held": held,
 }
 
