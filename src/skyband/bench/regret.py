@@ -134,8 +134,8 @@ def measure(case: Case, scale: str) -> Measured:
             each = Pushed(name or AUTO, case.texts(name))
         except QueryError:
             continue  # it says itself that it can't answer this
-        if name is not None:
-            rehearse(name, case.function, case.d)
+        if name is not None and not getattr(REGISTRY[name], "spaced", False):
+            rehearse(name, case.function, case.d)  # others need a monitor around them: they compile as they go
         each.fill(rows, max(case.r, case.n // 20), case.n, begin=case.r)
         each.stopwatch()
         for cycle in range(WARM):  # what compiles late compiles here
