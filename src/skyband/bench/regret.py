@@ -135,7 +135,8 @@ def measure(case: Case, scale: str) -> Measured:
         except QueryError:
             continue  # it says itself that it can't answer this
         if name is not None and not getattr(REGISTRY[name], "spaced", False):
-            rehearse(name, case.function, case.d)  # others need a monitor around them: they compile as they go
+            # others need a monitor around them: they compile as they go
+            rehearse(name, case.function, case.d)
         each.fill(rows, max(case.r, case.n // 20), case.n, begin=case.r)
         each.stopwatch()
         for cycle in range(WARM):  # what compiles late compiles here
