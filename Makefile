@@ -3,6 +3,9 @@
 
 PY := .venv/bin/python
 
+# Tests, the demo and the soak start many processes: each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test lint format bench soak coverage lock clean
 
 help:
@@ -24,7 +27,7 @@ demo:
 # Half of the time went into the compiler's optimiser, which changes no result (make soak has it whole): so less of it.
 test:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
-	@NUMBA_OPT=$${NUMBA_OPT:-1} $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@NUMBA_OPT=$${NUMBA_OPT:-1} $(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 lint:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev

@@ -142,7 +142,7 @@ class Figure:
         own = {(point.panel, point.series, point.x): point for point in self.points}
         again = {(point.panel, point.x) for point in self.points}
         kept = [
-            own.pop((point.panel, point.series, point.x), None) or point
+            own.pop((point.panel, point.series, point.x), point)
             for point in before.points
             if (point.panel, point.x) not in again or (point.panel, point.series, point.x) in own
         ]
