@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.object_oracle import ObjectOracle, total
@@ -123,3 +125,31 @@ def fold(folded: dict[str, dict[str, float]], changes: pa.Table, expected: dict[
         for key, _ in leaves:
             del folded[name][key]
         folded[name] |= {key: score for _, key, score in enters}
+
+
+@pytest.mark.parametrize("streams", [60, 300])
+def test_many_streams(streams: int) -> None:
+    """More sums than have flags, more streams than a byte counts; values that two doubles don't hold the sum of."""
+    names = [f"r{i}" for i in range(streams)]
+    monitor = sb.Monitor(schema={name: {"id": "int64", "x": "double"} for name in names})
+    asked = names if streams < 100 else [names[i] for i in (0, 3, -4, -1)]
+    joins = " ".join(f"FULL JOIN {name} USING (id)" for name in names[1:])
+    text = f"SELECT id FROM r0 {joins} ORDER BY {' + '.join(f'{name}.x' for name in asked)} DESC LIMIT 3 WINDOW 12 ROWS"
+    watch = monitor.watch(text)
+    random = np.random.default_rng(1)
+    told: list[tuple[int, int, float]] = []
+    for _ in range(15):
+        stream = int(random.choice([0, 3, streams - 4, streams - 1]))
+        rows = [
+            (int(random.integers(0, 3)), float(random.choice([1e16, 1.0, 1e-16, -1e16]))) for _ in range(3)
+        ]
+        monitor.push({"id": [i for i, _ in rows], "x": [x for _, x in rows]}, stream=names[stream])
+        told += [(id_, stream, x) for id_, x in rows]
+        scores = []
+        for id_ in {row[0] for row in told[-12:]}:
+            own = [[x for i, s, x in told[-12:] if (i, s) == (id_, stream)] for stream in range(streams)]
+            scores.append(sum(map(math.fsum, own)))
+        assert watch.top().column("score").to_pylist() == sorted(scores, reverse=True)
+        monitor._check()
+    with pytest.raises(sb.QueryError, match="up to 48 streams"):
+        monitor.watch(f"{text} WITH (algorithm = 'eaa')")

@@ -28,7 +28,7 @@ from skyband.query.promises import Promise, Range, cannot_walk, promise_of, uses
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import Batch, View, numbers
 from skyband.structures.objects import Objects
-from skyband.structures.totals import LAST, MAX, SUM, Aggregate
+from skyband.structures.records import LAST, MAX, MOST_SUMS, SUM, Aggregate
 
 KINDS = {"sum": SUM, "max": MAX, "last": LAST}
 Read = tuple[pa.Array, tuple[Floats, ...], Ints, Ints]
@@ -121,6 +121,8 @@ class Reading:
             e = e.left
         columns.insert(0, e)
         if self.condition is not None or any(a.kind != SUM for a in self.aggregates):
+            return ()
+        if len(self.aggregates) > MOST_SUMS:
             return ()
         found: list[int] = []
         for column in columns:

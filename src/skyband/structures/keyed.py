@@ -10,9 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from skyband.jit import kernel
 from skyband.order import LOWEST, Floats, Ints
 from skyband.stream.keys import Keys, keys_for
-from skyband.structures.rows import Rows
+from skyband.structures.records import Kinds
+from skyband.structures.rows import Places, Rows
+
+NO_KINDS: Kinds = np.zeros(0, dtype=np.uint16)
 
 
 class Arrivals(NamedTuple):
@@ -55,3 +59,18 @@ class Keyed:
             columns = (np.zeros(len(seq)),)
         columns += (columns[0],) * (max(1, self.width) - len(columns))  # another stream's: never looked at
         return Arrivals(keys, columns, time, seq, stream)
+
+    def _label(self, places: Places, codes: Ints, stream: Any, kind: Kinds) -> None:
+        """Rows that have been stored get the numbers of their objects, and of their streams where there are several."""
+        each = np.ascontiguousarray(stream, dtype=np.uint16) if isinstance(stream, np.ndarray) else NO_KINDS
+        label(places, codes, each, 0 if len(each) else int(stream), self.rows.cell, kind)
+
+
+@kernel
+def label(places: Places, codes: Ints, each: Kinds, one: int, cell: Places, kind: Kinds) -> None:
+    several, own = kind.shape[0] > 0, each.shape[0] > 0
+    for i in range(places.shape[0]):
+        place = places[i]
+        cell[place] = codes[i]
+        if several:
+            kind[place] = each[i] if own else one

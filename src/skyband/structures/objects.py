@@ -60,19 +60,16 @@ class Objects(Keyed):
         if found is None:
             return
         assert self.keys is not None
+        places = self.rows.add(found.columns, found.time, found.seq)
+        self.totals.reserve(self.keys.used + len(places), len(places), self.several)
         if isinstance(self.keys, SlotTable):
-            self.totals.reserve(self.keys.used + len(found.seq), len(found.seq), self.several)
             self.keys.lodge(self.totals.record, KEY)
         codes = self.keys.find(found.keys)
-        places = self.rows.add(found.columns, found.time, found.seq)
-        self.rows.cell[places] = codes
-        self.totals.reserve(self.keys.used, len(places), self.several)
         if self.plain:
             self._share()
         else:
             self.leaders.reserve(self.keys.used)
-        if self.several:
-            self.totals.kind[places] = found.stream
+        self._label(places, codes, found.stream, self.totals.kind)
         self.totals.enter(places)
 
     def _share(self) -> None:

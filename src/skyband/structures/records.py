@@ -19,11 +19,12 @@ COUNT, TIME, SEQ, FLAGS, SCORE, KEY = range(6)
 FIRST = 6  # of the aggregates: each has two numbers
 TOUCHED = 1
 WIDE = 256  # and twice that for the second sum, and so on
-MOST_SUMS = 48
+MOST_SUMS = 48  # that have a flag; further ones are wide from their first row on
+LAST_WIDE = WIDE << (MOST_SUMS - 1)
 SUM, MAX, LAST = range(3)
 AHEAD = 256  # rows whose records are touched before they are needed
 
-Kinds = npt.NDArray[np.uint8]
+Kinds = npt.NDArray[np.uint16]  # streams by number
 
 
 class Aggregate(NamedTuple):
@@ -55,12 +56,27 @@ def add(high: float, low: float, value: float) -> tuple[float, float, float]:
     return h, (s - (h - w)) + (m - w), rest
 
 
+@inlined
+def next_bit(bit: int) -> int:
+    """The flag of the sum after this one's; 0 where there are no more."""
+    return bit << 1 if bit < LAST_WIDE else 0
+
+
 @kernel
 def widen(
     g: int, a: int, bit: int, value: float, sign: int, record: Ints, values: Floats, wide: Ints, idle: Ints
 ) -> None:
     """Add a value to a sum or take it away where two doubles don't do; there is a wide sum to be had."""
     at = FIRST + 2 * a
+    if bit == 0:
+        if record[g, at + 1] == 0:
+            slot = idle[idle[0]]
+            idle[0] -= 1
+            for i in range(wide.shape[1]):
+                wide[slot, i] = 0
+            record[g, at + 1] = slot + 1
+        add_wide(wide, record[g, at + 1] - 1, value, sign)
+        return
     if not record[g, FLAGS] & bit:
         slot = idle[idle[0]]
         idle[0] -= 1
@@ -80,7 +96,7 @@ def change_sum(
     """Add a value to a sum or take it away; there is a wide sum to be had."""
     at = FIRST + 2 * a
     high, low, rest = add(values[g, at], values[g, at + 1], sign * value)
-    if rest == 0.0 and high - high == 0.0 and not record[g, FLAGS] & bit:
+    if bit != 0 and rest == 0.0 and high - high == 0.0 and not record[g, FLAGS] & bit:
         values[g, at], values[g, at + 1] = high, low
     else:
         widen(g, a, bit, value, sign, record, values, wide, idle)

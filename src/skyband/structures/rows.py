@@ -106,11 +106,8 @@ class Rows:
 
     def _squeeze(self) -> None:
         """Take the entries of deleted rows out of the order; their places are free from now on."""
-        entries = self.entries(0, self.size)
-        lives = self.cell[entries] != GONE
-        at = (self.head + np.arange(self.size)) & (len(self.order) - 1)
-        self.order[at] = np.concatenate([entries[lives], entries[~lives]])
-        self.size -= self.dead
+        gone = np.empty(self.dead, dtype=np.int32)
+        self.size = int(squeeze(self.order, self.head, self.size, self.cell, gone))
         self.dead = 0
 
     # -- asking --------------------------------------------------------------------------------------------
@@ -238,6 +235,24 @@ def merge(times: Ints, seqs: Ints, order: Places, head: int, size: int, places: 
             write -= 1
         order[(head + write) & mask] = place
         write -= 1
+
+
+@kernel
+def squeeze(order: Places, head: int, size: int, cell: Places, gone: Places) -> int:
+    """Move the entries of deleted rows behind all others; how many those are."""
+    mask = order.shape[0] - 1
+    write, left = 0, 0
+    for i in range(size):
+        place = order[(head + i) & mask]
+        if cell[place] == GONE:
+            gone[left] = place
+            left += 1
+        else:
+            order[(head + write) & mask] = place
+            write += 1
+    for i in range(left):
+        order[(head + write + i) & mask] = gone[i]
+    return write
 
 
 @kernel

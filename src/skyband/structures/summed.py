@@ -119,7 +119,9 @@ def change_one(
         g = code[place]
         if several:
             stream = kind[place]
-            a, column = own[stream, 0], own[stream, 1]
+            a = -1
+            if stream < own.shape[0]:  # else one that nothing is asked of
+                a, column = own[stream, 0], own[stream, 1]
         if record[g, FLAGS] != 0:
             return p, count
         if way < 0 and record[g, COUNT] == 1:

@@ -47,6 +47,7 @@ from skyband.structures.records import (
     Kinds,
     change_sum,
     lines,
+    next_bit,
 )
 from skyband.structures.rows import Places, Rows
 from skyband.structures.summed import change, change_one, change_wide, parted
@@ -74,7 +75,7 @@ class Totals:
         self.values = self.record.view(np.float64)
         self.wide = np.zeros((0, WIDTH), dtype=np.int64)
         self.idle = np.zeros(1, dtype=np.int64)  # how many wide sums are free, and which
-        self.kind: Kinds = np.zeros(0, dtype=np.uint8)  # by place: a row's stream, where there are several
+        self.kind: Kinds = np.zeros(0, dtype=np.uint16)  # by place: a row's stream, where there are several
         self.older = np.zeros((len(self.chained), 0), dtype=np.int32)  # by place: neighbours in each chain
         self.newer = np.zeros((len(self.chained), 0), dtype=np.int32)
         self.touched = np.zeros(0, dtype=np.int64)
@@ -189,11 +190,14 @@ class Totals:
     def forget(self, code: int) -> None:
         """An object is as if it had no rows; it stays touched if it was."""
         record, flags = self.record[code], int(self.record[code, FLAGS])
-        for number in range(MOST_SUMS):
-            if flags & (WIDE << number):
-                sums = [i for i, kind in enumerate(self.plan[:, 0].tolist()) if kind == SUM]
+        sums = [i for i, kind in enumerate(self.plan[:, 0].tolist()) if kind == SUM]
+        for number, i in enumerate(sums):
+            slot = int(record[FIRST + 2 * i + 1])
+            if number < MOST_SUMS and not flags & (WIDE << number):
+                continue
+            if number < MOST_SUMS or slot:
                 self.idle[0] += 1
-                self.idle[self.idle[0]] = record[FIRST + 2 * sums[number] + 1]
+                self.idle[self.idle[0]] = slot - (number >= MOST_SUMS)
         record[:KEY] = record[FIRST:] = 0
         record[FLAGS] = flags & TOUCHED
 
@@ -215,9 +219,7 @@ def _own(aggregates: tuple[Aggregate, ...]) -> Ints | None:
     streams = [a.stream for a in aggregates]
     if len(set(streams)) < len(streams) or not streams:
         return None
-    own = np.full(
-        (max(256, max(streams) + 1), 2), -1, dtype=np.int64
-    )  # a stream that isn't asked for has none
+    own = np.full((max(streams) + 1, 2), -1, dtype=np.int64)
     for number, a in enumerate(aggregates):
         own[a.stream] = number, a.column
     return own
@@ -293,7 +295,7 @@ def enter(
             if what == SUM:
                 if own:
                     change_sum(g, a, bit, x[place, column], 1, record, values, wide, idle)
-                bit <<= 1
+                bit = next_bit(bit)
             elif what == MAX:
                 if own:
                     chain(g, a, place, column, link, x, time, seq, record, older, newer)
@@ -345,10 +347,13 @@ def leave(
                         idle[0] += 1
                         idle[idle[0]] = record[g, at + 1]
                         record[g, FLAGS] &= ~bit
+                    elif bit == 0 and record[g, at + 1] != 0:
+                        idle[0] += 1
+                        idle[idle[0]] = record[g, at + 1] - 1
                     values[g, at] = values[g, at + 1] = 0.0
                 elif own:
                     change_sum(g, a, bit, x[place, column], -1, record, values, wide, idle)
-                bit <<= 1
+                bit = next_bit(bit)
             elif what == MAX:
                 if own and record[g, at] == place + 1:
                     after = newer[link, place]
@@ -375,8 +380,10 @@ def read(codes: Ints, x: Floats, plan: Ints, record: Ints, values: Floats, wide:
             if plan[a, 0] == SUM:
                 if record[g, FLAGS] & bit:
                     values[g, at] = read_wide(wide, record[g, at + 1])
+                elif bit == 0:
+                    values[g, at] = read_wide(wide, record[g, at + 1] - 1) if record[g, at + 1] != 0 else 0.0
                 out[a, i] = values[g, at] + 0.0
-                bit <<= 1
+                bit = next_bit(bit)
             else:
                 place = record[g, at] - 1
                 out[a, i] = x[place, plan[a, 1]] if place >= 0 else 0.0
