@@ -52,8 +52,9 @@ from skyband.query.space import Space
 from skyband.query.window import Last, Rows, Window
 from skyband.structures.board import Board, Changes
 from skyband.structures.filters import PROBABLE, STRICT, shed
+from skyband.structures.indexing import Kernels, indexable, kernels
 from skyband.structures.limits import limit_for
-from skyband.structures.query_index import Kernels, QueryIndex, indexable, kernels
+from skyband.structures.query_index import QueryIndex
 from skyband.structures.ranked import Ranked
 from skyband.structures.recent import Recent, buffer_rows, buffer_time, too_long
 from skyband.structures.skyband import select

@@ -32,7 +32,8 @@ from skyband.algorithms.gridded import oldest
 from skyband.algorithms.windowed import WindowAlgorithm
 from skyband.order import LOWEST, MINIMUM, Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.query_index import Kernels, QueryIndex, indexable, kernels
+from skyband.structures.indexing import Kernels, indexable, kernels
+from skyband.structures.query_index import QueryIndex
 from skyband.structures.ranked import Ranked
 from skyband.structures.recent import Recent
 

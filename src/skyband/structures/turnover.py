@@ -29,7 +29,7 @@ import numpy as np
 from skyband.jit import generated, inlined, kernel
 from skyband.order import Floats, Ints, first_inside
 from skyband.query.space import Space
-from skyband.structures.query_index import FIND, SHORT, load_constants, scalars
+from skyband.structures.indexing import FIND, SHORT, load_constants, scalars
 
 CHUNK = 512  # rows looked up at once
 LATEST = 9223372036854775807
