@@ -71,7 +71,9 @@ class Sifted:
         if part.passed is not None:
             position, time = part.passed
             content["passed"] = len(position)
-            if len(position) < part.total:
+            if isinstance(position, range):
+                content["run"] = True
+            elif len(position) < part.total:
                 content["passed_position"] = position
             if time.any():
                 content["passed_time"] = time
@@ -81,15 +83,17 @@ class Sifted:
     def from_bytes(cls, data: bytes) -> Sifted:
         content = blob.from_bytes(data)
         rejects = [Reject(*values) for values in content["rejects"]]
-        every: Any = None
-        if rejects or "passed" in content:  # all positions but the rejects'
-            every = range(content["count"])
-            if rejects or "position" not in content:
-                every = np.delete(np.arange(content["count"]), [reject.seq for reject in rejects])
+        run = "run" in content  # all rows in a row, and no times: millions of them need no arrays
+        every = None
+        if rejects or ("passed" in content and not run):  # all positions but the rejects'
+            every = np.delete(np.arange(content["count"]), [reject.seq for reject in rejects])
         kept = content["table"].num_rows
-        passed = None
-        if "passed" in content:
-            time = content.get("passed_time", np.broadcast_to(np.int64(0), content["passed"]))
+        passed: tuple[Any, Any] | None = None
+        if run:
+            passed = range(content["passed"]), np.broadcast_to(np.int64(0), content["passed"])
+        elif "passed" in content:
+            time = content.get("passed_time", np.zeros(content["passed"], dtype=np.int64))
+            assert every is not None
             passed = content.get("passed_position", every), time
         return cls(
             Accepted(
