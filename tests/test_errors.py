@@ -229,7 +229,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "an algorithm for pairs": (
         lambda: sb.Monitor().watch(PAIRS + " WITH (algorithm = 'sums')"),
         "The algorithm sums (exact running totals of all objects) answers grouped and joined queries, and this is a "
-        "pairs query: take basic, naive, scase, ta, or leave the algorithm out.",
+        "pairs query: take basic, kd, naive, scase, ta, or leave the algorithm out.",
     ),
     "a score that isn't made of differences": (
         lambda: sb.Monitor().watch(PAIRS.replace("abs(a.x - b.x)", "a.x * b.x") + " WITH (algorithm = 'ta')"),

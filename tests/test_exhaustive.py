@@ -216,7 +216,9 @@ def walk(how: str, length: int, asked: str, full: bool) -> None:
     "asked",
     [pytest.param(name, marks=[pytest.mark.soak] * (name == "one of three rows")) for name in sorted(SETS)],
 )
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[pytest.mark.soak] * (how == "ra, limit = 1")) for how in HOW]
+)
 def test_every_stream_of_four(how: str, asked: str) -> None:
     walk(how, 4, asked, full=False)
 
@@ -224,7 +226,10 @@ def test_every_stream_of_four(how: str, asked: str) -> None:
 @pytest.mark.parametrize("asked", [pytest.param("shared", marks=pytest.mark.soak), "two of three rows"])
 @pytest.mark.parametrize(
     "how",  # the map takes a minute to walk through, most of it to fill again and again
-    [pytest.param(how, marks=[pytest.mark.soak] * (how == "heightmap")) for how in ON_AN_INDEX],
+    [
+        pytest.param(how, marks=[pytest.mark.soak] * (how in ("heightmap", "tsl, kmax = 1")))
+        for how in ON_AN_INDEX
+    ],
 )
 def test_every_stream_of_four_on_an_index(how: str, asked: str) -> None:
     walk(how, 4, asked, full=True)
@@ -253,7 +258,7 @@ def test_every_longer_stream_with_a_buffer(how: str, length: int, asked: str) ->
 
 
 @pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=[pytest.mark.soak] * (how == "lazy")) for how in HOW]
+    "how", [pytest.param(how, marks=[pytest.mark.soak] * (how in ("lazy", "ra, limit = 1"))) for how in HOW]
 )
 def test_every_stream_of_five(how: str) -> None:
     walk(how, 5, "two of one second", full=True)

@@ -48,7 +48,10 @@ def questions(name: str, timed: bool, threshold: bool = True) -> st.SearchStrate
     # what a time column's type changes is the same for all: `plain` sees every one
     [
         *product(["plain"], sorted(TIMES)),
-        *product(WINDOWED, ["whole"]),
+        *(
+            pytest.param(name, "whole", marks=[pytest.mark.soak] * (name in ("cpm", "heightmap")))
+            for name in WINDOWED
+        ),
         ("tsl", "none"),
     ],
 )

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from skyband.algorithms import REGISTRY
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
@@ -112,6 +114,7 @@ def test_wrong_calls_are_told_what_to_do(tmp_path: Path) -> None:
     assert code == 2 and "huge" in err
 
 
+@pytest.mark.soak
 def test_pripuzic(tmp_path: Path) -> None:
     (tmp_path / "readings.csv").write_text(
         "a,b,name\n" + "".join(f"{i % 7},{i % 11},x\n" for i in range(300))

@@ -15,6 +15,7 @@ from skyband.bench.id_sets import IdSets
 from skyband.bench.incomplete import incomplete
 
 
+@pytest.mark.soak
 def test_every_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("haghani", Settings("tiny", (), tmp_path))
     names = {path.stem for path in (tmp_path / "haghani").glob("*.json")}

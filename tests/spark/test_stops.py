@@ -149,8 +149,8 @@ def test_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_settings_of_a_cluster_are_not_those_of_one_machine(tmp_path: Path) -> None:
-    local = session._settings(SparkSpec(tmp_path), tmp_path, "skyband")
-    cluster = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband")
+    local = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", False)
+    cluster = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband", True)
     assert "spark.driver.host" in local and "spark.driver.host" not in cluster
     assert "-XX:+UseSerialGC" in local["spark.driver.extraJavaOptions"]
     assert "-XX:+UseSerialGC" not in cluster["spark.driver.extraJavaOptions"]
