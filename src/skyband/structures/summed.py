@@ -103,10 +103,9 @@ def change_one(
     several, sums, far = kind.shape[0] > 0, plain.shape[0], record.shape[1] - 1
     stream, a, column = 0, own[0, 0], own[0, 1]
     for p in range(begin, places.shape[0]):
-        if (
-            p == ahead
-        ):  # independent reads, so that they don't wait for one another; the sum goes somewhere, or the
-            ahead = min(p + AHEAD, places.shape[0])  # compiler leaves them out
+        if p == ahead:
+            # independent reads don't wait for one another; what they add up to is kept, or the compiler drops them
+            ahead = min(p + AHEAD, places.shape[0])
             seen = 0
             if far < 8:
                 for i in range(p, ahead):
