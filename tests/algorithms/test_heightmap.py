@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from skyband.algorithms.heightmap import HeightMap
@@ -170,6 +170,18 @@ def test_every_batch_size(seed: int, size: int, rows: int, k: int, digits: int |
         stream.compare(thorough=step % 5 == 0)
 
 
+def test_rows_that_become_all_alike() -> None:
+    """There is nothing left to draw a map of; the one that is there goes on to let pass what it must."""
+    rng = np.random.default_rng(3)
+    stream = Stream(space(weighted(3), 3), rows=1000)
+    for _ in range(3):
+        stream.add(2, rng.normal(size=3).tolist())
+    for step in range(40):
+        stream.push(np.round(rng.random((65, 3)) * 0.97**step))
+        stream.compare()
+    assert stream.count("maps made") > 0
+
+
 ODD = [np.nan, np.inf, -np.inf, 1e300, -1e300, 0.0, -0.0, 5e-324]
 
 
@@ -196,6 +208,7 @@ def test_odd_values(seed: int, share: float) -> None:
     span=st.sampled_from([5, 40, 400]),
     now=st.sampled_from([0, -(2**62), 2**62 + 2**61]),  # times of doubles are numbers like the latter two
 )
+@example(seed=616612, lateness=60, span=40, now=2**62 + 2**61)  # more late rows than a list should have
 def test_time_windows_and_late_rows(seed: int, lateness: int, span: int, now: int) -> None:
     rng = np.random.default_rng(seed)
     stream = Stream(space(weighted(3), 3), rows=None, span=span)

@@ -335,7 +335,7 @@ class HeightMap(Mapped):
             turn, begin, length = result.tolist()
             slot = int(slots[turn])
             ranked.size[slot] = 0
-            self._roomier(slot, int(brim_of(length, int(self.ks[slot]))))
+            self._roomier(slot, max(length, int(brim_of(length, int(self.ks[slot])))))
             adopt(
                 slot, begin, length, *self._out, self.ks[slot],
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.old_time, self.old_seq,

@@ -259,7 +259,8 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
         edge[place] = lowest[0]
         want = brim_of(length, min(ks[slot], 1 << 40))
         brim[slot] = min(want, room[slot])
-        if 2 * room[slot] < length + want:
+        # late rows that all reach the threshold may be more than a list should have
+        if room[slot] < length or 2 * room[slot] < length + want:
             result[0], result[1], result[2] = turn, begin, length
             return 1
         adopt(slot, begin, length, out_good, out_time, out_seq, ks[slot], good, time, seq, start, size, old_time,

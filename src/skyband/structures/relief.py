@@ -126,14 +126,16 @@ class Relief:
     # -- maps ----------------------------------------------------------------------------------------------
 
     def survey(self, columns: list[Floats], slots: Ints, constants: Floats) -> bool:
-        """A new frame around these rows, and blank maps; False if there is nothing to divide."""
+        """A new frame around these rows, and blank maps; False if there is nothing to divide.
+
+        Then an older frame stays, with its maps: queries stand by its faces, and it lets pass what it must."""
         columns = [column[-SAMPLE:] for column in columns]
         if self.frame is None:
             self.last = self._widest(columns, slots)
-        self.frame = frame_of(columns, self.last, self.cells)
-        if self.frame is None:
+        frame = frame_of(columns, self.last, self.cells)
+        if frame is None:
             return False
-        frame = self.frame
+        self.frame = frame
         parts = self.axes - 1
         self.corners = np.zeros((parts, 2, int(frame.size.max(initial=1))))
         for a in range(parts):
