@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests import strategies as draws
 from tests.twin import TIMES, Question, Twin
 
-from skyband.sift import Sifted
+from skyband.sift import Sifted, joined
 
 
 def sifted_push(twin: Twin, rows: list[dict[str, Any]], cuts: list[Any], prune: bool) -> pa.Table:
@@ -30,6 +30,27 @@ def sifted_push(twin: Twin, rows: list[dict[str, Any]], cuts: list[Any], prune: 
     return changes
 
 
+def gated_push(twin: Twin, rows: list[dict[str, Any]], cuts: list[Any]) -> None:
+    """One step whose older parts have to pass the gates of its newest one."""
+    from skyband.stream.accept import accept
+    from skyband.stream.batches import read
+
+    sifter = twin.monitor.sifter()
+    tables = [
+        pa.Table.from_pylist([twin._typed(row) for row in part], schema=twin.schema) for part in cuts if part
+    ]
+    if not sifter.can_prune or not tables:
+        sifted_push(twin, rows, cuts, True)
+        return
+    *older, newest = [accept(sifter.door, *read(table)) for table in tables]
+    kept = sifter.pruned(newest).part
+    gates = sifter.gates(newest, kept)
+    whole = sifter.pruned(joined([*(sifter.thinned(part, gates) for part in older), kept]))
+    assert whole.count == len(rows)
+    changes = twin.monitor.push_sifted([(None, [Sifted.from_bytes(whole.to_bytes())])])
+    twin._compare(changes, twin.oracle.push(rows))
+
+
 @given(data=st.data(), prune=st.booleans())
 @pytest.mark.parametrize("kind", sorted(TIMES))
 def test_sifted_parts_equal_the_oracle(kind: str, data: st.DataObject, prune: bool) -> None:
@@ -39,10 +60,13 @@ def test_sifted_parts_equal_the_oracle(kind: str, data: st.DataObject, prune: bo
     for i, question in enumerate(data.draw(st.lists(draws.questions(timed), min_size=1, max_size=4))):
         twin.watch(f"q{i}", question)
     for batch in data.draw(draws.rows(timed).flatmap(draws.cuts)):
-        if data.draw(st.booleans()):
+        way = data.draw(st.sampled_from(["whole", "parts", "gates"]))
+        if way == "whole":
             twin.push(batch)
-        else:
+        elif way == "parts":
             sifted_push(twin, batch, data.draw(draws.cuts(batch)), prune)
+        else:
+            gated_push(twin, batch, data.draw(draws.cuts(batch)))
 
 
 @given(data=st.data())

@@ -63,7 +63,7 @@ class Family:
 
     def __init__(self, group: Group) -> None:
         self.group = self._group = group
-        self._relief: Relief | None = None
+        self._idle: list[Relief] = []  # maps that no thread works with
         self._gate: Relief | None = None  # the gate's own, whose frame stays as long as it fits
         self._served = _serves(group)
         for slot in _slots(group).tolist() if self._served else ():
@@ -84,6 +84,14 @@ class Family:
         if self._served and rows.rendered is not None and len(rows) >= 2 * HEAD:
             rows = _some(rows, self._found(rows))
         group.algorithm.insert(rows)
+
+    def bars(self, newer: Batch, sample: Batch) -> Gate | None:
+        """A gate of whichever kind there is; None for a threshold query, or if somebody has fewer than k of the newer
+        rows."""
+        if "threshold" in self.group.algorithm.card.answers:
+            return None
+        found = self.gate(newer, sample, FEWEST_QUERIES - 1)
+        return found if found is not None else self.gate(newer, sample, len(self.group.algorithm.ks))
 
     def gate(self, newer: Batch, sample: Batch, most: int) -> Gate | None:
         """The gate before rows that are older than all of `newer`; `sample` shows what rows are like. None if somebody
@@ -112,17 +120,18 @@ class Family:
     def _found(self, rows: Arrivals) -> Ints:
         """The rows that may be in somebody's k-skyband, newest first."""
         group, columns = self._group, rows.columns()
-        if self._relief is None:
-            self._relief = _relief(group)
+        relief = self._idle.pop() if self._idle else _relief(group)
         found, done = np.arange(HEAD), HEAD
-        while done < len(rows) and self._relief is not None:
+        while done < len(rows) and relief is not None:
             bars = self._bars(rows, found)
             seen = [column[:done] for column in columns]
-            if bars is None or not self._relief.survey(seen, _slots(group), group.constants):
+            if bars is None or not relief.survey(seen, _slots(group), group.constants):
                 break  # nothing to be rejected by
             stop = min(len(rows), _GROWTH * done)
-            found = np.concatenate([found, _passed(self._relief, group, bars, columns, done, stop)])
+            found = np.concatenate([found, _passed(relief, group, bars, columns, done, stop)])
             done = stop
+        if relief is not None:
+            self._idle.append(relief)
         return np.concatenate([found, np.arange(done, len(rows))])
 
     def _bars(self, rows: Arrivals, found: Ints) -> Floats | None:

@@ -9,22 +9,25 @@ accepted, the newest of them, and all their times where row windows on a stream 
 from __future__ import annotations
 
 import json
+import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from skyband import blob
 from skyband.algorithms import CARDS
 from skyband.group import Group
 from skyband.query.model import Query, Rows, from_dict, to_dict
-from skyband.rejecting import Family
+from skyband.rejecting import Family, Gate
 from skyband.stream.accept import Accepted, Door, accept
 from skyband.stream.arrow import numbers_array
-from skyband.stream.batches import Batch, read
+from skyband.stream.batches import Batch, Forward, read
 from skyband.stream.rejects import Reject
+from skyband.stream.window import Ints
 
 if TYPE_CHECKING:
     from skyband.stream_state import Stream
@@ -111,6 +114,14 @@ class Sifted:
 
 
 @dataclass(frozen=True)
+class Gates:
+    """What the newest rows of a batch tell of its older ones: those must reach somebody's bar."""
+
+    each: tuple[Gate | None, ...]  # for each family; None: it takes every row that its predicate does
+    edge: int | None  # with event times: only rows no newer than this are older than those behind the bars
+
+
+@dataclass(frozen=True)
 class Sifter:
     """What an executor needs to know to sift a stream's rows at one step."""
 
@@ -163,6 +174,40 @@ class Sifter:
         """What was accepted without the rows that can never be in an answer."""
         return Sifted(self._prune(part))
 
+    def gates(self, part: Accepted, kept: Accepted) -> Gates:
+        """The gates before rows that came earlier than those of `part`; `kept` is that part pruned."""
+        timed = self.door.time is not None
+        edge = _edge(part) if timed else None
+        backing = np.arange(kept.table.num_rows) if edge is None else np.flatnonzero(kept.time >= edge)
+        assert kept.position is not None
+        newer = Batch(
+            kept.table.take(numbers_array(backing)), kept.position[backing], kept.time[backing], timed
+        )
+        some = max(0, part.table.num_rows - _SAMPLE)
+        rows = np.arange(some, part.table.num_rows)
+        sample = Batch(part.table.slice(some), rows, part.time[some:], timed)
+        return Gates(tuple(family.bars(newer, sample) for family in families(self.queries)), edge)
+
+    def thinned(self, part: Accepted, gates: Gates) -> Accepted:
+        """What was accepted without the rows that no gate lets pass. It writes to nothing that others use."""
+        n = part.table.num_rows
+        found = [self._passing(part, gates, at, min(at + _BLOCK, n)) for at in range(0, n, _BLOCK)]
+        position = np.arange(n) if part.position is None else part.position
+        rows = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        return self._only(part, Batch(part.table, position, part.time, self.door.time is not None), rows)
+
+    def _passing(self, part: Accepted, gates: Gates, first: int, stop: int) -> Ints:
+        """Which of some rows a gate lets pass."""
+        time = part.time[first:stop]
+        block = Forward(part.table.slice(first, stop - first), time, time)
+        mark = np.zeros(len(time), dtype=np.uint8)
+        for family, gate in zip(families(self.queries), gates.each, strict=True):
+            rows = family.group.arrivals(block, mark)
+            mark[rows.place if gate is None else rows.place[gate.passing(rows)]] = 1
+        if gates.edge is not None:
+            mark[time > gates.edge] = 1
+        return first + np.flatnonzero(mark)
+
     def _prune(self, part: Accepted) -> Accepted:
         n = part.table.num_rows
         position = np.arange(n) if part.position is None else part.position
@@ -170,15 +215,65 @@ class Sifter:
         mark = np.zeros(n, dtype=np.uint8)
         for family in families(self.queries) if n else ():
             family.insert(batch, mark)
-        rows = batch.arrived(mark)
-        newest = batch.seq[:1], batch.time[:1]
-        table = part.table.select(
-            [name for name in part.table.column_names if name in set(self.columns or ())]
-        )
-        # without a time column, all accepted positions follow from the rejects
-        passed = (position, part.time) if self.counts_rows or self.door.time is None else newest
+        return self._only(part, batch, batch.arrived(mark))
+
+    def _only(self, part: Accepted, batch: Batch, rows: Any) -> Accepted:
+        """Some rows of a part, with what windows must know of the others."""
+        wanted = set(self.columns or ())
+        table = part.table.select([name for name in part.table.column_names if name in wanted])
+        position, passed = batch.seq_arrived, part.passed
+        if passed is None and self.door.time is None:  # all accepted positions follow from the rejects
+            whole = part.position is None
+            passed = (range(part.count), np.broadcast_to(np.int64(0), part.count)) if whole else None
+        if passed is None:
+            every = self.counts_rows or self.door.time is None
+            passed = (position, part.time) if every else (batch.seq[:1], batch.time[:1])
         kept = table.take(numbers_array(rows)).combine_chunks()
         return replace(part, table=kept, position=position[rows], time=part.time[rows], passed=passed)
+
+
+_BLOCK = 16_384  # rows that are scored at once: their columns stay in the processor's caches
+_SAMPLE = 16_384  # rows that show what rows are like
+_STRAGGLERS = 0.1  # of the newest rows to come: those with earlier times than the others, which back no bar
+
+
+def _edge(part: Accepted) -> int:
+    """The time from which on rows of a part back a bar: but for stragglers, all of them."""
+    if not len(part.time):
+        return int(np.iinfo(np.int64).min)
+    at = int(_STRAGGLERS * len(part.time))
+    return int(np.partition(part.time, at)[at])
+
+
+def joined(parts: Sequence[Accepted]) -> Accepted:
+    """Consecutive parts, all of them without some rows, as one."""
+    before = np.concatenate([[0], np.cumsum([part.count for part in parts])]).tolist()
+    positions, rejects = [], []
+    passed: list[tuple[Any, Any]] = []
+    for part, start in zip(parts, before, strict=False):
+        assert part.position is not None and part.passed is not None
+        positions.append(part.position + start)
+        rejects += [reject._replace(seq=start + reject.seq) for reject in part.rejects]
+        passed.append((part.passed[0], part.passed[1]))
+    count = before[-1]
+    if all(isinstance(position, range) for position, _ in passed):
+        counted: tuple[Any, Any] = range(count), np.broadcast_to(np.int64(0), count)
+    else:
+        counted = (
+            np.concatenate(
+                [np.asarray(position) + start for (position, _), start in zip(passed, before, strict=False)]
+            ),
+            np.concatenate([time for _, time in passed]),
+        )
+    return Accepted(
+        count=count,
+        table=pa.concat_tables([part.table for part in parts]),
+        position=np.concatenate(positions),
+        time=np.concatenate([part.time for part in parts]),
+        rejects=rejects,
+        passed=counted,
+        total=sum(part.total for part in parts),
+    )
 
 
 _TEXTS: dict[int, tuple[Query, str]] = {}  # by the query's identity, which lasts as long as it is here
@@ -196,11 +291,17 @@ def _text(query: Query) -> str:
 
 
 _FAMILIES: OrderedDict[Asked, list[Family]] = OrderedDict()
+_BUILDING = threading.Lock()
 
 
 def families(queries: Asked) -> list[Family]:
     """The queries' families. Building a thousand queries takes longer than sifting a hundred thousand rows for them, so
     whoever has built them keeps them."""
+    with _BUILDING:
+        return _families(queries)
+
+
+def _families(queries: Asked) -> list[Family]:
     known = _FAMILIES.get(queries)
     if known is None:
         groups: dict[Any, Group] = {}

@@ -80,7 +80,13 @@ class SparkSpec:
     prune_rows: int | None = None
     jvm_rows: int | None = None  # from so many rows on a batch's rows have to pass a gate in the JVM
     shards: int | None = None  # in the executors placement
+    reading: str = "auto"  # who reads files in the driver placement: driver, tasks
     conf: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def local(self) -> bool:
+        """Whether Spark runs in the driver's own process."""
+        return re.fullmatch(r"local(\[.*\])?", self.master) is not None
 
 
 @dataclass(frozen=True)
@@ -349,7 +355,7 @@ class _Reader:
     def spark(self, value: Any) -> SparkSpec:
         where = "[spark]"
         table = self.table(where, value)
-        own = ("master", "checkpoint", "trigger", "placement", "prune_rows", "jvm_rows", "shards")
+        own = ("master", "checkpoint", "trigger", "placement", "prune_rows", "jvm_rows", "shards", "reading")
         conf: dict[str, str] = {}
         for key, setting in _flat({k: v for k, v in table.items() if k not in own}):
             if "." not in key and key != "jars":
@@ -358,6 +364,8 @@ class _Reader:
             conf[name] = str(setting).lower() if isinstance(setting, bool) else str(setting)
         placement = self.text(where, table, "placement", "auto")
         self.choice(where, "placement", placement, ("auto", "driver", "executors"))
+        reading = self.text(where, table, "reading", "auto")
+        self.choice(where, "reading", reading, ("auto", "driver", "tasks"))
         return SparkSpec(
             checkpoint=self.base / self.text(where, table, "checkpoint", "checkpoint"),
             master=self.text(where, table, "master", "local[*]"),
@@ -366,6 +374,7 @@ class _Reader:
             prune_rows=self.count(where, table, "prune_rows", 0),
             jvm_rows=self.count(where, table, "jvm_rows", 0),
             shards=self.count(where, table, "shards", 1),
+            reading=reading,
             conf=tuple(conf.items()),
         )
 

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,8 +181,7 @@ class _Bench:
         for file in files.values():
             self._run(file)
         write_files(data, 1, plan.small_rows, first=2)
-        began = time.monotonic()
-        done = list(_triggers(self._session, lambda: self._nothing(data), since=began))
+        done = list(_triggers(self._session, lambda: self._nothing(data), since=time.time()))
         found = {"nothing": done[0]}
         for name, file in files.items():
             first: list[float] = []
@@ -232,33 +232,29 @@ class _Bench:
 
 
 def _triggers(session: SparkSession, run: Callable[[], None], since: float | None = None) -> Iterator[float]:
-    """Seconds of each micro-batch of a run, by Spark's own count; with `since`, when each was done after that."""
-    from pyspark.sql.streaming.listener import StreamingQueryListener
+    """Seconds of each micro-batch of a run, by Spark's own count; with `since`, when each was done after that.
 
-    found: dict[int, float] = {}
+    The query itself is asked, not a listener: to be listened to is work of its own."""
+    queries: dict[str, Any] = {}
     ended = threading.Event()
 
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:
-            pass
+    def look() -> None:
+        while not ended.wait(0.02):
+            queries.update({str(query.runId): query for query in session.streams.active})
 
-        def onQueryProgress(self, event: Any) -> None:
-            progress = event.progress
-            if "addBatch" in progress.durationMs:  # a batch, not a look whether there is one
-                taken = progress.durationMs["triggerExecution"] / 1000
-                found[progress.batchId] = taken if since is None else time.monotonic() - since
-
-        def onQueryTerminated(self, event: Any) -> None:
-            ended.set()
-
-    listener = Listener()
-    session.streams.addListener(listener)
+    looking = threading.Thread(target=look)
+    looking.start()
     try:
         run()
-        ended.wait(10.0)  # progress is told by another thread
     finally:
-        session.streams.removeListener(listener)
-    yield from (found[batch] for batch in sorted(found))
+        ended.set()
+        looking.join()
+    (query,) = queries.values()
+    for progress in query.recentProgress:
+        if "addBatch" in progress.durationMs:  # a batch, not a look whether there is one
+            taken = progress.durationMs["triggerExecution"] / 1000
+            begun = datetime.fromisoformat(progress.timestamp).timestamp()
+            yield taken if since is None else begun + taken - since
 
 
 def weighted(count: int) -> list[str]:

@@ -2,8 +2,9 @@
 
 The lag is how much is there that no batch has read yet: files of a stream of files, records of a Kafka topic. The
 former is in our own file log; the latter Spark knows and tells its streaming listeners after every batch, so we are
-one. Figures go the other way too: the lines that Spark handles are *observed* under the name `skyband`, so any
-listener of the session finds in `observedMetrics` how many lines a batch had and how many rows they stand for.
+one where there is Kafka. Figures go the other way too: the lines that Spark handles are *observed* under the name
+`skyband`, so any listener of the session finds in `observedMetrics` how many lines a batch had and how many rows they
+stand for. Where the driver reads a batch itself Spark has nothing to handle, and does it for its listeners alone.
 
 The size of the state is looked at every few seconds at most: with many queries that is many lists.
 """
@@ -63,6 +64,19 @@ def observed(lines: DataFrame) -> DataFrame:
 
     rows = f.coalesce(f.sum(f.greatest("rows", f.lit(0))), f.lit(0))
     return lines.observe(OBSERVED, f.count(f.lit(1)).alias("lines"), rows.alias("rows"))
+
+
+def heard(session: SparkSession) -> bool:
+    """Whether somebody listens to what Spark tells of its batches."""
+    listeners = session._jsparkSession.streams().listListeners()
+    return len(listeners) > 0 or session.sparkContext.uiWebUrl is not None
+
+
+def count_lines(lines: DataFrame) -> Any:
+    """Let Spark handle the lines of a batch whose rows come another way, for those who listen.
+
+    They are few; the job runs beside us, and `get` of what is returned waits for its end."""
+    return lines._jdf.queryExecution().toRdd().toJavaRDD().countAsync()
 
 
 class Lag:

@@ -29,10 +29,11 @@ from .admission import LARGE_FILE, LEAST_ROWS, Admission
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
 from .connector import kafka_sentence, needs_kafka
+from .direct import SMALL, Direct
 from .engine import Engine, bound, compare_queries, new_monitor
 from .filelog import FileLog, file_path, list_files
 from .inputs import RATE_SCHEMA, source_frame, stream_files
-from .metrics import Lag, StateSize, observed, telling
+from .metrics import Lag, StateSize, count_lines, heard, observed, telling
 from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
 from .reading import declared_schema, infer_schema
 from .sifting import SiftJob, collect_sifted
@@ -224,13 +225,17 @@ class Run:
         self._admission = (
             Admission(only[0], schemas[only[0].name]) if only and only[0].format == "parquet" else None
         )
+        self._direct: Direct | None = None
+        self._spark: SparkSession | None = None
 
     def run(self, spark: SparkSession | None, available_now: bool) -> Summary:
         began = time.monotonic()
-        session = spark or self._session()
+        self._spark = session = spark or self._session()
         try:
+            self._direct = self._reader(session)
             self._sink.start(session)
-            self._lag.listen(session)
+            if not all(spec.files for spec in self._pipeline.streams):
+                self._lag.listen(session)
             query = self._start(session, available_now)
             self._await(query)
         finally:
@@ -264,8 +269,16 @@ class Run:
     def _scans(self) -> bool:
         """Whether rows may pass through the JVM: files are there that are large enough for a gate."""
         path = self._pipeline.streams[0].path
-        gated = self._admission is not None and self._pipeline.spark.placement != "executors"
+        gated = self._gated() and self._pipeline.spark.placement != "executors"
         return gated and any(size >= LARGE_FILE for _, size, _ in list_files(path))
+
+    def _reader(self, session: SparkSession) -> Direct | None:
+        """What reads batches in this process, where all streams are files."""
+        pipeline = self._pipeline
+        if pipeline.spark.reading == "tasks" or not all(spec.files for spec in pipeline.streams):
+            return None
+        threads = int(session.sparkContext.defaultParallelism) if pipeline.spark.local else 1
+        return Direct(self._files, stream_files(pipeline), self._schemas, threads)
 
     def _source(self, session: SparkSession) -> DataFrame:
         """What Spark reads: lines that say which pieces of which files belong to a micro-batch, or carry records."""
@@ -351,12 +364,15 @@ class Run:
         offset = checkpoint.offset(batch)
         step = checkpoint.step(batch, offset)
         replayed = step is not None
+        handled: Any = None
         if step is None:
-            step = self._read(splits, batch, offset)
+            step, handled = self._read(splits, batch, offset)
             checkpoint.write_step(step, offset)
         output = engine.take(step, leaves)
         engine.save_if_due()
         self._sink.put(batch, output.changes, output.rejects, output.tops)
+        if handled is not None:
+            handled.get()
         state_rows, state_bytes = self._size.of(engine.monitor)
         info = BatchInfo(
             batch=batch,
@@ -380,29 +396,61 @@ class Run:
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)
 
-    def _read(self, splits: DataFrame, batch: int, offset: dict[str, Any]) -> Step:
-        """Let the tasks read and sift a batch, or Spark itself read it and our gate reject most of it."""
+    def _read(self, splits: DataFrame, batch: int, offset: dict[str, Any]) -> tuple[Step, Any]:
+        """Read and sift a batch: Spark itself with our gate before most rows, the driver, or tasks. If it isn't tasks,
+        Spark handles the batch's lines beside that, and what comes second waits for it."""
         sifters = self._engine.sifters()
         step = self._admit(splits, batch, offset, sifters)
         if step is not None:
-            return step
+            return step, self._handled(splits)
         prune = self._prune(batch, offset)  # a stream whose queries need every row travels whole all the same
+        start = self._checkpoint.offset(batch - 1) if batch else {}
+        if self._direct is not None and self._here(start, offset):
+            handled = self._handled(splits)
+            parts = self._direct.read(start, offset, sifters, prune)
+            step = Step(
+                batch=batch,
+                parts=tuple((stream, part.to_bytes()) for stream, part in parts),
+                read=sum(part.count for _, part in parts),
+                crossed=sum(part.kept for _, part in parts),
+            )
+            return step, handled
         lines = collect_sifted(splits, SiftJob(sifters, self._schemas, prune))
-        return Step(
+        step = Step(
             batch=batch,
             parts=tuple((line["stream"], line["blob"]) for line in lines),
             read=sum(line["rows"] for line in lines),
             crossed=sum(line["kept"] for line in lines),
             tasks=tuple((line["host"], line["process"]) for line in lines),
         )
+        return step, None
+
+    def _handled(self, splits: DataFrame) -> Any | None:
+        # a batch has a session of its own, a copy that no listener was added to
+        return count_lines(splits) if self._spark is not None and heard(self._spark) else None
+
+    def _here(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
+        """Whether the driver had better read a batch itself: it is small, or the cores are the driver's own."""
+        spec = self._pipeline.spark
+        parquet = all(stream.format == "parquet" for stream in self._pipeline.streams)
+        if spec.reading == "driver" or (spec.local and parquet):
+            return True
+        taken = [self._files.taken(name)[start.get(name, 0) : number] for name, number in end.items()]
+        return sum(one.size for files in taken for one in files) <= SMALL
+
+    def _gated(self) -> bool:
+        """Whether large batches may go through the JVM: where the cores are the driver's own, if asked for."""
+        spec = self._pipeline.spark
+        return self._admission is not None and (spec.jvm_rows is not None or not spec.local)
 
     def _admit(
         self, splits: DataFrame, batch: int, offset: dict[str, Any], sifters: dict[str, Any]
     ) -> Step | None:
         """A batch by admission in the JVM; None where that doesn't serve or pay."""
         least = self._pipeline.spark.jvm_rows
-        if self._admission is None or self._rows(batch, offset) < (LEAST_ROWS if least is None else least):
+        if not self._gated() or self._rows(batch, offset) < (LEAST_ROWS if least is None else least):
             return None
+        assert self._admission is not None
         ((name, sifter),) = sifters.items()
         start = self._checkpoint.offset(batch - 1) if batch else {}
         taken = self._files.taken(name)[start.get(name, 0) : offset.get(name, 0)]

@@ -212,6 +212,19 @@ class Batch:
         return self._usable[name]
 
 
+class Forward(Batch):
+    """Rows in order of arrival, for whoever looks at each by itself and needs none turned."""
+
+    def __init__(self, table: pa.Table, seq: Ints, time: Ints) -> None:
+        super().__init__(table, seq, time, timed=False)
+
+    def turn(self, values: npt.NDArray[Any]) -> Any:
+        return values
+
+    def array(self, name: str) -> pa.Array:
+        return self.column(name)
+
+
 class View:
     """Some rows of a batch, newest first: what one family's predicate lets through."""
 

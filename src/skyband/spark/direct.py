@@ -1,0 +1,111 @@
+"""Reading in the driver: micro-batches that are done before Spark would have started its tasks.
+
+**Problem.** A Spark job with two Python workers in it takes longer than reading and sifting a few thousand rows; and
+where Spark itself runs inside the driver (`local[…]`), its tasks are other processes on the same machine, to which
+every query has to be sent and from which every row comes back.
+
+**Idea.** The driver reads such a batch itself: small ones of any files, whatever the master is, and large ones of
+Parquet files where the cores are the driver's own. It reads the same splits in the same order as the tasks would, with
+the same code, so every row gets the same seq.
+
+**Large ones** are read in as many threads as Spark has cores; Arrow and our kernels run outside the interpreter's lock.
+The newest rows come first. What they leave as k-th best scores are bars (rejecting.py) that older rows have to reach,
+whichever thread reads them: a row that doesn't has k better rows that are newer. The survivors of all pieces, few, are
+then pruned together, so what is written down and merged is the k-skyband of the batch, not one for each piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ..sift import Gates, Sifted, Sifter, joined
+from ..stream.accept import Accepted, accept
+from ..stream.batches import read
+from .filelog import FileLog, StreamFiles
+from .reading import join_chunks
+from .sifting import read_runs, with_gaps
+from .splits import Offset, Split, plan_splits
+
+SMALL = 4 << 20  # bytes of a batch that no task is worth starting for
+_PIECE = 12 << 20  # bytes that a thread reads at once: little enough to stay in the processor's caches
+_HEAD_ROWS = 65_536  # rows at least behind the bars
+_MANY = 65_536  # survivors of one piece that are pruned there and then
+
+
+@dataclass(frozen=True)
+class Direct:
+    """Reads batches in this process."""
+
+    log: FileLog
+    streams: list[StreamFiles]
+    schemas: Mapping[str, pa.Schema]
+    threads: int
+
+    def read(
+        self, start: Offset, end: Offset, sifters: Mapping[str, Sifter], prune: bool
+    ) -> list[tuple[str, Sifted]]:
+        """The rows between two offsets, in order of arrival."""
+        found: list[tuple[str, Sifted]] = []
+        for stream in self.streams:
+            taken = self.log.taken(stream.name)[start.get(stream.name, 0) : end.get(stream.name, 0)]
+            if not taken:
+                continue
+            pieces = max(1, sum(one.size for one in taken) // _PIECE)
+            splits = plan_splits(self.log, [stream], start, end, pieces)
+            sifter = sifters[stream.name]
+            work = self._pruned if prune and sifter.can_prune else self._whole
+            found += [(stream.name, part) for part in work(splits, sifter)]
+        return found
+
+    def _whole(self, pieces: list[list[Split]], sifter: Sifter) -> list[Sifted]:
+        """All rows that are accepted."""
+        return [
+            Sifted(part)
+            for parts in self._map(lambda one: self._accepted(one, sifter), pieces)
+            for part in parts
+        ]
+
+    def _pruned(self, pieces: list[list[Split]], sifter: Sifter) -> list[Sifted]:
+        """The rows that can be in an answer: the newest ones first, the others by what those say."""
+        newest: list[Accepted] = []
+        older = list(pieces)
+        while older and sum(part.table.num_rows for part in newest) < _HEAD_ROWS:
+            newest = [*self._accepted(older.pop(), sifter), *newest]
+        last = max(newest, key=lambda part: part.table.num_rows)
+        kept = [sifter.pruned(part).part for part in newest]
+        if not older:
+            return [Sifted(part) for part in kept]
+        at = next(number for number, part in enumerate(newest) if part is last)
+        gates = sifter.gates(last, kept[at])
+        thin = [
+            part
+            for parts in self._map(lambda one: self._thinned(one, sifter, gates), older)
+            for part in parts
+        ]
+        return [sifter.pruned(joined([*thin, *kept]))]
+
+    def _thinned(self, splits: list[Split], sifter: Sifter, gates: Gates) -> list[Accepted]:
+        found = []
+        for part in self._accepted(splits, sifter):
+            thin = sifter.thinned(part, gates)
+            found.append(thin if thin.table.num_rows < _MANY else sifter.pruned(thin).part)
+        return found
+
+    def _accepted(self, splits: list[Split], sifter: Sifter) -> list[Accepted]:
+        """The rows of some splits at the stream's door."""
+        found = []
+        for run in read_runs(splits, self.schemas):
+            table, texts = with_gaps(join_chunks(run.chunks))
+            found.append(accept(sifter.door, *read(table), texts))
+        return found
+
+    def _map(self, work: Any, pieces: Sequence[list[Split]]) -> list[list[Any]]:
+        if len(pieces) < 2 or self.threads < 2:
+            return [work(piece) for piece in pieces]
+        with ThreadPoolExecutor(self.threads, "skyband-read") as pool:
+            return list(pool.map(work, pieces))

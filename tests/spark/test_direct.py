@@ -1,0 +1,75 @@
+"""Batches that the driver reads itself: what comes out is what pushing the rows whole gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skyband.monitor import Monitor
+from skyband.sift import Sifted
+from skyband.spark import direct, splits
+from skyband.spark.direct import Direct
+from skyband.spark.filelog import FileLog, StreamFiles
+
+ROWS, BATCHES, GROUPS = 24_000, 3, 8
+
+
+def table_of(chance: np.random.Generator, number: int) -> pa.Table:
+    """Rows in order of time but for stragglers; some values and some times are missing."""
+    time = number * ROWS + np.arange(ROWS, dtype=np.float64)
+    late = chance.random(ROWS) < 0.02
+    time[late] -= chance.integers(0, 3 * ROWS, late.sum())
+    columns: dict[str, Any] = {"t": time, "x": chance.random(ROWS), "y": chance.random(ROWS)}
+    arrays = {name: pa.array(values, mask=chance.random(ROWS) < 0.001) for name, values in columns.items()}
+    return pa.table({**arrays, "g": pa.array(chance.choice(["a", "b"], ROWS))})
+
+
+def questions(timed: bool) -> list[str]:
+    window = f"{ROWS} SECONDS" if timed else f"{ROWS + 999} ROWS"
+    many = [
+        f"SELECT x FROM s ORDER BY {1 + i % 7} * x + {1 + i % 11}.5 * y DESC LIMIT 4 WINDOW {window}"
+        for i in range(40)
+    ]
+    return [
+        *many,
+        f"SELECT g FROM s WHERE g = 'a' AND y > 0.5 ORDER BY x LIMIT 5 WINDOW {window}",
+        f"SELECT g FROM s WHERE y > 2 ORDER BY x LIMIT 5 WINDOW {window}",
+        f"SELECT x FROM s WHERE x > 0.999 WINDOW {window}",
+        "SELECT x FROM s ORDER BY y LIMIT 3 WINDOW 700 ROWS",
+    ]
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_large_batches_equal_a_push(tmp_path: Path, timed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "_PIECE", 1)
+    monkeypatch.setattr(direct, "_HEAD_ROWS", 3000)
+    monkeypatch.setattr(splits, "_SMALL", 1)
+    chance = np.random.default_rng(3)
+    tables = [table_of(chance, number) for number in range(BATCHES)]
+    (tmp_path / "data").mkdir()
+    for number, table in enumerate(tables):
+        pq.write_table(table, tmp_path / "data" / f"{number}.parquet", row_group_size=ROWS // GROUPS)
+    stream = StreamFiles("s", "parquet", str(tmp_path / "data"), 1)
+    log = FileLog(tmp_path / "files.jsonl", writer=True)
+    log.look([stream])
+    schema = tables[0].schema
+    reader = Direct(log, [stream], {"s": schema}, threads=2)
+    here, whole = (Monitor(time={"s": "t"} if timed else None, schema={"s": schema}) for _ in range(2))
+    for number, sql in enumerate(questions(timed)):
+        for monitor in (here, whole):
+            monitor.watch(sql, name=f"q{number}")
+    for batch, table in enumerate(tables):
+        log.take(stream, batch)
+        parts = reader.read({"s": batch}, {"s": batch + 1}, {"s": here.sifter("s")}, prune=True)
+        assert sum(part.count for _, part in parts) == ROWS
+        assert len(parts) == 1 and parts[0][1].kept < ROWS / 4
+        found = here.push_sifted([("s", [Sifted.from_bytes(part.to_bytes()) for _, part in parts])])
+        assert found.equals(whole.push(table, stream="s"))
+        assert here.rejects().equals(whole.rejects())
+        for name, watch in whole.watches.items():
+            assert here.watches[name].top().equals(watch.top()), name
