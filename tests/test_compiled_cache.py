@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -127,3 +128,26 @@ def test_where_each_system_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None
         assert jit._user_cache() == Path("/home/me") / folder
     monkeypatch.setenv("LOCALAPPDATA", "/elsewhere")
     assert jit._user_cache() == Path("/elsewhere")
+
+
+class Compiler:
+    def compile(self, fails: bool) -> bool:
+        if fails:
+            raise ValueError
+        return gc.isenabled()
+
+
+def test_no_garbage_is_looked_for_while_a_kernel_is_compiled() -> None:
+    compiler = Compiler()
+    jit._compile_undisturbed(compiler)
+    assert not compiler.compile(False)
+    assert gc.isenabled()
+    with pytest.raises(ValueError):
+        compiler.compile(True)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        compiler.compile(False)
+        assert not gc.isenabled()  # who has switched it off wants it so
+    finally:
+        gc.enable()

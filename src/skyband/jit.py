@@ -18,6 +18,7 @@ No kernel uses fastmath: what decides an answer is the canonical float64 score, 
 """
 
 import contextlib
+import gc
 import hashlib
 import importlib.util
 import os
@@ -134,7 +135,25 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     finally:
         numba.config.CACHE_DIR = before
     _take_turns(dispatcher)
+    _compile_undisturbed(dispatcher)
     return dispatcher
+
+
+def _compile_undisturbed(dispatcher: Any) -> None:
+    """Let no garbage be looked for while a kernel is compiled: the compiler makes objects by the hundred thousand, all
+    in use, and to go through them again and again took a quarter of its time."""
+    compile_for = dispatcher.compile
+
+    def undisturbed(signature: Any) -> Any:
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return compile_for(signature)
+        finally:
+            if collecting:
+                gc.enable()
+
+    dispatcher.compile = undisturbed
 
 
 def _take_turns(dispatcher: Any) -> None:
