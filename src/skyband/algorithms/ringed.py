@@ -367,11 +367,17 @@ class Ringed(WindowAlgorithm):
             self.index = QueryIndex(self.space, self.constants.shape[1], cells, share)
         self.index.provide(len(self.ks))
         if not self.index.ready or self.index.due(len(store)):
-            self.index.share = float(np.median(self.keep()[used])) / len(store)
-            self.index.learn(store.part(store.head, store.end))
+            self._learn(used)
             self.sure = False
             self._enter(used)
         return self.index
+
+    def _learn(self, used: Ints) -> None:
+        """Cut the index's space by the rows that are there; nothing is entered afterwards."""
+        store, index = self.store, self.index
+        assert index is not None
+        index.share = float(np.median(self.keep()[used])) / len(store)
+        index.learn(store.part(store.head, store.end))
 
     # -- rows and keeping ----------------------------------------------------------------------------------
 

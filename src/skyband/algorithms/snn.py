@@ -12,8 +12,9 @@ With `slack` s a search takes k + s·k rows and sets the bar that much further o
 query that runs short again soon is searched for with twice the slack, up to sixteen times (rows that are alike come and
 leave together where they are correlated in time), and with less when it lasts.
 
-**Cost.** A row: a copy, a look-up, and O(k) for each query that it concerns. A search: the scores of the whole
-window. See `ringed.py`.
+**Cost.** A row: a copy, a look-up, and little more than an append for each query that it concerns (rows in order, one
+window for all: structures/turnover.py, where a batch is gone through row by row; else O(k), see `ringed.py`). A search:
+the scores of the whole window.
 
 **Wrong choice when** rows come sorted so that they move away from all points: each search is outdated soon. Rows must
 leave in order of recency. For few queries `ra` does without the window.
@@ -32,7 +33,7 @@ from skyband.algorithms.ringed import FEW, Ringed
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.turnover import CHUNK, Calendar, enter_all, turning
+from skyband.structures.turnover import FIRST, Turnover, hand_back, take_over, turning
 
 SLACK = 2.0
 RAISED = 16  # batches in which bars were raised: then regions that have shrunk are entered anew
@@ -121,8 +122,9 @@ class SNN(Ringed):
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
-        self.calendar = Calendar()
-        self.entered = -1  # the store's shifts when the calendar was made
+        self.turnover = Turnover()
+        self.turned = False  # lists are there, in order of arrival; `ranked` has the answers only
+        self.entered = -1  # the store's shifts when it was noted who holds which row
         self.raised = 0  # batches in which some bar was raised, since the index was told
 
     # -- a step, row by row ---------------------------------------------------------------------------------
@@ -133,7 +135,7 @@ class SNN(Ringed):
         since, number, same = horizon_of(self.ks, self.horizon_time, self.horizon_seq)
         edge = Recency(since, number)
         if not same or not self._goes_on(time, seq, edge):
-            self.entered = -1
+            self._turn_back()
             super().window_step(columns, time, seq, deleted_time, deleted_seq)
             return
         used = np.flatnonzero(self.ks)
@@ -141,6 +143,11 @@ class SNN(Ringed):
             self._turn(used)
         if not self.sure:
             self._settle(used)
+            return
+        self._tell(np.flatnonzero(self.touched), False)
+        if self.raised >= RAISED:
+            self.raised = 0
+            self._enter(used)
 
     def _goes_on(self, time: Ints, seq: Ints, edge: Recency) -> bool:
         """Whether rows come in order, to a window that they don't fill, and every query has a bar that is known."""
@@ -152,93 +159,140 @@ class SNN(Ringed):
             return False
         if self.index is None or not self.index.ready:
             return False
-        if self.index.due(len(store)):
-            self.index.ready = False
-            return False
         if not self.sure:
-            self.entered = -1
             used = np.flatnonzero(self.ks)
             bar = self.bar[used]
             self.sure = bool(np.all((bar > -np.inf) & (self.index.bar[used] <= bar))) and len(used) >= FEW
+        if self.sure and self.index.due(len(store)):
+            used = np.flatnonzero(self.ks)
+            self._learn(used)
+            self.index.register(used, self.bar[used], self.constants)
         return self.sure
 
     def _turn(self, used: Ints) -> None:
         """Rows of a stage come and leave, one by one."""
-        store, index, ranked = self.store, self.index, self.ranked
+        store, index, turnover = self.store, self.index, self.turnover
         assert index is not None
         if not self.sure:
             self._meet(used)
             return
-        self._provide(used)
-        turn = turning(self.space, self.constants.shape[1])
-        progress = np.array([store.came, store.left, 0, 0])
-        slots = len(self.ks)
-        scratch = (
-            np.empty(slots + 64, np.int64), np.empty(64 * len(index.used) + 64, np.int64), np.empty(CHUNK, np.int64),
-            np.empty(CHUNK, np.int64),
-        )  # fmt: skip
+        self._take_over(used)
+        kernels = turning(self.space, self.constants.shape[1])
+        progress = np.array([store.came, store.left, 0])
+        going = np.empty(store.head - store.left + 1, np.int64)
         while True:
-            lost = turn(
-                progress, store.came, store.end, store.left, store.head, *store.columns, store.time, store.seq,
-                *index.arrays(), self.constants, self.space.sign, self.bar, self.bar_time, self.bar_seq, self._usual,
-                ranked.good, ranked.time, ranked.seq, ranked.count, ranked.start, ranked.size, self.ks,
-                self.oldest_time, self.oldest_seq, self.touched, self.counts, *self.calendar.arrays(), *scratch,
+            lost = kernels.turn(
+                progress, store.came, store.end, store.left, store.head, store.passed, *store.columns, store.seq,
+                *index.arrays(), self.constants, self.space.sign, self.bar, self.bar_time, self.bar_seq,
+                self.touched, self.counts, *turnover.lists(), turnover.edge, turnover.holder, *turnover.notes, going,
             )  # fmt: skip
             if lost == 0:
                 break
             row, leaving = int(progress[0]), int(progress[1])
-            short = np.unique(scratch[0][:lost])
-            self.search(short, (leaving, row))
-            if self.complete[short].any():  # fewer rows than a bar needs: the longer way for the rest
-                self.sure = False
+            short = np.unique(turnover.notes[1][:lost])
+            if not self._refill(kernels, short, leaving, row):  # fewer rows than a bar needs: the longer way
+                self._turn_back()
+                self.search(short, (leaving, row))
                 store.came = row
                 if row < store.end:
                     self._meet(used)
                 return
-            self._enter(short)
-            self._make_room(short)
-            self._chain(short, leaving, row)
-        self.raised += int(progress[3] > 0)
-        if self.raised == RAISED:
-            self.raised = 0
-            self._enter(used)
+            index.register(short, self.bar[short], self.constants)
+        self.raised += int(progress[2] > 0)
 
-    def _provide(self, used: Ints) -> None:
-        """A calendar of this store's places, and room for as many rows as a list may have."""
-        store = self.store
-        if self.entered == store.shifts and len(self.calendar.place) == len(self.ks) == len(self._usual):
+    def _refill(self, kernels: Any, slots: Ints, begin: int, end: int) -> bool:
+        """Search a stretch of the window for slots; False where one finds fewer rows than a bar needs."""
+        store, turnover = self.store, self.turnover
+        self._look_ahead(slots, begin, end)
+        keep = self.keep()
+        turnover.provide(slots, keep, self.usual())
+        room = 4 * int(keep[slots].max()) + 64
+        found: bool = kernels.refill(
+            slots, keep, begin, end, store.passed, *store.columns, self.constants, self.space.sign, store.time,
+            store.seq, self.bar, self.bar_time, self.bar_seq, self.touched, self.counts, *turnover.lists(),
+            turnover.edge, turnover.holder, np.empty(room), np.empty(room, np.int64),
+        )  # fmt: skip
+        return found
+
+    def _take_over(self, used: Ints) -> None:
+        """Lists in order of arrival, and who holds which row of this store."""
+        store, turnover, ranked = self.store, self.turnover, self.ranked
+        if self.turned and self.entered == store.shifts:
             return
-        self._make_room(used)
-        self.calendar.begin(len(store.time), len(self.ks))
-        self._chain(used, store.left, store.came)
-        self.entered = store.shifts
+        if not self.turned:
+            longest = np.maximum(self.keep(), self.ranked.size)
+            turnover.begin(self.ks, longest, self.usual())
+            take_over(
+                used, store.left, store.came, store.passed, store.time, store.seq,
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
+                *turnover.lists(), turnover.edge, np.empty(int(ranked.size.max()), np.int64),
+            )  # fmt: skip
+        turnover.hold(len(store.time), store.passed)
+        self.turned, self.entered = True, store.shifts
 
-    def _make_room(self, slots: Ints) -> None:
-        """As many rows as a list may have before its bar is raised, and as a search may find."""
-        ranked = self.ranked
-        if len(self._usual) != len(self.ks):
-            self._usual = self.usual()
-        most = np.maximum(self._usual + self._usual // 4, self.keep()) + 6
-        for slot in slots[ranked.room[slots] < most[slots]].tolist():
-            ranked.grow(slot, int(most[slot]))
+    def _turn_back(self) -> None:
+        """Lists in order of scores again, whole, with dominators counted."""
+        self.sure = False
+        if not self.turned:
+            return
+        self.turned = False
+        line, store = self.turnover.line, self.store
+        slots = np.flatnonzero((self.turnover.sizes() > 0) & (self.ks[: len(line)] > 0))
+        self._tell(slots, True)
+        oldest = self.turnover.place[line[slots, FIRST]] - store.passed
+        self.oldest_time[slots], self.oldest_seq[slots] = store.time[oldest], store.seq[oldest]
+        self.complete[slots] = 0
+        self.settled(slots)
 
-    def _chain(self, slots: Ints, begin: int, end: int) -> None:
+    def _tell(self, slots: Ints, whole: bool) -> None:
+        """Answers, or whole lists, go to the ranked lists."""
         store, ranked = self.store, self.ranked
-        enter_all(
-            slots, begin, end, store.time, store.seq, ranked.time, ranked.seq, ranked.start, ranked.size,
-            *self.calendar.arrays(),
+        sizes = self.turnover.sizes()
+        for slot in slots[ranked.room[slots] < sizes[slots]].tolist():
+            ranked.grow(slot, int(sizes[slot]))
+        hand_back(
+            slots, whole, store.passed, store.time, store.seq, ranked.good, ranked.time, ranked.seq, ranked.start,
+            ranked.size, *self.turnover.lists(),
         )  # fmt: skip
 
+    # -- what others ask for ------------------------------------------------------------------------------------
+
+    def opened(self, slot: int) -> None:
+        self._turn_back()
+        super().opened(slot)
+
+    def resized(self, slot: int) -> None:
+        self._turn_back()
+        super().resized(slot)
+
+    def closed(self, slot: int) -> None:
+        self._turn_back()
+        super().closed(slot)
+
+    def fill(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        self._turn_back()
+        super().fill(columns, time, seq)
+
+    def size(self, slot: int) -> tuple[int, int]:
+        if self.turned:
+            return int(self.turnover.sizes()[slot]), self.turnover.bytes(slot)
+        return super().size(slot)
+
+    def dump(self) -> dict[str, Any]:
+        self._turn_back()
+        return super().dump()
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        self.turned = False
+        super().load(blob)
+
     def _check(self) -> None:
+        if self.turned:
+            store = self.store
+            if self.entered == store.shifts:
+                self.turnover._check(store.passed, store.head, store.end, self.bar)
+            self._turn_back()
         super()._check()
-        if self.sure and self.entered == self.store.shifts and len(self.calendar.place) == len(self.ks):
-            for slot in np.flatnonzero(self.ks).tolist():
-                place = int(self.calendar.place[slot])
-                # a query with rows is in a chain, of its oldest row or of one that is older
-                assert self.store.head <= place < self.store.end
-                span = self.ranked.span(slot)
-                listed = zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True)
-                assert self.store._recency(place) <= min(listed)
 
     # -- lists ----------------------------------------------------------------------------------------------
 

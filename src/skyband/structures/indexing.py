@@ -275,17 +275,23 @@ def search(todo, keep, begin, end, {columns}, constants, sign, times, seqs, hori
                bar, complete, oldest_time, oldest_seq)
 '''
 
+# mostly a bucket has one edge at most: a comparison, and another one that mostly fails
 FIND = """        x{j} = X{j}[row]
         if x{j} >= cover_low[{j}] and x{j} <= cover_high[{j}]:
-            bucket = min(int((x{j} - origin[{j}]) * scale[{j}]), last)
-            at = table[{j}, bucket]
-            high = table[{j}, bucket + 1]
-            while at < high:
-                middle = (at + high) >> 1
-                if x{j} >= edges[{j}, middle]:
-                    at = middle + 1
-                else:
-                    high = middle
+            bucket = np.uint64(min(int((x{j} - origin[{j}]) * scale[{j}]), last))
+            at = np.int64(table[{j}, bucket])
+            if table[{j}, bucket + np.uint64(1)] - at > 4:
+                high = np.int64(table[{j}, bucket + np.uint64(1)])
+                while at < high:
+                    middle = (at + high) >> 1
+                    if x{j} >= edges[{j}, middle]:
+                        at = middle + 1
+                    else:
+                        high = middle
+            else:
+                at += x{j} >= edges[{j}, np.uint64(at)]
+                while x{j} >= edges[{j}, np.uint64(at)]:
+                    at += 1
             c += at * strides[{j}]
         else:
             stray = True

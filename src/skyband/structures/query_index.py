@@ -17,7 +17,7 @@ question.
 
 **Fine cells.** The smaller the cells, the fewer queries are named that a row doesn't concern, and the more rows are
 rejected for all queries by one look at a byte; but the dearer is entering a region. So whoever makes an index says
-what share of the rows a region has, and there are so many cells that it has a few dozen. A cell has the few slots
+what share of the rows a region has, and there are so many cells that it has a dozen or two. A cell has the few slots
 that it names in a short list of its own; the bits say the same at greater length, for cells that name more. A region is
 entered block by block of cells: blocks that it doesn't meet are passed over by one bound for all of their cells.
 
@@ -46,14 +46,14 @@ from skyband.structures.grid import shape_for
 from skyband.structures.indexing import CROWDED, SHORT, clear, group, kernels
 
 LEAST, MOST = 1024, 65536  # cells
-INSIDE = 48  # cells of a region
+INSIDE = 16  # cells of a region
 WIDE = 4096  # cells of many axes: there a region meets most of space, and entering it costs every cell
 AXES = 6  # beyond so many
 MOST_BYTES = 1 << 25  # of the bits: many slots have larger cells
 SAMPLE = 4096  # rows that the edges are learned from
 BEYOND = 0.1  # border cells reach further than the sample by this part of half its range
 FAR = 8e307  # and no further than this: the difference of two ends is a number
-BUCKETS = 4096  # of the table that leads a coordinate to its slab
+BUCKETS = 1024  # of the table that leads a coordinate to its slab
 WASTE = 2.0  # so many times the scores a row that an index began with, and it is made anew
 
 

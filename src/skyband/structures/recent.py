@@ -34,6 +34,9 @@ class Recent:
         )
         self.edge = LOWEST
         self.shifts = 0  # how often the rows have got other places
+        self.passed = (
+            0  # by how much in all they have moved down: their place and this is a number that stays
+        )
         # for each step with rows in the buffer: the newest of its rows, and where the buffer began when they came
         self.steps: deque[tuple[Recency, Recency]] = deque()
 
@@ -109,6 +112,7 @@ class Recent:
         if self.end + more <= len(self.time):
             return
         self.shifts += 1
+        self.passed += self.head
         size = len(self)
         if 2 * (size + more) <= len(self.time):  # no new pages: the rows move down in the arrays they are in
             for array in (*self.columns, self.time, self.seq):
