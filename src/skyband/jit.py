@@ -246,10 +246,9 @@ def _digest() -> str:
         here / "order.py",
         *(path for folder in folders for path in sorted(folder.glob("*.py"))),
     ]
-    # numba's own key leaves out how far the compiler optimises
-    digest = hashlib.sha256(
-        f"{sys.version_info[:3]} {sys.platform} {os.environ.get('NUMBA_OPT', '')}".encode()
-    )
+    # numba's own key leaves out how far the compiler optimises, and whether it checks that no index is beyond an array
+    settings = [os.environ.get(name, "") for name in ("NUMBA_OPT", "NUMBA_BOUNDSCHECK")]
+    digest = hashlib.sha256(f"{sys.version_info[:3]} {sys.platform} {settings}".encode())
     for source in sources:
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
