@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracle import Oracle, Row
@@ -166,6 +167,28 @@ def check(
         folded[name] = folded[name] - left | {*came}
         assert folded[name] == {(seq, seq_b) for _, seq, seq_b, _ in expected}
         assert all(row["id"] is None for row in own)
+
+
+def test_a_skyband_refreshed_every_fourth_row_tells_the_same() -> None:
+    """Rows one by one, answers compared after each."""
+    sql = (
+        "SELECT a.x FROM s a, s b ORDER BY abs(a.x - b.x) LIMIT 5 WINDOW 25 ROWS WITH (algorithm = 'scase'{})"
+    )
+    random, changes = np.random.default_rng(4), []
+    monitors = [sb.Monitor(), sb.Monitor()]
+    for monitor, option in zip(monitors, ("", ", refresh = 4"), strict=True):
+        monitor.watch(sql.format(option), name="w")
+    for x in random.integers(0, 40, 120).tolist():
+        changes = [monitor.push({"x": [float(x)]}) for monitor in monitors]
+        assert changes[0].equals(changes[1])
+    tops = [monitor.watches["w"].top() for monitor in monitors]
+    assert tops[0].equals(tops[1])
+    sweeps = [monitor.watches["w"].explain().counters["sweeps"] for monitor in monitors]
+    assert sweeps[1] < sweeps[0] / 2
+    with pytest.raises(sb.QueryError, match=r"refresh = 2.5 can't be: it is a number of rows"):
+        monitors[0].watch(sql.format(", refresh = 2.5"))
+    with pytest.raises(sb.QueryError, match="The algorithm ta has no option refresh"):
+        monitors[0].watch(sql.format(", refresh = 4").replace("scase", "ta"))
 
 
 def test_most_pairs_are_never_kept() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -316,6 +315,13 @@ class Group:
         view = self.view(batch)
         whole = view.index is None
         place = np.arange(len(batch)) if view.index is None else view.index
+        read: list[tuple[Floats, ...]] = []  # by hand: functools.cache takes a while to set up
+
+        def columns() -> tuple[Floats, ...]:
+            if not read:
+                read.append(tuple(_read_only(view.number(name)) for name in self.score_columns))
+            return read[0]
+
         return Arrivals(
             time=batch.time if whole else batch.time[place],
             seq=batch.seq if whole else batch.seq[place],
@@ -325,7 +331,7 @@ class Group:
             constants=self.constants,
             sign=self.sign,
             rendered=self.rendered,
-            columns=cache(lambda: tuple(_read_only(view.number(name)) for name in self.score_columns)),
+            columns=columns,
         )
 
     def rows_of(self, batch: Batch, mark: Any) -> tuple[tuple[Floats, ...], Ints, Ints]:
@@ -397,7 +403,8 @@ class Group:
     # -- keeping -------------------------------------------------------------------------------------------
 
     def live_seqs(self) -> Ints:
-        return np.concatenate([self.algorithm.seqs(), self.board.seq])
+        seqs: Ints = self.algorithm.seqs()
+        return seqs if self.algorithm.listed else np.concatenate([seqs, self.board.seq])
 
     def dump(self) -> dict[str, Any]:
         return {

@@ -127,12 +127,13 @@ def _for_pairs(query: Pairs, facts: Facts) -> Choice:
     options: dict[str, Any] = dict(query.options)
     known: list[str] = [*PAIRS]
     name = options.pop("algorithm", None)
+    if name is not None:
+        chosen = _named_pairs(str(name), query, known)
+        return Choice(chosen, _pair_options(chosen, options), "asked for with WITH (algorithm = …)")
     if options:
         first = next(iter(options))
         raise QueryError(f"A pairs query has no option {first}; leave it out.")
     unfit_ta = PAIRS["ta"].unfit_score(query.score)
-    if name is not None:
-        return Choice(_named_pairs(str(name), query, known), {}, "asked for with WITH (algorithm = …)")
     if unfit_ta is not None:
         return Choice("scase", {}, _reason("scase"), {"ta": unfit_ta, "kd": unfit_ta})
     if query.same:
@@ -158,6 +159,16 @@ def _for_pairs(query: Pairs, facts: Facts) -> Choice:
     return Choice(
         "kd", {}, _reason("kd"), all_of | {"ta": "a tree sees all columns at once, its lists one each"}
     )
+
+
+def _pair_options(chosen: str, options: dict[str, Any]) -> dict[str, float]:
+    for option, value in options.items():
+        if option not in CARDS[chosen].options:
+            has = ", ".join(CARDS[chosen].options) or "none"
+            raise QueryError(f"The algorithm {chosen} has no option {option} for pairs; it has {has}.")
+        if not 0 <= value <= 1_000_000 or value != int(value):
+            raise QueryError(f"{option} = {value} can't be: it is a number of rows, from 0 to 1,000,000.")
+    return {option: float(value) for option, value in options.items()}
 
 
 def _named_pairs(name: str, query: Pairs, known: list[str]) -> str:

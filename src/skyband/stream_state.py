@@ -498,12 +498,13 @@ class Stream:
         count = int(np.count_nonzero(mark)) if columns else 0
         if not count:
             return
+        picked = self.kept.schema(batch.table, columns)
         newest = Recency(int(batch.time_arrived.max()) if self.time else 0, int(batch.seq_arrived[-1]))
         if count == len(mark):
-            self.kept.add(batch.seq_arrived, copied(batch.table.select(columns)), newest)
+            self.kept.add(batch.seq_arrived, copied(batch.table, picked), newest)
         else:
             rows = batch.arrived(mark)
-            self.kept.add(batch.seq_arrived[rows], taken(batch.table.select(columns), rows), newest)
+            self.kept.add(batch.seq_arrived[rows], taken(batch.table, picked, rows), newest)
         if self.kept.full and not self.windowed:
             self.kept.clear(np.concatenate([group.live_seqs() for group in self.groups]))
 

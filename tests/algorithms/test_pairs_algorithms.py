@@ -147,12 +147,13 @@ def rows(
 
 def follow(
     names: list[str], case: Case, k: int, n: int, *, lattice: int = 0, late: int = 0, colours: int = 3, seed: int = 1,
-    steps: int = 12, batch: int = 40, skyband: bool = True, special: tuple[float, ...] = (),
+    steps: int = 12, batch: int = 40, skyband: bool = True, special: tuple[float, ...] = (), refresh: float = 0,
+    often: int = 3,
 ) -> list[Any]:  # fmt: skip
     """Run algorithms over a stream with a window of about n rows, and compare them with all pairs after each step."""
     random = np.random.default_rng(seed)
     question = question_of(case)
-    made = [PAIRS[name]({}, question) for name in names]
+    made = [PAIRS[name]({"refresh": refresh} if refresh else {}, question) for name in names]
     brute, seq = Brute(case), 0
     for one in made:
         one.k = k
@@ -174,7 +175,7 @@ def follow(
             one.expire(horizon)
             one.add(table.select(question.used).take(pa.array(chosen)), time[chosen], seqs[chosen])
             one._check()
-        if step % 3 == 2 or step == steps - 1:
+        if step % often == often - 1 or step == steps - 1:
             compare(made, brute, horizon, recencies, k, skyband)
     return made
 
@@ -249,6 +250,60 @@ def test_windows_longer_than_a_chunk() -> None:
         for case in (CASES[0], CASES[3]):
             follow(SKYBANDS, case, 6, 700, steps=12, batch=200)
             follow(SKYBANDS, case, 6, 700, lattice=8, late=300, steps=9, batch=200)
+
+
+@pytest.mark.parametrize("after", [0, np.inf])
+def test_answers_are_exact_after_every_row_while_pairs_wait(after: float) -> None:
+    """One row a step, and the skyband refreshed every fourth: what waits is in the answers."""
+    case = CASES[0]
+    for late in (0, 20):
+        with compiled(after):
+            made = follow(
+                ["scase"],
+                case,
+                5,
+                30,
+                lattice=6,
+                late=late,
+                steps=60,
+                batch=2,
+                skyband=False,
+                refresh=4,
+                often=1,
+            )
+            assert made[0].counts["sweeps"] < 40
+            copy = PAIRS["scase"]({"refresh": 4.0}, question_of(case))
+            copy.load(made[0].dump())
+            assert copy.best(5, Recency(0, 0))[0].tolist() == made[0].best(5, Recency(0, 0))[0].tolist()
+
+
+@pytest.mark.parametrize("lattice", [0, 1, 3])  # of one value: all rows are alike, and all pairs equally good
+def test_every_k_and_window_after_every_row(lattice: int) -> None:
+    """Farthest pairs: every eighth row is far from all others, so that it is in all the best pairs until it leaves."""
+    case, n, most = Case(next(iter(SCORES)), None, True), 12, 4
+    random, question = np.random.default_rng(lattice), question_of(case)
+    made = [PAIRS[name]({}, question) for name in ("scase", "basic", "naive", "ta", "kd")]
+    brute = Brute(case)
+    for one in made:
+        one.k = most
+    for seq in range(40):
+        table = rows(random, 1, lattice, 1)
+        if seq % 8 == 5:
+            table = table.set_column(0, "x", pa.array([100.0 + (seq if lattice == 0 else 0)]))
+        time, seqs = np.zeros(1, dtype=np.int64), np.array([seq])
+        brute.add(table, time, seqs)
+        low = max(0, seq + 1 - n)
+        for one in made:
+            one.expire(Recency(0, low))
+            one.add(table.select(question.used), time, seqs)
+            one._check()
+        for start in range(low, seq + 1):
+            best = brute.best(Recency(0, start), most)
+            for one in made:
+                asked = [(k, Recency(0, start)) for k in range(1, most + 1)]
+                for found, (k, _) in zip(one.tops(asked), asked, strict=True):
+                    given = zip(found.good.tolist(), found.seq.tolist(), found.seq_b.tolist(), strict=True)
+                    assert [*given] == best[:k]
 
 
 def test_the_yardsticks_find_the_same() -> None:

@@ -109,6 +109,7 @@ class Algorithm(ABC):
     """What the monitor asks of every algorithm; `ks` says how many ranks each slot keeps (0: the slot is free)."""
 
     card: ClassVar[Card]
+    listed: ClassVar[bool] = False  # after a step every row of an answer is among its candidates
     ks: Ints
     candidate_bytes: int  # what one candidate takes
 

@@ -57,6 +57,7 @@ class KD(SCase):
         cost="a row: its score with some hundred young rows, and some dozen nodes of a tree",
         wrong_when="the window is short, or the score is of many columns or a product",
         scores="differences",
+        options={},
     )
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:

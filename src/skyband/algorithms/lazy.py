@@ -5,12 +5,13 @@
 **Idea.** The K-skyband of the longest window for the greatest k holds the answers of all. Rows join it without being
 compared with it; when it has grown by x, one sweep throws the dominated ones out. The x with the least cost is
 |SKB| (ln K + sqrt(ln K (4 + ln K))) / 2. A row that comes late may be dominated from the beginning: a *staircase* by
-recency, made at a sweep and never too strict afterwards, tells. And after a step one walk from the newest candidate
-back answers all watches (structures/answers.py).
+recency, made at a sweep and never too strict afterwards, tells. And after a step the answers follow the rows that came
+and went (structures/following.py); those that can't are found by one walk from the newest candidate back for all of
+them (structures/answers.py).
 
 **What is kept.** The skyband, and up to x rows more.
 
-**Cost.** A score for each row, as `ra`; a walk for all watches of a score together instead of one for each.
+**Cost.** A score for each row, as `ra`; then what changes in each answer, instead of a walk for each.
 
 **Wrong choice when** watches have scores of their own: then there is nothing to share, and `ra` keeps less.
 
@@ -32,8 +33,9 @@ from skyband.algorithms.ra import RA, taking
 from skyband.algorithms.ra import absorb as relaxed
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, Recency, first_inside
-from skyband.structures.answers import refresh_together, tops_together
+from skyband.structures.answers import tops_together
 from skyband.structures.board import Board, Changes
+from skyband.structures.following import Following
 from skyband.structures.search_tree import SearchTree
 from skyband.structures.skyband import expected_size, push_heap, replace_root
 
@@ -54,7 +56,7 @@ def expected(k: int, n: float) -> float:
 
 
 def cost_of(work: Workload) -> float:
-    """Seconds for a batch: as `ra`, but for the answers, which one walk of a list finds for all its queries."""
+    """Seconds for a batch: as `ra`, but for the answers, which mostly follow the rows instead of being searched for."""
     walk = expected_size(work.k, work.window) * 4e-8
     return taking(work) + 10e-6 + work.lists * walk + work.queries * 5e-7
 
@@ -157,12 +159,13 @@ class Lazy(RA):
         title="lazily swept skyband for many watches of one score",
         source="Shen, Cheema, Lin, Zhang, Wang 2012, section 6.2",
         keeps="the rows with fewer than k newer rows at least as good, and up to x more",
-        cost="a batch: its scores, then one walk of the list for all watches of the score",
+        cost="a batch: its scores, then what changes in each watch's answer",
         wrong_when="watches have scores of their own, so that there is nothing to share",
         expected=expected,
         options={},
         cost_of=cost_of,
     )
+    listed = True
     counter_names: ClassVar[tuple[str, ...]] = (
         "admitted",
         "sweeps",
@@ -174,7 +177,7 @@ class Lazy(RA):
         super().__init__(options)
         self._stairs()
         self._trees: dict[int, SearchTree] = {}  # by slot
-        self._order = np.empty(0, dtype=np.int64)  # of the watches, when they were last answered
+        self.following = Following()
         self._asked: dict[int, int] = {}  # by slot: how often since the last step
 
     def _stairs(self) -> None:
@@ -231,14 +234,7 @@ class Lazy(RA):
     # -- answers -------------------------------------------------------------------------------------------
 
     def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        lists, most = self.lists, int(self.ks[0])
-        if len(self.ks) > 1 or lists.live(0) < most:  # mostly there is one list, with enough in it
-            ks = np.minimum(ks, (lists.size - lists.head)[board.slot])
-            most = int(ks.max(initial=0))
-        changes, self._order = refresh_together(
-            board, self.lists, self.fresh, ks, most, horizon_time, horizon_seq, self._order
-        )
-        return changes
+        return self.following.refresh(board, self.lists, self.fresh, ks, horizon_time, horizon_seq)
 
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         asked = self._asked[slot] = self._asked.get(slot, 0) + 1
@@ -257,6 +253,16 @@ class Lazy(RA):
         """Many snapshots at once, given by slot, k and horizon."""
         return tops_together(self.lists, asked)
 
+    def dump(self) -> dict[str, Any]:
+        stairs = ("stair_time", "stair_seq", "stair", "stairs")
+        return {**super().dump(), **{name: getattr(self, name).copy() for name in stairs}}
+
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
-        self._stairs()
+        for name in ("stair_time", "stair_seq", "stair", "stairs"):
+            setattr(self, name, blob[name].copy())
+        self.following.begin(self.lists)
+
+    def _check(self) -> None:
+        super()._check()
+        self.following._check()

@@ -16,6 +16,9 @@ the scores on the way (structures/paired.py). With `a.c = b.c` only rows of the 
 **Wrong choice when** the window is so long that scoring all of it for each row takes too long: nothing that answers
 arbitrary scores does better; for differences of columns there is `ta`.
 
+With `refresh = r` the skyband is refreshed every r rows, whatever the steps: what waits for it is looked at when an
+answer is asked for, so answers are exact after every step.
+
 Answers for any k up to K and any window up to the longest come from one state: the pairs whose older row is inside are
 the skyband of the shorter window. A late row takes its place in the order of recency; if none of its pairs gets over
 the staircase the skyband stays as it is, and the older the row, the fewer do.
@@ -77,7 +80,7 @@ class SCase:
         cost="a row: its score with every row of the window",
         wrong_when="the window is so long that scoring all of it for each row takes too long",
         expected=expected,
-        options={},
+        options={"refresh": 0.0},
         window=True,
         fifo=True,
     )
@@ -86,6 +89,8 @@ class SCase:
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:
         self.question = question
+        # rows between two refreshments, whatever the steps; 0: there is one at the end of each step
+        self.refresh = int(options.get("refresh", 0))
         self.rows = Partners(question)
         self.k = 1
         self.counts = {
@@ -111,8 +116,9 @@ class SCase:
     _new: tuple[Any, Any, Any]
 
     def _no_pairs(self, room: int = 1024) -> None:
-        # begin and end of the list, pairs that wait, pairs swept, where a row was broken off (-1: nowhere)
-        self._state = np.array([0, 0, 0, 0, -1], dtype=np.int64)
+        # begin and end of the list, pairs that wait, pairs swept, where a row was broken off (-1: nowhere), rows since
+        # the skyband was refreshed
+        self._state = np.array([0, 0, 0, 0, -1, 0], dtype=np.int64)
         self._list = _columns(room)
         self._swept = _columns(room)
 
@@ -192,7 +198,9 @@ class SCase:
 
     def _by_numpy(self, number: int, place: int, low: int, high: int) -> None:
         self._scan_by_numpy(number, place, low, high, False)
-        self._settle(number)
+        self._state[5] += 1
+        if self._state[5] >= self.refresh or self._state[2] > max(64, 2 * self.k):
+            self._settle(number)
 
     def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints, highs: Ints) -> int:
         rows = self.rows
@@ -208,7 +216,9 @@ class SCase:
         return done
 
     def _every(self) -> int:
-        """With many ranks a sweep takes long, and more pairs may wait for it."""
+        """With many ranks a sweep takes long, and more pairs may wait for it. Negative: they may wait after a step."""
+        if self.refresh:
+            return -self.refresh
         return self.every or (EVERY if self.k <= 32 else 2 * EVERY)
 
     def _best(self) -> Any:
@@ -219,6 +229,7 @@ class SCase:
     def _late(self, row: Late) -> tuple[int, int]:
         """A row takes its place among the others, and is paired with those before and after it; number and place."""
         rows = self.rows
+        self._settle(rows.next - 1)
         number, place = rows.insert(row)
         for numbers in self.pairs[1:]:
             move_up(numbers, number)
@@ -290,6 +301,7 @@ class SCase:
 
     def _settle(self, newest: int) -> None:
         """Merge what waits into the skyband; `newest` is the newest row whose pairs are known."""
+        self._state[5] = 0
         if not self._state[2]:
             return
         self._grow()
@@ -370,21 +382,29 @@ class SCase:
 
     def best(self, k: int, horizon: Recency) -> Found:
         """The best k pairs of a window that begins at the horizon, best first."""
-        begin, end = self._state[:2].tolist()
-        k = min(k, end - begin)
-        picks = np.empty(k, dtype=np.int64)
-        if k:
-            picks = picks[: better(*self._list, begin, end, self.rows.number_of(horizon), k, picks)]
-        return self._found(picks)
+        begin, end, waiting = self._state[:3].tolist()
+        low, listed = self.rows.number_of(horizon), min(k, end - begin)
+        picks = np.empty(listed, dtype=np.int64)
+        if listed:
+            picks = picks[: better(*self._list, begin, end, low, listed, picks)]
+        if not waiting:
+            return self._found(*(column[picks] for column in self._list))
+        # what waits for the skyband to be refreshed may be among the best
+        inside = np.flatnonzero(self._new[1][:waiting] >= low)
+        good, older, newer = (
+            np.concatenate([column[picks], new[inside]])
+            for column, new in zip(self._list, self._new, strict=True)
+        )
+        order = np.lexsort((newer, older, good))[::-1][:k]
+        return self._found(good[order], older[order], newer[order])
 
-    def _found(self, picks: Ints) -> Found:
-        good, older, newer = (column[picks] for column in self._list)
+    def _found(self, good: Floats, older: Ints, newer: Ints) -> Found:
         time, seq = self.rows.recency(older)
         return Found(good, time, seq, self.rows.recency(newer)[1])
 
     def tops(self, asked: Sequence[tuple[int, Recency]]) -> list[Found]:
         """`best` for many k and horizons at once, by one walk of the skyband."""
-        if len(asked) < _TOGETHER:
+        if len(asked) < _TOGETHER or self._state[2]:
             return [self.best(k, horizon) for k, horizon in asked]
         good, older, _ = self._list
         ks = np.array([k for k, _ in asked], dtype=np.int64)
@@ -392,7 +412,8 @@ class SCase:
         edges = np.array([(lows[horizon], 0) for _, horizon in asked], dtype=np.int64)
         # of equally good pairs that with the newer older row comes later, then that with the newer row: as in answers
         span = slice(*self._state[:2].tolist())
-        return [self._found(picks) for picks in places_of(good, older, older, span, ks, edges)]
+        found = places_of(good, older, older, span, ks, edges)
+        return [self._found(*(column[picks] for column in self._list)) for picks in found]
 
     def notes(self) -> list[str]:
         """What `explain` should say besides: what late rows did, in comparison."""
@@ -424,6 +445,7 @@ class SCase:
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
+        self._settle(self.rows.next - 1)
         good, older, newer = self.pairs
         first = self.rows.first
         return {
@@ -448,7 +470,7 @@ class SCase:
         # pairs are of rows that are there, the older one first, in order
         assert np.all(older >= rows.first) and np.all(newer < rows.next) and np.all(older < newer)
         order = np.lexsort((newer, good, older))
-        assert np.array_equal(order, np.arange(len(good))) and not self._state[2]
+        assert np.array_equal(order, np.arange(len(good))) and (self.refresh or not self._state[2])
         # the staircase is that of these pairs, and each pair is above it
         bar = rows.bar[rows.first - rows.base : rows.next - rows.base].copy()
         self._climb()

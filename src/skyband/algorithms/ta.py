@@ -54,6 +54,7 @@ class TA(SCase):
         wrong_when="the window is short, or the score is of many columns",
         expected=expected,
         scores="differences",
+        options={},
     )
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:

@@ -35,6 +35,7 @@ class Basic(SCase):
         source="Shen, Cheema, Lin, Zhang, Wang 2012, section 7",
         cost="a row: a score and a pass through the skyband for every row of the window",
         wrong_when="it is for comparison only: scase finds the same in a fraction of the time",
+        options={},
     )
 
     def _compiled(self, later: bool) -> Loops | None:
@@ -60,6 +61,7 @@ class Naive(SCase):
         cost="a row: its score with every row of the window, and again for each row that loses a partner",
         wrong_when="it is for comparison only: scase finds the same with a fraction of the state",
         expected=lambda k, n: min(k * n, n * (n - 1) / 2),
+        options={},
     )
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:

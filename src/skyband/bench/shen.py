@@ -18,10 +18,11 @@ import skyband as sb
 from skyband.algorithms.scase import expected
 from skyband.bench import Settings, parts_of
 from skyband.bench.figures import Figure
-from skyband.bench.pairing import DATA, SCORES, Run, at_once, measure, question, table
-from skyband.bench.shen_goals import goals, repeated
+from skyband.bench.pairing import DATA, SCORES, YARDSTICKS, Run, at_once, measure, question, table
+from skyband.bench.shen_goals import SIZES, goals, repeated, watching
 from skyband.bench.shen_page import BOOK
 from skyband.order import Recency
+from skyband.structures import following
 from skyband.structures.answers import places_of
 from skyband.structures.search_tree import SearchTree
 from skyband.structures.stairs import better
@@ -250,7 +251,7 @@ def batch(scale: Scale) -> list[Figure]:
 
 
 def asked_for(scale: Scale) -> list[Figure]:
-    """The cost of a row with one continuous question of a k and a window, from a state for K and N."""
+    """The cost of a row with one continuous question of a k and a window, from a state for the greatest K and N."""
     by_k = timed(
         "time-asked-k", "CPU time of a row with an answer after each step, against its k", "k", scale
     )
@@ -259,26 +260,30 @@ def asked_for(scale: Scale) -> list[Figure]:
     )
     rows = table("uniform", scale.n + (scale.steps + 2) * scale.step, 2)
     most, n = max(scale.ks), scale.n
-    for figure, places in (
-        (by_k, [(k, k, n) for k in scale.ks]),
-        (by_n, [(share * n // 10, scale.k, share * n // 10) for share in (1, 2, 5, 10)]),
-    ):
-        for name in ("scase", "supreme"):
-            run = Run(name, question("s1", 2), most, n, rows)
-            run.fill()
-            run.push(scale.step)
-            state = run.algorithm.dump()
-            for x, k, window in places:
-                run = Run(name, question("s1", 2), most, n, rows)
-                run.begin(state, n + scale.step)
-                spent = []
-                for _ in range(min(scale.steps, 6)):
-                    took = run.push(scale.step)
-                    started = time.process_time()
-                    run.algorithm.best(k, Recency(0, run.at - window))
-                    spent.append((took + time.process_time() - started) / scale.step)
-                figure.add("s1", name, x, mean=float(np.median(spent)))
+    places = [(by_k, k, k, n) for k in scale.ks]
+    places += [(by_n, share * n // 10, scale.k, share * n // 10) for share in (1, 2, 5, 10)]
+    first = Run("scase", question("s1", 2), most, n, rows)
+    first.fill()
+    state = first.algorithm.dump()
+    for name in ("naive", "scase", "supreme"):
+        step = max(1, scale.step // 100) if name in YARDSTICKS else scale.step
+        run = Run(name, question("s1", 2), most, n, rows)
+        run.begin(state, n)
+        run.push(step)
+        pushed, answered = [], []
+        for _ in range(min(scale.steps, 3 if name in YARDSTICKS else 8)):
+            pushed.append(run.push(step) / step)
+            answered.append([_answered(run, k, window) for _, _, k, window in places])
+        for (figure, x, _, _), answer in zip(places, np.median(answered, axis=0), strict=True):
+            figure.add("s1", name, x, mean=float(np.median(pushed) + answer / scale.step))
     return [by_k, by_n]
+
+
+def _answered(run: Run, k: int, window: int) -> float:
+    """CPU seconds of an answer."""
+    started = time.process_time()
+    run.algorithm.best(k, Recency(0, run.at - window))
+    return time.process_time() - started
 
 
 def continuous(scale: Scale) -> list[Figure]:
@@ -326,6 +331,30 @@ def _engine(select: str, algorithm: str, watches: int, scale: Scale, step: int |
             monitor.push(batch)
             spent.append(time.process_time() - started)
     return float(np.mean(spent[2:])) / step  # what is compiled, is in the first two
+
+
+def spare(scale: Scale) -> list[Figure]:
+    """Answers that follow the rows, by the rule for continuous questions: with k ranks alone, and with spare ones."""
+    sizes = SIZES[scale.name]
+    words = (
+        f"{scale.name}: {sizes.watches} watches of one score, k from {sizes.ks[0]} to {sizes.ks[1]}, windows from "
+        f"2^{sizes.windows[0]} to 2^{sizes.windows[1]} rows, {sizes.batch:,} rows a step"
+    )
+    rates = Figure("spare", "Rows a second of many watches, by the ranks that are kept for each", "ranks kept", "rate",
+                   "M rows/s", words, form="bars", logarithmic=False)  # fmt: skip
+    searched = Figure("searched", "Answers that had to be searched for, by the ranks that are kept for each",
+                      "ranks kept", "mean", "answers a step", words, form="bars", logarithmic=False)  # fmt: skip
+    own = following.ranks_held
+    for name, held in (("k", lambda ks: ks), ("k + k / 4 + 8", own)):
+        following.ranks_held = held
+        try:
+            seen = watching("lazy", sizes)
+        finally:
+            following.ranks_held = own
+        rates.add("kernels", "lazy", name, rate=seen.kernels)
+        rates.add("through Monitor.push", "lazy", name, rate=seen.whole)
+        searched.add("lazy", "lazy", name, mean=seen.searched)
+    return [rates, searched]
 
 
 def late(scale: Scale) -> list[Figure]:
@@ -395,6 +424,7 @@ PARTS: Mapping[str, Callable[[Scale], Iterable[Figure]]] = {
     "snapshots": snapshots,
     "batch": batch,
     "continuous": continuous,
+    "spare": spare,
     "colours": colours,
     "sizes": sizes,
     "late": late,

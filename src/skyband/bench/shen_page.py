@@ -122,6 +122,8 @@ SECTIONS = (
     ("batch", "Many answers at once"),
     ("continuous", "Many watches"),
     ("objects", "Objects by the same framework"),
+    ("spare", "Answers that follow the rows"),
+    ("searched", ""),
     ("time-lists", "Scores made of differences"),
     ("accessed", ""),
     ("time-d", ""),

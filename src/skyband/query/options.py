@@ -7,7 +7,7 @@ import math
 from skyband.query.promises import read_appears, read_ranges
 from skyband.query.words import nearest
 
-NUMBERS = ("additional", "block", "buffer", "cells", "flag", "gamma", "kmax", "limit", "slack")
+NUMBERS = ("additional", "block", "buffer", "cells", "flag", "gamma", "kmax", "limit", "refresh", "slack")
 """Options that belong to one algorithm or another; which of them fit is the algorithm's business."""
 OF_OBJECTS = ("appears", "counts", "range", "sample")
 """Options of grouped and joined queries: what is promised, and what is estimated (promises.py)."""

@@ -9,9 +9,11 @@ the whole window, its rows' columns are here in chunks that go as a whole when t
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from skyband.stream.arrow import numbers_array, values_of
@@ -23,15 +25,56 @@ JOINED = 8  # so many at once
 WIDE = 1 << 22  # seqs from the first to the last, up to which a table of them is quicker than sorting
 
 
+class Plain:
+    """Columns of numbers without nulls as numpy has them: an Arrow table takes longer to make, to join and to pick from
+    than some hundred rows take to copy."""
+
+    def __init__(self, schema: pa.Schema, columns: list[npt.NDArray[Any]]) -> None:
+        self.schema = schema
+        self.columns = columns
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns)
+
+    def pick(self, rows: npt.NDArray[Any]) -> Plain:
+        return Plain(self.schema, [column[rows] for column in self.columns])
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_arrays([numbers_array(column) for column in self.columns], schema=self.schema)
+
+
+def _joined(tables: Sequence[pa.Table | Plain]) -> pa.Table | Plain:
+    """Rows one after another."""
+    schema = tables[0].schema
+    if all(isinstance(table, Plain) and table.schema is schema for table in tables):
+        columns = zip(*(table.columns for table in tables), strict=True)
+        return Plain(schema, [np.concatenate(column) for column in columns])
+    return pa.concat_tables([_arrow(table) for table in tables], promote_options="default").combine_chunks()
+
+
+def _arrow(table: pa.Table | Plain) -> pa.Table:
+    return table.table() if isinstance(table, Plain) else table
+
+
 class Kept:
     """Rows by seq, in chunks: seqs, columns, and the newest recency among them (where rows go by the window)."""
 
     def __init__(self) -> None:
-        self.chunks: list[tuple[Ints, pa.Table, Recency]] = []
+        self.chunks: list[tuple[Ints, pa.Table | Plain, Recency]] = []
         self.rows = 0
         self.limit = SLACK
+        self._schemas: tuple[pa.Schema, list[str], pa.Schema] | None = None
 
-    def add(self, seq: Ints, table: pa.Table, newest: Recency = LOWEST) -> None:
+    def schema(self, table: pa.Table, names: list[str]) -> pa.Schema:
+        """The schema of some columns of a table: the same object from step to step."""
+        known = self._schemas
+        if known is None or known[1] != names or not known[0].equals(table.schema):
+            known = table.schema, names, pa.schema([table.schema.field(name) for name in names])
+            self._schemas = known
+        return known[2]
+
+    def add(self, seq: Ints, table: pa.Table | Plain, newest: Recency = LOWEST) -> None:
         if not len(seq):
             return
         self.rows += len(seq)
@@ -44,8 +87,7 @@ class Kept:
             if few < JOINED:
                 break
             seqs, tables, newests = zip(*self.chunks[-few:], strict=True)
-            seq = np.concatenate(seqs)
-            table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+            seq, table = np.concatenate(seqs), _joined(tables)
             self.chunks[-few:] = [(seq, table, max(newests))]
 
     @property
@@ -57,10 +99,18 @@ class Kept:
         """Forget all rows but these."""
         if not self.chunks:
             return
-        seqs = self._seqs()
-        wide = int(seqs[-1]) - int(seqs[0]) >= WIDE
-        keep = np.isin(seqs, live[live >= seqs[0]], kind=None if wide else "table")
-        table = self._table().filter(numbers_array(keep)).combine_chunks()
+        seqs, table = self._seqs(), _joined([table for _, table, _ in self.chunks])
+        if len(live) < len(seqs) // 2:  # few: each is looked for
+            at = np.minimum(np.searchsorted(seqs, live), len(seqs) - 1)
+            keep = np.zeros(len(seqs), dtype=bool)
+            keep[at[seqs[at] == live]] = True
+        else:
+            wide = int(seqs[-1]) - int(seqs[0]) >= WIDE
+            keep = np.isin(seqs, live[live >= seqs[0]], kind=None if wide else "table")
+        if isinstance(table, Plain):
+            table = table.pick(keep)
+        else:
+            table = table.filter(numbers_array(keep)).combine_chunks()
         seqs = seqs[keep]
         newest = max(newest for _, _, newest in self.chunks)
         self.chunks = [(seqs, table, newest)] if len(seqs) else []
@@ -80,7 +130,7 @@ class Kept:
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
     def _table(self) -> pa.Table:
-        return pa.concat_tables([table for _, table, _ in self.chunks], promote_options="default")
+        return pa.concat_tables([_arrow(table) for _, table, _ in self.chunks], promote_options="default")
 
     def take(self, seqs: Ints, schema: pa.Schema) -> pa.Table:
         """These rows in this order, with these columns; a column that was not put aside is null."""
@@ -92,7 +142,7 @@ class Kept:
         for number in np.unique(where).tolist():
             mine = np.flatnonzero(where == number)
             chunk, table, _ = self.chunks[number]
-            found.append(table.take(numbers_array(np.searchsorted(chunk, seqs[mine]))))
+            found.append(_arrow(table).take(numbers_array(np.searchsorted(chunk, seqs[mine]))))
             order.append(mine)
         rows = pa.concat_tables(found, promote_options="default")
         if len(found) > 1:
@@ -150,15 +200,12 @@ class Kept:
         self.rows = at
 
 
-def taken(table: pa.Table, rows: Ints) -> pa.Table:
-    """These rows of a table, in memory of their own."""
-    return pa.Table.from_arrays([_taken(column, rows) for column in table.columns], schema=table.schema)
-
-
-def _taken(column: pa.ChunkedArray, rows: Ints) -> pa.Array | pa.ChunkedArray:
-    if _plain(column):  # without the detour by Arrow, which takes longer to begin than some hundred rows take
-        return numbers_array(values_of(column.chunk(0))[rows])
-    return column.take(numbers_array(rows))
+def taken(table: pa.Table, schema: pa.Schema, rows: Ints) -> pa.Table | Plain:
+    """These rows of some columns of a table, in memory of their own."""
+    columns = [table.column(name) for name in schema.names]
+    if all(map(_plain, columns)):
+        return Plain(schema, [values_of(column.chunk(0))[rows] for column in columns])
+    return pa.Table.from_arrays([column.take(numbers_array(rows)) for column in columns], schema=schema)
 
 
 def _plain(column: pa.ChunkedArray) -> bool:
@@ -171,12 +218,13 @@ def _plain(column: pa.ChunkedArray) -> bool:
     )
 
 
-def copied(table: pa.Table) -> pa.Table:
-    """The same table in memory of its own: whoever gave it may use its memory again."""
-    return pa.Table.from_arrays([_copied(column) for column in table.columns], schema=table.schema)
+def copied(table: pa.Table, schema: pa.Schema) -> pa.Table | Plain:
+    """Some columns of a table in memory of their own: whoever gave it may use its memory again."""
+    columns = [table.column(name) for name in schema.names]
+    if all(map(_plain, columns)):
+        return Plain(schema, [values_of(column.chunk(0)).copy() for column in columns])
+    return pa.Table.from_arrays([_copied(column) for column in columns], schema=schema)
 
 
 def _copied(column: pa.ChunkedArray) -> pa.Array:
-    if _plain(column):
-        return numbers_array(values_of(column.chunk(0)).copy())
     return pa.concat_arrays(column.chunks).take(numbers_array(np.arange(len(column))))

@@ -7,58 +7,22 @@ last (Algorithm 7 of Shen, Cheema, Lin, Zhang and Wang, with the flush that it n
 searched with a heap, since nothing is known of it; from there on a walk costs an insertion for each candidate that is
 in the skyband, a comparison for any other, and k for each answer, however many watches there are.
 
-As on the board, a watch whose last rank nothing new has reached and whose oldest row is still inside is passed over.
+Watches whose answers can follow the rows (structures/following.py) need no walk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency, first_inside
-from skyband.structures.board import Board, Changes, before
+from skyband.structures.board import before
 from skyband.structures.lists import Lists, best
 
 _NONE = np.empty(0, dtype=np.int64)
 WAIT = 16  # candidates that are put among the best at once
-
-
-def refresh_together(
-    board: Board,
-    lists: Lists,
-    fresh: Floats,
-    ks: Ints,
-    most: int,
-    horizon_time: Ints,
-    horizon_seq: Ints,
-    order: Ints,
-) -> tuple[Changes | None, Ints]:
-    """As `Board.refresh`, with one walk for all watches of a slot. None of the `ks` is above `most`. `order` is that of
-    the last time, the watches by slot and in each the shortest window first; it is returned as it is now."""
-    board._make_room(ks)
-    scores, places = np.empty(most + 1), np.empty(most + 1, dtype=np.int64)
-    if not is_order(order, board.slot, horizon_time, horizon_seq):
-        order = np.lexsort((horizon_seq, horizon_time, -board.slot))[::-1].copy()
-    settled = np.zeros(len(order), dtype=np.int64)
-
-    def round_(first: int, out: Changes) -> tuple[int, int]:
-        found: tuple[int, int] = walk_all(
-            first, order, settled, fresh, board.slot, ks, horizon_time, horizon_seq,
-            board.start, board.size, board.stale, board.oldest_time, board.oldest_seq, board.good, board.time,
-            board.seq,
-            lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size, scores, places, *out,
-        )  # fmt: skip
-        return found
-
-    found = board._collect(2 * most, round_)
-    if found is None:
-        return None, order
-    columns: list[Any] = [np.empty_like(array) for array in found]
-    by_watch(len(board.slot), *found, *columns)
-    return Changes(*columns), order
 
 
 def tops_together(lists: Lists, asked: Sequence[tuple[int, int, Recency]]) -> list[tuple[Floats, Ints, Ints]]:
@@ -105,43 +69,6 @@ def by_watch(
         to = at[w]
         at[w] += 1
         to_watch[to], to_rank[to], to_good[to], to_time[to], to_seq[to] = w, rank[i], good[i], time[i], seq[i]
-
-
-@kernel
-def is_order(order: Ints, slots: Ints, horizon_time: Ints, horizon_seq: Ints) -> bool:
-    """Whether watches are by slot, and in each the newest horizon first."""
-    if order.shape[0] != slots.shape[0]:
-        return False
-    for i in range(1, order.shape[0]):
-        a, b = order[i - 1], order[i]
-        if slots[a] != slots[b]:
-            if slots[a] > slots[b]:
-                return False
-        elif horizon_time[a] < horizon_time[b] or (
-            horizon_time[a] == horizon_time[b] and horizon_seq[a] < horizon_seq[b]
-        ):
-            return False
-    return True
-
-
-@kernel
-def settle_all(
-    order: Ints, settled: Ints, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, fresh: Floats,
-    start: Ints, size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats,
-) -> None:  # fmt: skip
-    """Which watches, in this order, need not be looked at: 1."""
-    for i in range(order.shape[0]):
-        w = order[i]
-        k, old = ks[w], size[w]
-        if old > k or stale[w] != 0:
-            continue
-        inside = old == 0 or (
-            oldest_time[w] > horizon_time[w]
-            or (oldest_time[w] == horizon_time[w] and oldest_seq[w] >= horizon_seq[w])
-        )
-        full = old == k and k > 0 and fresh[slots[w]] < good[start[w] + old - 1]
-        if inside and (full or k == 0):
-            settled[i] = 1
 
 
 @inlined
@@ -196,61 +123,39 @@ def reach_back(
 
 @kernel
 def walk_all(
-    first: int, order: Ints, settled: Ints, fresh: Floats, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints,
-    start: Ints, size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints,
-    pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
-    scores: Floats, places: Ints, out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
+    first: int, order: Ints, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, room: Ints,
+    size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints, held: Ints,
+    whole: Ints, pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
+    out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Answer watches from the `first` of this order on; stops early where the output might not suffice."""
-    if first == 0:
-        settle_all(
-            order, settled, slots, ks, horizon_time, horizon_seq, fresh, start, size, stale, oldest_time, oldest_seq,
-            good,
-        )  # fmt: skip
+    """Search for the answers of watches from the `first` of this order on (by slot, in each the newest horizon first),
+    and for as many ranks below them as the board has room for; stops early where the output might not suffice."""
+    most = 0
+    for i in range(first, order.shape[0]):
+        most = max(most, room[order[i]])
+    scores, places = np.empty(most + 1), np.empty(most + 1, dtype=np.int64)
     new_scores, new_places = np.empty(WAIT), np.empty(WAIT, dtype=np.int64)
-    fresh_ranks = np.empty(scores.shape[0], dtype=np.int64)
-    count = 0
-    i = first
-    while i < order.shape[0]:
-        slot = slots[order[i]]
-        last, most = i, 0  # of the slot's watches, the last one to be looked at
-        stop = i
-        while stop < order.shape[0] and slots[order[stop]] == slot:
-            if settled[stop] == 0:
-                last = stop
-                most = max(most, ks[order[stop]])
-            stop += 1
-        begin = list_start[slot] + list_head[slot]
-        end = list_start[slot] + list_size[slot]
-        at, known, begun = end - 1, 0, False
-        while i <= last:
-            if settled[i] == 1:
-                i += 1
-                continue
-            w = order[i]
-            horizon, edge = horizon_time[w], horizon_seq[w]
-            if begun:  # mostly a few candidates further
-                inside = at + 1
-                while inside > begin and (
-                    pool_time[inside - 1] > horizon
-                    or (pool_time[inside - 1] == horizon and pool_seq[inside - 1] >= edge)
-                ):
-                    inside -= 1
-                known = reach_back(pool_good, at, inside, scores, places, known, most, new_scores, new_places)
-            else:
-                inside = first_inside(pool_time, pool_seq, begin, end, horizon, edge)
-                known = best(pool_good, inside, end, most, scores, places)
-            at, begun = inside - 1, True
-            if count + size[w] + ks[w] > out_watch.shape[0]:
-                return i, count
-            count = compare(
-                w, min(ks[w], known), start, size, oldest_time, oldest_seq, good, time, seq, pool_time, pool_seq,
-                scores, places, fresh_ranks, count, out_watch, out_rank, out_good, out_time, out_seq,
-            )  # fmt: skip
-            stale[w] = 0
-            settled[i] = 1
-            i += 1
-        i = stop
+    fresh_ranks = np.empty(most, dtype=np.int64)
+    count, at, known, slot = 0, 0, 0, -1
+    for i in range(first, order.shape[0]):
+        w = order[i]
+        horizon, edge = horizon_time[w], horizon_seq[w]
+        if slot != slots[w]:
+            slot = slots[w]
+            begin, end = list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]
+            inside = first_inside(pool_time, pool_seq, begin, end, horizon, edge)
+            known = best(pool_good, inside, end, most, scores, places)
+        else:
+            inside = first_inside(pool_time, pool_seq, begin, at + 1, horizon, edge)
+            known = reach_back(pool_good, at, inside, scores, places, known, most, new_scores, new_places)
+        at = inside - 1
+        if count + size[w] + min(ks[w], known) > out_watch.shape[0]:
+            return i, count
+        count = compare(
+            w, min(ks[w], known), min(room[w], known), start, size, oldest_time, oldest_seq, good, time, seq, pool_time,
+            pool_seq, scores, places, fresh_ranks, count, out_watch, out_rank, out_good, out_time, out_seq,
+        )  # fmt: skip
+        held[w], whole[w], stale[w] = min(room[w], known), known <= room[w] and known < most, 0
     return order.shape[0], count
 
 
@@ -279,12 +184,12 @@ def tops(
 
 @inlined
 def compare(
-    w: int, found: int, start: Ints, size: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints,
-    seq: Ints, pool_time: Ints, pool_seq: Ints, scores: Floats, places: Ints, fresh: Ints, count: int, out_watch: Ints,
-    out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
+    w: int, found: int, more: int, start: Ints, size: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats,
+    time: Ints, seq: Ints, pool_time: Ints, pool_seq: Ints, scores: Floats, places: Ints, fresh: Ints, count: int,
+    out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
 ) -> int:  # fmt: skip
-    """Put an answer on the board, and what left and entered into the output; one pass over both, with the ranks of
-    those that entered put aside in `fresh`, since they are told last."""
+    """Put an answer and the ranks below it, `more` in all, on the board, and what left and entered into the output; one
+    pass over both, with the ranks of those that entered put aside in `fresh`, since they are told last."""
     base, old = start[w], size[w]
     same = 0
     while same < old and same < found and seq[base + same] == pool_seq[places[same]]:
@@ -317,12 +222,12 @@ def compare(
         out_good[count], out_time[count], out_seq[count] = scores[j], pool_time[at], pool_seq[at]
         count += 1
     size[w] = found
-    for j in range(same, found):
+    for j in range(same, more):
         at = places[j]
         good[base + j], time[base + j], seq[base + j] = scores[j], pool_time[at], pool_seq[at]
-    if found > 0:  # the list is in order of recency
+    if more > 0:  # the list is in order of recency
         least = places[0]
-        for j in range(1, found):
+        for j in range(1, more):
             least = min(least, places[j])
         oldest_time[w], oldest_seq[w] = pool_time[least], pool_seq[least]
     return count

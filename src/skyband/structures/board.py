@@ -139,12 +139,15 @@ class Board:
 
         return self._collect(0, round_)
 
-    def _collect(self, least: int, round_: Callable[[int, Changes], tuple[int, int]]) -> Changes | None:
+    def _collect(
+        self, least: int, round_: Callable[[int, Changes], tuple[int, int]], watches: int | None = None
+    ) -> Changes | None:
         """All rounds of a refresh; one that ends early because its output might not suffice is followed by a larger."""
+        watches = len(self.slot) if watches is None else watches
         out: list[Changes] = []
         first = 0
         room = max(self._width, least)
-        while first < len(self.slot):
+        while first < watches:
             buffer = Changes(
                 np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float64),
                 np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64),

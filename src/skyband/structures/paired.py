@@ -96,10 +96,12 @@ def scan(row, low, high, number, bar, base, sign, p, slack, {leaves}, {copies}, 
 @kernel
 def many(first, last, every, place, lows, highs, number, bar, base, oldest, sign, p, slack, {leaves}, {copies}, k, best,
          state, good, older, newer, new_good, new_older, new_newer, swept_good, swept_older, swept_newer, counts):
-    """Rows first, first + 1 … before last, each the newest when it comes; the first that isn't done yet."""
+    """Rows first, first + 1 … before last, each the newest when it comes; the first that isn't done yet. With a
+    negative `every` pairs may wait when all rows are done."""
     for z in range(first, last):
         row, low, high = place[z], lows[z], highs[z]
         own = number[row]
+        state[5] += 1
         if state[4] >= 0:  # broken off here for want of room
             high = state[4]
             state[4] = -1
@@ -114,7 +116,10 @@ def many(first, last, every, place, lows, highs, number, bar, base, oldest, sign
                 return z
             settle(state, good, older, newer, new_good, new_older, new_newer, k, best, bar, base, oldest, own,
                    swept_good, swept_older, swept_newer)
-        if fresh > 0 and ((z - first + 1) % every == 0 or fresh > max(64, 2 * k) or z == last - 1):
+        if state[5] >= abs(every) or fresh > max(64, 2 * k) or (z == last - 1 and every > 0):
+            state[5] = 0
+            if fresh == 0:
+                continue
             if state[1] + fresh + 1 > good.shape[0]:
                 state[4] = low
                 return z
