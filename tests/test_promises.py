@@ -166,6 +166,10 @@ def test_what_is_kept_is_the_dominance_set(promise: str, final: bool) -> None:
             assert found >= expected
             surplus += len(found - expected)
             objects._check()
+            # the rows of each object from its oldest instance on, or all of them
+            first = {rows[own][0]: own for own in sorted(found, reverse=True)}
+            stored = {s for s in range(begin, seq + 1) if not final or s >= first.get(rows[s][0], n)}
+            assert set(objects.rows.seq[objects.rows.living()].tolist()) == stored
     # an id whose rows have all been let go, or have left, counts as one never seen: more is kept then, never less
     assert surplus == 0 or ever
     assert objects.dropped > 0 or most > 1  # with several rows to come nobody is out of reach
@@ -223,7 +227,7 @@ def test_promises_decide_the_algorithm() -> None:
     assert below.algorithm == "sums" and "no row can be let go, since the range begins below 0" in below.why
 
 
-@pytest.mark.parametrize("value", [1.0, 5.0, 400.0, -3.0])
+@pytest.mark.parametrize("value", [1.0, 5.0, 400.0, np.inf, -3.0])
 def test_what_was_learnt_is_broken(value: float) -> None:
     """Values and counts beyond what was seen so far: all instances are made anew, and no answer is wrong."""
     rng = np.random.default_rng(1)

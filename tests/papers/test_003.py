@@ -57,10 +57,9 @@ def test_figure_2() -> None:
         instances.add(pa.array(["p"]), *told, stream)
         instances.settle(plain_sum)
         places = instances.linked()
-        best = instances.best_of(places, plain_sum)
-        seen.append(
-            [(round(instances.score[p], 12), round(b, 12)) for p, b in zip(places, best, strict=True)]
-        )
+        assert len(places) == len(instances.rows)
+        now, best = instances.bounds(places, plain_sum)
+        seen.append([*zip(now.round(12).tolist(), best.round(12).tolist(), strict=True)])
     assert seen == [[(0.2, 2.2)], [(0.5, 1.5), (0.3, 1.3)], [(1.3, 1.3), (1.1, 1.1), (0.8, 0.8)]]
     # they expire one after the other, and the object's score with them
     for now, score in [(101, 1.3), (102, 1.1), (106, 0.8)]:

@@ -5,20 +5,23 @@ what may yet come: each value lies in a known range, and an object is told of so
 
 **Idea.** An object is as many *instances* as it has rows: the totals from each row on (structures/instances.py). An
 instance can only gain while it lives, and no more than the promises allow. If k other objects that expire later have
-more by now than it can ever have, it is dominated, and its row is let go.
+more by now than it can ever have, it is dominated, and its row is let go, unless an older instance of its object isn't:
+that one needs the row for its own total.
 
-**What is kept.** The instances that fewer than k other objects dominate: linear in the window still, as the paper
-proves, for the interval between what is and what may be does not shrink with the window. Where something is learnt
-instead of promised, the rows as well, since what was learnt may be broken.
+**What is kept.** The instances that fewer than k other objects dominate, as the rows from the oldest of each object on:
+linear in the window still, as the paper proves, for the interval between what is and what may be does not shrink with
+the window. Where something is learnt instead of promised, all rows, since what was learnt may be broken.
 
-**Cost.** A row touches every instance of its object; every so often one pass over all instances.
+**Cost.** A row as with `sums`: what instances have is worked out every so often, in one pass over all rows.
 
-**Wrong choice when** objects have many rows each, or nothing is promised: `sums` is faster and needs no promise.
+**Wrong choice when** objects may have many rows each, or nothing is promised: then nothing is let go, and `sums` is
+faster and needs no promise.
 
-Haghani, Michel and Aberer (2009), sections 3.2 and 5. They keep the set of ids that dominate it with each instance;
-here one pass over the instances, newest first, decides for all of them. Theirs is the assumption that an object comes
-once in each stream; it is `appears = 'once'` here, and to be had only for the asking: under "once per window" a stream
-in which an object was seen may tell of it again, and counting that as nothing gives wrong answers.
+Haghani, Michel and Aberer (2009), sections 3.2 and 5. They change every instance of an object with each row, and keep
+with each the set of ids that dominate it; here one pass, newest first, decides for all of them. Theirs is the
+assumption that an object comes once in each stream; it is `appears = 'once'` here, and to be had only for the asking:
+under "once per window" a stream in which an object was seen may tell of it again, and counting that as nothing gives
+wrong answers.
 """
 
 from __future__ import annotations
@@ -45,9 +48,9 @@ class EAA(Sums):
         source="Haghani, Michel, Aberer 2009, section 3.2, with one pass instead of sets of ids",
         answers=frozenset({"grouped", "joined"}),
         exact=True,
-        keeps="instances that fewer than k other objects dominate; the window's rows where bounds are learnt",
-        cost="a row: every instance of its object; now and then a pass over all",
-        wrong_when="objects have many rows each, or nothing is promised about rows yet to come",
+        keeps="rows from each object's first instance that fewer than k others dominate; all where bounds are learnt",
+        cost="a row: as sums; now and then a pass over all",
+        wrong_when="objects may have many rows each, or nothing is promised about rows yet to come",
         expected=expected,
         options={},
         scores="bounded",

@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, Recency
-from skyband.structures.chains import SEEN, TALLY
-from skyband.structures.instances import Instances, Scores
+from skyband.structures.instances import Instances
+from skyband.structures.objects import Scores
 from skyband.structures.rows import Places
 from skyband.structures.sketches import Distinct, Repeats, hashes_of, in_common
+from skyband.structures.suffixes import ULP, Counts, yet_to_come
 from skyband.structures.totals import MAX
 
 MOST_STREAMS = 8
@@ -72,6 +73,7 @@ class Likely(Instances):
 
     def __init__(self, *given: Any, exact_counts: bool = False, registers: int = 256) -> None:
         super().__init__(*given)
+        self.sees = True
         self.exact = WindowKeys() if exact_counts else None
         self.sketches = [Distinct(registers) for _ in range(self.streams)]
         self.repeats = [Repeats() for _ in range(self.streams)]
@@ -99,11 +101,12 @@ class Likely(Instances):
                     self.repeats[number].add(hashes[own], time[own], seq[own], rows)
         super().add(keys, columns, time, seq, stream)
 
-    def _count(self) -> None:
+    def _count(self) -> bool:
         """What an object's rows in a stream come to is estimated, where it isn't promised."""
         if not self.counted:
             self.crowd[:] = [max(1, round(repeats.occurrences())) for repeats in self.repeats]
-        self.state[2] = self.state[3] = 0
+        self.noted[:] = 0
+        return False
 
     def estimate(self) -> None:
         """The shares as the window has them now."""
@@ -116,14 +119,17 @@ class Likely(Instances):
                 both = common[mask | 1 << further]
                 self.share[mask, further] = min(1.0, both / common[mask]) if common[mask] > 0 else 1.0
 
-    def best_of(self, places: Places, scores: Scores) -> Floats:
+    def bounds(self, places: Places, scores: Scores) -> tuple[Floats, Floats]:
         self.estimate()
-        out, counts = np.empty((len(self.plan), len(places))), np.empty(len(places))
+        return self._bounds(places, scores)
+
+    def _most(self, totals: Floats, there: Counts, codes: Ints) -> tuple[Floats, Any]:
+        """What totals and counts of instances are likely to come to."""
+        out, counts = np.empty_like(totals), np.empty(len(codes))
         likely(
-            places, self.rows.cell, self.plan, self.first, self.who, self.tally, self.values64, self.most, self.crowd,
-            self.ever, self.share, out, counts,
+            totals, there, codes, self.plan, self.seen, self.most, self.crowd, self.ever, self.share, out, counts
         )  # fmt: skip
-        return self._judge(scores, places, out, counts)
+        return out, counts
 
     def bytes(self) -> int:
         own: list[Any] = [*self.sketches, *self.repeats, *([self.exact] if self.exact is not None else [])]
@@ -149,29 +155,26 @@ class Likely(Instances):
 
 @kernel
 def likely(
-    places: Places, code: Places, plan: Ints, first: int, who: Ints, tally: Places, values: Floats, most: Floats,
-    rows: Ints, ever: bool, share: Floats, out: Floats, counts: Floats,
+    totals: Floats, there: Counts, codes: Ints, plan: Ints, seen: Ints, most: Floats, rows: Ints, ever: bool,
+    share: Floats, out: Floats, counts: Floats,
 ) -> None:  # fmt: skip
     """What each aggregate of these instances is likely to come to at most, and their rows."""
-    streams = rows.shape[0]
-    for i in range(places.shape[0]):
-        q = places[i]
-        seen = who[code[q], SEEN]
+    for i in range(codes.shape[0]):
+        told = seen[codes[i]]
         count = 0.0
-        for s in range(streams):
-            yet = 1 - ((seen >> s) & 1) if ever else max(0, rows[s] - tally[q, TALLY + s])
-            count += tally[q, TALLY + s] + yet * (1.0 if (seen >> s) & 1 else share[seen, s])
+        for s in range(rows.shape[0]):
+            yet = yet_to_come(told, s, rows[s], np.int64(there[i, s]), ever)
+            count += there[i, s] + yet * (1.0 if (told >> s) & 1 else share[told, s])
         counts[i] = count
         for a in range(plan.shape[0]):
             s = plan[a, 2]
-            value = values[q, first + 2 * a]
-            yet = 1 - ((seen >> s) & 1) if ever else max(0, rows[s] - tally[q, TALLY + s])
+            value = totals[a, i]
+            yet = yet_to_come(told, s, rows[s], np.int64(there[i, s]), ever)
+            part = 0.0
             if yet > 0:
-                part = most[a] if (seen >> s) & 1 else share[seen, s] * most[a]
-                if plan[a, 0] == MAX:
-                    value = max(value, part)
-                else:
-                    value += yet * part
-                    if part == most[a]:  # certain: no less than any sum that may come of it
-                        value *= 1.0 + 2.0**-50
+                part = most[a] if (told >> s) & 1 else share[told, s] * most[a]
+            if plan[a, 0] == MAX:
+                value = max(value, part)
+            else:  # where it is certain: no less than any sum that may come of it
+                value = (value + (yet * part if yet > 0 else 0.0)) * (1.0 + ULP * (there[i, s] + yet + 1))
             out[a, i] = value + 0.0

@@ -18,6 +18,7 @@ from skyband.order import Floats, Ints, Recency
 from skyband.stream.tables import SlotTable
 from skyband.structures.keyed import Keyed
 from skyband.structures.leaders import Leaders
+from skyband.structures.rows import Places
 from skyband.structures.totals import COUNT, KEY, SCORE, SEQ, TIME, Aggregate, Totals
 
 Scores = Callable[["Objects", Ints, Floats, Ints], Floats]
@@ -45,11 +46,15 @@ class Objects(Keyed):
     def expire(self, horizon: Recency) -> None:
         """Rows before the horizon leave."""
         self.horizon = max(horizon, self.horizon)
-        gone = self.rows.expire(self.horizon)
+        self._leave(self.rows.expire(self.horizon))
+
+    def _leave(self, gone: Places) -> None:
+        """Rows leave their objects, the oldest of each first."""
         if len(gone):
             self.totals.reserve(0, len(gone), self.several)
             self._share()
             self.totals.leave(gone)
+            self._went(gone)
 
     def add(
         self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any = 0
@@ -71,6 +76,13 @@ class Objects(Keyed):
             self.leaders.reserve(self.keys.used)
         self._label(places, codes, found.stream, self.totals.kind)
         self.totals.enter(places)
+        self._came(places)
+
+    def _came(self, places: Places) -> None:
+        """Rows have come."""
+
+    def _went(self, places: Places) -> None:
+        """Rows have left; they can still be read."""
 
     def _share(self) -> None:
         """Where the score is plain it lies in the records, and rows are measured by the leaders' bar as they come."""
@@ -180,6 +192,10 @@ class Objects(Keyed):
         return {**blob, "time": time, "seq": seq, "horizon": list(self.horizon)}
 
     def load(self, blob: dict[str, Any], scores: Scores) -> None:
+        self._fill(blob)
+        self.settle(scores)
+
+    def _fill(self, blob: dict[str, Any]) -> None:
         self.horizon = Recency(*blob["horizon"])
         time, seq = blob["time"], blob["seq"]
         columns = tuple(blob[f"column_{i}"] for i in range(max(1, self.width)))
@@ -189,7 +205,6 @@ class Objects(Keyed):
                 own = np.flatnonzero(blob["stream"] == stream) if self.several else np.arange(len(seq))
                 part = tuple(column[own] for column in columns)
                 self.add(keys.take(pa.array(own)), part, time[own], seq[own], stream)
-        self.settle(scores)
 
     def _check(self) -> None:
         self.rows._check()
