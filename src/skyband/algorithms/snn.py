@@ -29,7 +29,7 @@ import numpy as np
 
 from skyband.algorithms import sma
 from skyband.algorithms.base import Card, Workload
-from skyband.algorithms.ringed import FEW, Ringed
+from skyband.algorithms.ringed import FEW, MOST_AHEAD, Ringed
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
@@ -73,6 +73,32 @@ def horizon_of(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int, bool]:
             if time[slot] < first or (time[slot] == first and seq[slot] < number):
                 first, number = time[slot], seq[slot]
     return first, number, same
+
+
+@kernel
+def look_ahead(
+    slots: Ints,
+    now: int,
+    half: int,
+    slack: float,
+    ks: Ints,
+    ahead: Ints,
+    searched: Ints,
+    keep: Ints,
+    usual: Ints,
+) -> None:
+    """How many rows a search takes for slots that ran short, and how many of them a list has: as `_look_ahead`,
+    `keep` and `usual` say for all slots."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        if now - searched[slot] < half:
+            ahead[slot] = min(2 * ahead[slot], MOST_AHEAD)
+        else:
+            ahead[slot] = max(ahead[slot] // 2, 1)
+        searched[slot] = now
+        k = max(ks[slot], 1)
+        keep[slot] = ks[slot] + int(ks[slot] * slack * ahead[slot])
+        usual[slot] = int(np.ceil(k * (1 + np.log(max(keep[slot], k) / k))))
 
 
 def cost_of(work: Workload) -> float:
@@ -126,6 +152,7 @@ class SNN(Ringed):
         self.turned = False  # lists are there, in order of arrival; `ranked` has the answers only
         self.entered = -1  # the store's shifts when it was noted who holds which row
         self.raised = 0  # batches in which some bar was raised, since the index was told
+        self._lengths: tuple[Ints, Ints] | None = None  # `keep()` and `usual()` while rows go the short way
 
     # -- a step, row by row ---------------------------------------------------------------------------------
 
@@ -189,7 +216,7 @@ class SNN(Ringed):
             if lost == 0:
                 break
             row, leaving = int(progress[0]), int(progress[1])
-            short = np.unique(turnover.notes[1][:lost])
+            short = np.array(sorted(set(turnover.notes[1][:lost].tolist())), dtype=np.int64)
             if not self._refill(kernels, short, leaving, row):  # fewer rows than a bar needs: the longer way
                 self._turn_back()
                 self.search(short, (leaving, row))
@@ -203,9 +230,12 @@ class SNN(Ringed):
     def _refill(self, kernels: Any, slots: Ints, begin: int, end: int) -> bool:
         """Search a stretch of the window for slots; False where one finds fewer rows than a bar needs."""
         store, turnover = self.store, self.turnover
-        self._look_ahead(slots, begin, end)
-        keep = self.keep()
-        turnover.provide(slots, keep, self.usual())
+        if self._lengths is None:
+            self._lengths = self.keep(), self.usual()
+        keep, usual = self._lengths
+        now, half = int(store.seq[end - 1]), int(store.seq[end - 1] - store.seq[begin]) // 2
+        look_ahead(slots, now, half, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual)
+        turnover.provide(slots, keep, usual)
         room = 4 * int(keep[slots].max()) + 64
         found: bool = kernels.refill(
             slots, keep, begin, end, store.passed, *store.columns, self.constants, self.space.sign, store.time,
@@ -221,6 +251,7 @@ class SNN(Ringed):
             return
         if not self.turned:
             longest = np.maximum(self.keep(), self.ranked.size)
+            self._lengths = None
             turnover.begin(self.ks, longest, self.usual())
             take_over(
                 used, store.left, store.came, store.passed, store.time, store.seq,
@@ -233,6 +264,7 @@ class SNN(Ringed):
     def _turn_back(self) -> None:
         """Lists in order of scores again, whole, with dominators counted."""
         self.sure = False
+        self._usual = np.empty(0, dtype=np.int64)
         if not self.turned:
             return
         self.turned = False

@@ -89,12 +89,20 @@ class QueryIndex:
         self.cells = np.array(cells, dtype=np.int64)
         self.strides = np.concatenate([[1], np.cumprod(self.cells)[:-1]]).astype(np.int64)
         self.total = int(np.prod(self.cells))
-        self.block = np.ceil(np.sqrt(self.cells)).astype(np.int64)  # cells of a block along each axis
+        self.block = np.minimum(self.cells, self._block())  # cells of a block along each axis
         self.blocks = -(-self.cells // self.block)
         self.bits = np.zeros((self.total, words), dtype=np.uint64)
         self.named_ = np.zeros(self.total, dtype=np.uint8)  # how many slots a cell names, or CROWDED
         self.short = np.zeros((self.total, SHORT), dtype=np.uint16)
         self.meets = np.zeros((len(self.bar), int(np.prod(self.blocks))), dtype=np.uint8)  # slots and blocks
+
+    def _block(self) -> int:
+        """How wide blocks must be so that entering a region looks at the fewest of blocks and cells."""
+        most = int(self.cells.max())
+        wide = INSIDE ** (1 / self.axes) + 1  # cells that a region meets along an axis, about
+        blocks = {b: float(-(-most // b)) ** self.axes for b in range(1, most + 1)}
+        looked = {b: n + min((wide + b) ** self.axes, self.total) for b, n in blocks.items()}
+        return min(looked, key=lambda b: looked[b])
 
     def learn(self, columns: tuple[Floats, ...]) -> None:
         """Cut space by the quantiles of these rows. Nothing is registered afterwards."""
@@ -175,11 +183,14 @@ class QueryIndex:
     def register(self, slots: Ints, bars: Floats, constants: Floats) -> None:
         """Name these slots in the cells where a row may be at least as good as their bars, and in no others."""
         self.provide(int(slots.max(initial=-1)) + 1)
+        known = bool(np.all((self.bar[slots] < np.inf) & (bars < np.inf)))
         self.bar[slots] = bars
         self.kernels.reach(
             slots, self.bar, constants, self.sign, self.low, self.high, self.cells, self.strides, self.block,
             self.bits, self.named_, self.short, self.meets,
         )  # fmt: skip
+        if known:
+            return
         there = np.zeros(64 * len(self.used), dtype=bool)
         there[: len(self.bar)] = self.bar < np.inf
         self.used = np.packbits(there, bitorder="little").view(np.uint64)

@@ -378,6 +378,8 @@ def refill(todo, keep, begin, end, shift, {columns}, constants, sign, times, seq
                     continue
             for row in range(base, min(base + 64, end)):
 {loads_row}
+                if not {test}:
+                    continue
                 value = sign * ({score})
                 if value >= floor:
                     held_good[found] = value
@@ -411,7 +413,7 @@ def least(values: Floats, n: int) -> float:
 @kernel
 def prune(values: Floats, rows: Ints, n: int, wanted: int) -> int:
     """Keep the best of these rows, which lie in the order of their coming; of equal ones, the newer."""
-    floor = np.sort(values[:n])[n - wanted]
+    floor = np.partition(values[:n], n - wanted)[n - wanted]
     above = 0
     for i in range(n):
         above += values[i] > floor
