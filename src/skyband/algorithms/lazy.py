@@ -93,8 +93,8 @@ def absorb(
     sweeps = counts[slot, 1]
     log = np.log(k)
     growth_of = (log + np.sqrt(log * (4.0 + log))) / 2.0
-    if time.shape[0] > k:  # a step of many rows is swept by itself, and each answer walks what is kept
-        growth_of = min(growth_of, 0.5)
+    if time.shape[0] > k:  # a step of many rows is swept by itself, and passes over all that is kept
+        growth_of = min(growth_of, 1.0)
     relaxed(
         slot, count, picks, values, time, seq, place, mark, k, heap, good, times, seqs, start, head, size, room, fresh,
         counts, limit, growth_of,

@@ -252,14 +252,21 @@ def batch(scale: Scale) -> list[Figure]:
 
 def asked_for(scale: Scale) -> list[Figure]:
     """The cost of a row with one continuous question of a k and a window, from a state for the greatest K and N."""
+    most, n = max(scale.ks), scale.n
+    state_for = f"from a state for K = {most}"
     by_k = timed(
-        "time-asked-k", "CPU time of a row with an answer after each step, against its k", "k", scale
+        "time-asked-k",
+        f"CPU time of a row with an answer after each step, {state_for}, against its k",
+        "k",
+        scale,
     )
     by_n = timed(
-        "time-asked-n", "CPU time of a row with an answer after each step, against its window", "n", scale
+        "time-asked-n",
+        f"CPU time of a row with an answer after each step, {state_for}, against its window",
+        "n",
+        scale,
     )
     rows = table("uniform", scale.n + (scale.steps + 2) * scale.step, 2)
-    most, n = max(scale.ks), scale.n
     places = [(by_k, k, k, n) for k in scale.ks]
     places += [(by_n, share * n // 10, scale.k, share * n // 10) for share in (1, 2, 5, 10)]
     first = Run("scase", question("s1", 2), most, n, rows)
@@ -345,7 +352,7 @@ def spare(scale: Scale) -> list[Figure]:
     searched = Figure("searched", "Answers that had to be searched for, by the ranks that are kept for each",
                       "ranks kept", "mean", "answers a step", words, form="bars", logarithmic=False)  # fmt: skip
     own = following.ranks_held
-    for name, held in (("k", lambda ks: ks), ("k + k / 4 + 8", own)):
+    for name, held in (("k", lambda ks: ks), ("k + k / 2 + 8", own)):
         following.ranks_held = held
         try:
             seen = watching("lazy", sizes)
@@ -364,7 +371,14 @@ def late(scale: Scale) -> list[Figure]:
         "late-shortcut", "Late rows that leave the skyband as it is, by their age", "age in rows", "mean", "%",
         str(scale), times=100.0, logarithmic=False,
     )  # fmt: skip
-    dear = timed("late-cost", "CPU time of a late row, by its age", "age in rows", scale, "µs a late row")
+    dear = timed(
+        "late-cost",
+        "CPU time of a step of one row, by its age",
+        "age in rows",
+        scale,
+        "µs a row",
+        form="bars",
+    )
     falling = Figure(
         "late-pairs",
         "Pairs of a late row that matter, by its age",
@@ -397,11 +411,12 @@ def late(scale: Scale) -> list[Figure]:
         falling.add("s1", "scase", max(1, age), mean=mean)
         unmoved = counts["late rows without a sweep"] / max(1, counts["late rows"])
         shortcut.add("s1", "scase", max(1, age), mean=unmoved)
-        alone = []
-        for _ in range(20 if n > 100 else 2):  # one late row a step
-            when = np.append(10 * np.arange(run.at), 10 * (run.at - age) - 5)
-            alone.append(run.push(1, when))
-        dear.add("s1", "scase", max(1, age), mean=float(np.median(alone)))
+        for late_by in (0, age) if age == 1 else (age,):  # one row a step; for comparison rows in order
+            alone = []
+            for _ in range(20 if n > 100 else 2):
+                own = 10 * (run.at - late_by) - (5 if late_by else 0)
+                alone.append(run.push(1, np.append(10 * np.arange(run.at), own)))
+            dear.add("s1", "scase", late_by, mean=float(np.median(alone)))
     return [figure, falling, shortcut, dear]
 
 

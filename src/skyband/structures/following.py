@@ -30,7 +30,7 @@ from skyband.structures.lists import Lists, best
 
 def ranks_held(ks: Ints) -> Ints:
     """So many ranks are kept for an answer of k."""
-    return ks + ks // 4 + 8
+    return ks + ks // 2 + 8
 
 
 class Following:
@@ -52,8 +52,9 @@ class Following:
         spans = [lists.span(slot) for slot in range(len(lists.start))]
         self.seen = np.array([int(lists.seq[span].max(initial=-1)) for span in spans], dtype=np.int64)
 
-    def _fit(self, board: Board, lists: Lists, ks: Ints) -> None:
-        """Room for what is held; where the board was laid out anew, the answers are all that is left of it."""
+    def _fit(self, board: Board, lists: Lists, ks: Ints) -> Ints:
+        """Room for what is to be held at most, which is returned; where the board was laid out anew, the answers are
+        all that is left of what was."""
         if ks is not self._ks:
             self._rooms, self._ks = ranks_held(ks), ks
             self._most = int(self._rooms.max(initial=0))
@@ -67,15 +68,16 @@ class Following:
             self._left = np.zeros(len(board.size) + 1, dtype=np.int64)
         if len(self.seen) < len(lists.start):
             self.seen = np.append(self.seen, np.full(len(lists.start) - len(self.seen), -1, dtype=np.int64))
+        return rooms
 
     def refresh(
         self, board: Board, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
     ) -> Changes | None:
         """Bring every answer up to date; what changed, watch by watch, or None."""
-        self._fit(board, lists, ks)
+        rooms = self._fit(board, lists, ks)
         self._board = board
         own = (
-            ks, horizon_time, horizon_seq, board.start, board.room, board.size, board.stale, board.oldest_time,
+            ks, horizon_time, horizon_seq, board.start, rooms, board.size, board.stale, board.oldest_time,
             board.oldest_seq, board.good, board.time, board.seq, self.held, self.whole,
             lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
         )  # fmt: skip
@@ -260,9 +262,8 @@ def follow(
             told, count, out_watch, out_rank, out_good, out_time, out_seq,
         )  # fmt: skip
         held[w], size[w] = total, min(k, total)
-        _date(
-            w, base, total, gone > 0 or m == 0, among, oldest_time, oldest_seq, time, seq, new_time, new_seq
-        )
+        anew = gone > 0 or m == 0
+        _date(w, base, total, anew, timed, among, oldest_time, oldest_seq, time, seq, new_time, new_seq)
     for slot in range(list_start.shape[0]):
         if fresh[slot] > -np.inf:
             for place in range(list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]):
@@ -300,38 +301,42 @@ def _let_in(
 ) -> int:  # fmt: skip
     """Put newcomers among the m that are held, of which `stayed` were in the answer; `total` ranks are held then. What
     leaves the first k is told after what the window left, in order with it; then what enters, by rank."""
-    i, j, to = m - 1, entering - 1, m + entering - 1
     up = total if stayed == m else stayed  # from this rank on there is nothing of the old answer
-    while j >= 0:
-        n = which[j]
-        here = base + i
-        if i >= 0 and before(new_good[n], new_time[n], new_seq[n], good[here], time[here], seq[here]):
-            if i < stayed and to >= k:
-                at = count
-                while at > told and before(
-                    good[here], time[here], seq[here], out_good[at - 1], out_time[at - 1], out_seq[at - 1]
-                ):
-                    out_good[at], out_time[at] = out_good[at - 1], out_time[at - 1]
-                    out_seq[at] = out_seq[at - 1]
-                    at -= 1
-                out_watch[count], out_rank[count] = w, 0
-                out_good[at], out_time[at], out_seq[at] = good[here], time[here], seq[here]
-                count += 1
-            if to < total:
-                good[base + to], seq[base + to] = good[here], seq[here]
-                if timed:
-                    time[base + to] = time[here]
-            if i == stayed:
-                up = to
-            i -= 1
-        else:
-            if to < total:
-                good[base + to], seq[base + to] = new_good[n], new_seq[n]
-                if timed:
-                    time[base + to] = new_time[n]
-            which[j] = to
-            j -= 1
-        to -= 1
+    end = m  # from the last newcomer on: what is held from here on has moved already
+    for more in range(entering, 0, -1):
+        n, place = which[more - 1], end
+        while place > 0 and before(
+            new_good[n],
+            new_time[n],
+            new_seq[n],
+            good[base + place - 1],
+            time[base + place - 1],
+            seq[base + place - 1],
+        ):
+            place -= 1
+        for i in range(min(end, stayed) - 1, max(place, k - more) - 1, -1):  # no longer among the first k
+            at, here = count, base + i
+            while at > told and before(
+                good[here], time[here], seq[here], out_good[at - 1], out_time[at - 1], out_seq[at - 1]
+            ):
+                out_good[at], out_time[at], out_seq[at] = out_good[at - 1], out_time[at - 1], out_seq[at - 1]
+                at -= 1
+            out_watch[count], out_rank[count] = w, 0
+            out_good[at], out_time[at], out_seq[at] = good[here], time[here], seq[here]
+            count += 1
+        for i in range(base + min(end, total - more) - 1, base + place - 1, -1):
+            good[i + more], seq[i + more] = good[i], seq[i]
+            if timed:
+                time[i + more] = time[i]
+        if place <= stayed < end:
+            up = stayed + more
+        rank = place + more - 1
+        which[more - 1] = rank
+        if rank < total:
+            good[base + rank], seq[base + rank] = new_good[n], new_seq[n]
+            if timed:
+                time[base + rank] = new_time[n]
+        end = place
     if not timed:
         for rank in range(m, total):
             time[base + rank] = 0
@@ -360,13 +365,15 @@ def _enter(
 
 @inlined
 def _date(
-    w: int, base: int, total: int, anew: bool, among: int, oldest_time: Ints, oldest_seq: Ints, time: Ints, seq: Ints,
-    new_time: Ints, new_seq: Ints,
+    w: int, base: int, total: int, anew: bool, timed: bool, among: int, oldest_time: Ints, oldest_seq: Ints,
+    time: Ints, seq: Ints, new_time: Ints, new_seq: Ints,
 ) -> None:  # fmt: skip
     """The oldest row that is held, or an older one that was: looked for where some have left."""
     if anew and total > 0:
         oldest, its = time[base], seq[base]
-        for i in range(base, base + total):
+        for i in range(base, base + total if not timed else base):
+            its = min(its, seq[i])
+        for i in range(base, base + total if timed else base):
             if time[i] < oldest or (time[i] == oldest and seq[i] < its):
                 oldest, its = time[i], seq[i]
         oldest_time[w], oldest_seq[w] = oldest, its
