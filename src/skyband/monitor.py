@@ -277,6 +277,8 @@ class Monitor:
         self, raw: Raw, rows: int, stream: str | None, unread: Mapping[int, tuple[str, str]] | None = None
     ) -> pa.Table:
         target = self._stream_for(stream)
+        if target.pushed and not unread and self.max_ahead is None and _whole(target, raw):
+            return self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
         if rows == 0 and target.schema is None:
             return self.no_changes()
         if target.schema is None:
@@ -353,7 +355,10 @@ class Monitor:
         return self._step(step)
 
     def _step(self, arriving: list[tuple[Stream, list[Accepted]]]) -> pa.Table:
-        arrived = {stream.name: self._number(stream, parts) for stream, parts in arriving}
+        return self._tell({stream.name: self._number(stream, parts) for stream, parts in arriving})
+
+    def _tell(self, arrived: dict[str, tuple[Batch | None, tuple[Ints, Ints]]]) -> pa.Table:
+        """Show each stream's rows, and which of its earlier ones they end, to those who watch; what that changed."""
         pieces = []
         for stream in self.streams.values():
             batch, deleted = arrived.get(stream.name, (None, NONE_DELETED))
@@ -372,7 +377,7 @@ class Monitor:
                 parts = without_ahead(parts, self._now, self.max_ahead.nanoseconds, self._kind, stream.name)
             self._jumped(stream, parts)
         if len(parts) == 1 and parts[0].plain and stream.time is None and stream.updates is None:
-            return self._number_whole(stream, parts[0]), NONE_DELETED
+            return self._number_whole(stream, parts[0].table, parts[0].count), NONE_DELETED
         seqs, times, tables, all_seqs, all_times = [], [], [], [], []
         for part in parts:
             base = self._next_seq
@@ -404,13 +409,13 @@ class Monitor:
             return None, NONE_DELETED
         return Batch(_one_table(tables), seq, time, timed=stream.time is not None), NONE_DELETED
 
-    def _number_whole(self, stream: Stream, part: Accepted) -> Batch | None:
-        """The plain case: one batch that was accepted as a whole, without times."""
+    def _number_whole(self, stream: Stream, table: pa.Table, rows: int) -> Batch | None:
+        """The plain case: a batch that was accepted as a whole, without times."""
         base = self._next_seq
-        self._next_seq += part.count
-        seq = np.arange(base, self._next_seq)
-        stream.count(part.time, seq, part.total)
-        return Batch(part.table, seq, part.time, timed=False) if len(seq) else None
+        self._next_seq += rows
+        seq, time = np.arange(base, base + rows), np.zeros(rows, dtype=np.int64)
+        stream.count(time, seq, rows)
+        return Batch(table, seq, time, timed=False) if rows else None
 
     def _jumped(self, stream: Stream, parts: list[Accepted]) -> None:
         """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""
@@ -543,6 +548,12 @@ def _moved(places: Any, base: int) -> Any:
 
 def _one_table(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _whole(stream: Stream, raw: Raw) -> bool:
+    """Whether a batch can be taken as it is: in the stream's own types, and no row needs a look at its time or key."""
+    plain = stream.time is None and stream.updates is None and not stream.unknown_types
+    return plain and isinstance(raw, pa.Table) and bool(raw.schema.equals(stream.schema))
 
 
 def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:

@@ -35,7 +35,7 @@ from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.catchup import LEAST_STACK, adopt
 from skyband.structures.intake import BEGIN, LATE, admit, look_back, take_in
-from skyband.structures.meeting import WIDTH, Stands, meeting
+from skyband.structures.meeting import HITS, WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE
 from skyband.structures.slack import (
     CATCH_UPS,
@@ -93,6 +93,7 @@ class HeightMap(Mapped):
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
         self._most = 1  # ranks that any query wants
+        self._hits = (np.empty(HITS, dtype=np.int32), np.empty(HITS, dtype=np.int32), np.empty(HITS))
         self._scratch_heap(1)
         self._scratch_lists(1)
 
@@ -231,7 +232,7 @@ class HeightMap(Mapped):
         if not self.compiled:
             return self._meet_plainly()
         meet = meeting(self.rendered or "", self.axes, self.constants.shape[1])
-        resume = np.zeros(4, dtype=np.int64)
+        resume = np.zeros(5, dtype=np.int64)  # block, row, hits dealt with, hits, short queries
         stands, ranked = self.stands, self.ranked
         while True:
             slot = meet(
@@ -240,10 +241,11 @@ class HeightMap(Mapped):
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
                 self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
                 self.clock, self.wish, self.touched, self.todo, self.totals, self._heap_time, self._heap_seq,
+                *self._hits,
             )  # fmt: skip
             self._grant()
             if slot < 0:
-                return int(resume[3])
+                return int(resume[4])
 
     def _meet_plainly(self) -> int:
         """Scores that don't compile, or not yet: numpy scores every row for every query."""

@@ -62,58 +62,58 @@ def arrive(
     bar: Floats, bar_time: Ints, bar_seq: Ints, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, counts: Ints,
 ) -> int:  # fmt: skip
     """Take a row into the slot's skyband, evict whom it dominates as the k-th; 1 if the list has no room."""
-    if value == bar[slot] and (when < bar_time[slot] or (when == bar_time[slot] and number < bar_seq[slot])):
-        return 0  # late, and behind the bar
+    # one way out: a function with several counts references to each of its arrays, with atomic instructions
+    late = value == bar[slot] and (
+        when < bar_time[slot] or (when == bar_time[slot] and number < bar_seq[slot])
+    )
     begin, n, k = start[slot], size[slot], ks[slot]
-    if n == room[slot]:
-        return 1
+    full = not late and n == room[slot]
     end = begin + n
     at = end
-    own = 0
-    while at > begin and before(good[at - 1], time[at - 1], seq[at - 1], value, when, number):
+    own = k if late or full else 0  # newer rows before it; a late one lies behind the bar
+    while own < k and at > begin and before(good[at - 1], time[at - 1], seq[at - 1], value, when, number):
         at -= 1
         if time[at] > when or (time[at] == when and seq[at] > number):
             own += 1
-    if own >= k:
-        return 0
-    write = begin
-    for i in range(begin, at):
-        if time[i] < when or (time[i] == when and seq[i] < number):
-            dominators[i] += 1
-            if dominators[i] >= k:
-                continue
-        if write != i:
-            good[write] = good[i]
-            time[write] = time[i]
-            seq[write] = seq[i]
-            dominators[write] = dominators[i]
-        write += 1
-    gone = at - write
-    if gone == 0:  # the better ones move up
-        for i in range(end, at, -1):
-            good[i] = good[i - 1]
-            time[i] = time[i - 1]
-            seq[i] = seq[i - 1]
-            dominators[i] = dominators[i - 1]
-    elif gone > 1:  # or down
-        for i in range(at, end):
-            good[i - gone + 1] = good[i]
-            time[i - gone + 1] = time[i]
-            seq[i - gone + 1] = seq[i]
-            dominators[i - gone + 1] = dominators[i]
-    good[write] = value
-    time[write] = when
-    seq[write] = number
-    dominators[write] = own
-    size[slot] = n - gone + 1
-    if when < oldest_time[slot] or (when == oldest_time[slot] and number < oldest_seq[slot]):
-        oldest_time[slot] = when
-        oldest_seq[slot] = number
-    if end - at < k:
-        touched[slot] = 1
-    counts[slot, ADMITTED] += 1
-    counts[slot, EVICTED] += gone
-    return 0
+    if own < k:
+        write = begin
+        for i in range(begin, at):
+            if time[i] < when or (time[i] == when and seq[i] < number):
+                dominators[i] += 1
+                if dominators[i] >= k:
+                    continue
+            if write != i:
+                good[write] = good[i]
+                time[write] = time[i]
+                seq[write] = seq[i]
+                dominators[write] = dominators[i]
+            write += 1
+        gone = at - write
+        if gone == 0:  # the better ones move up
+            for i in range(end, at, -1):
+                good[i] = good[i - 1]
+                time[i] = time[i - 1]
+                seq[i] = seq[i - 1]
+                dominators[i] = dominators[i - 1]
+        elif gone > 1:  # or down
+            for i in range(at, end):
+                good[i - gone + 1] = good[i]
+                time[i - gone + 1] = time[i]
+                seq[i - gone + 1] = seq[i]
+                dominators[i - gone + 1] = dominators[i]
+        good[write] = value
+        time[write] = when
+        seq[write] = number
+        dominators[write] = own
+        size[slot] = n - gone + 1
+        if when < oldest_time[slot] or (when == oldest_time[slot] and number < oldest_seq[slot]):
+            oldest_time[slot] = when
+            oldest_seq[slot] = number
+        if end - at < k:
+            touched[slot] = 1
+        counts[slot, ADMITTED] += 1
+        counts[slot, EVICTED] += gone
+    return 1 if full else 0
 
 
 @kernel

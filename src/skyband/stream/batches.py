@@ -8,6 +8,7 @@ direction in which dominance is decided; the columns are turned once and shared 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +23,7 @@ from skyband.stream.schema import Raw
 from skyband.stream.window import Floats, Ints
 
 Bools = npt.NDArray[np.bool_]
-_DOUBLE = pa.float64()
+_FLOAT = np.dtype(np.float64)
 
 
 def read(batch: Any) -> tuple[Raw, int]:
@@ -175,14 +176,20 @@ class Batch:
 
     def arrived_numbers(self, names: tuple[str, ...]) -> tuple[Floats, ...] | None:
         """Columns as float64 in order of arrival, not to be written to; None where a row has no value in one."""
+        # by the shortest way: this is done for every column of every step
+        parts = self.table.to_batches() if self.table.num_columns <= 4 * len(names) else []
+        if len(parts) == 1:
+            plain: tuple[Floats, ...] = ()
+            with suppress(pa.ArrowInvalid):  # its own memory can't be had where a value is missing
+                plain = tuple(parts[0].column(name).to_numpy() for name in names)
+            if plain and all(values.dtype == _FLOAT for values in plain):
+                return plain
         found = []
         for name in names:
             column = self.table.column(name)
             if column.null_count:
                 return None
-            plain = column.type == _DOUBLE and column.num_chunks == 1
-            # the chunk's own numbers, by the shortest way: this is done for every column of every step
-            values = column.chunk(0).to_numpy() if plain else numbers(column)
+            values = numbers(column)
             values.flags.writeable = False
             found.append(values)
         return tuple(found)

@@ -156,15 +156,15 @@ def sift(
 ) -> Any:  # fmt: skip
     """m rows from `first` on against two maps, the outer one lower: places of those that pass the outer one are
     added to the `found` that there are, of those that pass both to the `passed`; how many each."""
-    for i in range(m):
-        at = np.uint32(cell[i])
-        height = level[i] * sign
-        if height >= outer[at]:
-            picks[found] = first + i
-            found += 1
-            if height >= inner[at]:
-                eager[passed] = first + i
-                passed += 1
+    before = found
+    for i in range(m):  # each is written, and counts if it passes: a branch that is rarely taken costs more
+        picks[found] = first + i
+        found += np.int64(level[i] * sign >= outer[np.uint32(cell[i])])
+    for p in range(before, found):
+        i = picks[p] - first
+        if level[i] * sign >= inner[np.uint32(cell[i])]:
+            eager[passed] = first + i
+            passed += 1
     return found, passed
 
 

@@ -27,11 +27,16 @@ import numpy.typing as npt
 
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
+from skyband.structures.memory import fetch
 
 Bytes = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int32]
 
 SHARE = 0.4  # the newest part of a window whose k-th best is a threshold: lists are about k / SHARE long
 SHARE_AGAIN = 0.25  # where a list ran short: scores may be falling, and a longer one lasts longer
+
+AHEAD = 8  # lists that are asked for in advance
+FETCHED = 5  # times 8 rows of a list, its best ones
 
 FAR = 2**63 - 1  # no time or seq is greater (and 2^62 is an ordinary time)
 
@@ -247,6 +252,55 @@ def bury(
 
 
 @kernel
+def deal(
+    resume: Ints, block_face: Ints, when: Ints, number: Ints, hit_place: Places, hit_point: Places, hit_value: Floats,
+    edge: Floats, member: Ints, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints,
+    brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, clock: Ints, wish: Ints,
+    touched: Bytes, totals: Ints, heap_time: Ints, heap_seq: Ints,
+) -> int:  # fmt: skip
+    """Put the hits resume[2] to resume[3] into their lists; -1, or the slot whose list needs room first."""
+    hits, short, admitted = resume[3], -1, 0
+    for h in range(resume[2], hits):
+        if h + AHEAD < hits:
+            ahead = max(member[hit_place[h + AHEAD]], 0)
+            end = start[ahead] + size[ahead] - 1
+            for line in range(FETCHED):
+                fetch(good, end - 8 * line)
+                fetch(seq, end - 8 * line)
+        place, value = np.int64(hit_place[h]), hit_value[h]
+        slot = member[place]
+        if slot < 0 or value < edge[place]:
+            continue
+        face, i = block_face[place // 64], hit_point[h]
+        t, s = when[face, i], number[face, i]
+        if precedes(t, s, horizon_time[slot], horizon_seq[slot]):
+            continue
+        if size[slot] >= brim[slot]:
+            clock[0], clock[1] = t, s
+            overflow(
+                slot, place, edge, good, time, seq, start, size, room, brim, ks, horizon_time, horizon_seq, clock,
+                wish, touched, totals[RAISED:], heap_time, heap_seq,
+            )  # fmt: skip
+            totals[OVERFLOWS] += 1
+            if value < edge[place]:
+                continue
+            if size[slot] >= room[slot]:
+                hits, short = h, int(slot)
+                break
+        n = size[slot]
+        at = insort(value, t, s, start[slot], n, timed, good, time, seq)
+        size[slot] = n + 1
+        admitted += 1
+        if n + 1 - at <= ks[slot]:
+            touched[slot] = 1
+        if precedes(t, s, old_time[slot], old_seq[slot]):
+            old_time[slot], old_seq[slot] = t, s
+    resume[2] = hits
+    totals[ADMITTED] += admitted
+    return short
+
+
+@kernel
 def offer(
     slot: int, place: int, first: int, values: Floats, when: Ints, number: Ints, edge: Floats, timed: bool,
     good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, brim: Ints, ks: Ints,
@@ -288,6 +342,12 @@ def tidy(
     """Rows that have left the window leave the tops; how many queries are short of rows then (`todo` lists them)."""
     count = 0
     for place in range(member.shape[0]):
+        ahead = member[place + AHEAD] if place + AHEAD < member.shape[0] else -1
+        if ahead >= 0 and precedes(old_time[ahead], old_seq[ahead], horizon_time[ahead], horizon_seq[ahead]):
+            end = start[ahead] + size[ahead] - 1
+            for line in range(FETCHED):
+                fetch(good, end - 8 * line)
+                fetch(seq, end - 8 * line)
         slot = member[place]
         if slot < 0:
             continue

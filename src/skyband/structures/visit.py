@@ -122,21 +122,23 @@ def hold(
     value: float, place: int, found: int, wanted: int, good: Floats, places: Ints, time: Ints, seq: Ints
 ) -> int:
     """Take a row among the best found so far, a heap, worst first; returns how many there are."""
+    # one way out: a function with several counts references to each of its arrays, with atomic instructions
     if found == wanted:
         if worse(good[0], places[0], value, place, time, seq):
             sink_row(good, places, wanted, value, place, time, seq)
-        return found
-    at = found
-    while at > 0:
-        parent = (at - 1) >> 1
-        if worse(good[parent], places[parent], value, place, time, seq):
-            break
-        good[at] = good[parent]
-        places[at] = places[parent]
-        at = parent
-    good[at] = value
-    places[at] = place
-    return found + 1
+    else:
+        at = found
+        while at > 0:
+            parent = (at - 1) >> 1
+            if worse(good[parent], places[parent], value, place, time, seq):
+                break
+            good[at] = good[parent]
+            places[at] = places[parent]
+            at = parent
+        good[at] = value
+        places[at] = place
+        found += 1
+    return found
 
 
 @kernel
