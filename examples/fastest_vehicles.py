@@ -55,7 +55,7 @@ def main() -> tuple[int, int]:
         print(f"  {row['rank']}. {row['plate']}  {row['score']:.1f}")
     for watch in (exact, likely):
         did = watch.explain().counters
-        print(f"{watch.name}: {did['instances let go']} of {len(told)} readings let go before their time")
+        print(f"{watch.name}: {did['instances let go']} of {len(told)} instances let go before their time")
     print(next(note for note in likely.explain().notes if "measured" in note))
     return exact.explain().counters["instances let go"], likely.explain().counters["instances let go"]
 

@@ -9,8 +9,12 @@ be looked at as one, the higher level of each register: an estimate of the union
 what they have in common, with an error that is a share of the union, not of the intersection.
 
 **Repeats** (`Repeats`). Alon, Matias and Szegedy: the sum over rows of a random sign of their key, squared, is on
-average the sum of the squares of how often each key comes. To slide, sums are kept for panes of rows, and the panes
-that reach into the window are added up: up to one pane too many.
+average the sum of the squares of how often each key comes, the size of the stream joined with itself. To slide, sums
+are kept for panes of rows, and the panes that reach into the window are added up: up to one pane too many. The median
+of four means of sixteen such squares has a standard error of about a fifth. The fourth paper estimates the greatest
+number of occurrences from it and doesn't say how. Divided by the number of rows it is how often the key of a row comes,
+on average over rows: never more than the greatest number, and the same where keys come equally often. (Its root is
+never less; but where nothing repeats that is the root of the number of rows, and nobody would ever be let go.)
 
 Flajolet's and Martin's lowest unset bit, which the fourth paper has in mind, needs more space for the same error.
 """
