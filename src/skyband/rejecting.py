@@ -18,6 +18,8 @@ newest rows: then there is no map, and every row meets every query.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,11 +32,13 @@ from skyband.order import Floats, Ints
 from skyband.query.space import Space
 from skyband.stream.batches import Batch
 from skyband.structures.heightmap import blank
+from skyband.structures.lists import kth_best
 from skyband.structures.passing import passing
-from skyband.structures.relief import LOOSE, Relief
+from skyband.structures.relief import HIGH, LOOSE, LOW, Relief
 
 FEWEST_QUERIES = 32
-HEAD = 8192  # rows that are scored for every query before there is a map
+HEAD = 8192  # rows at most that are scored for every query before there is a map
+FEWEST_HEAD = 1024
 _GROWTH = 8
 _CELLS = 32768
 
@@ -47,11 +51,12 @@ class Gate:
     slots: Ints
     bars: Floats  # by slot
     relief: Relief | None  # a map of these bars, where the queries are many
+    faces: Ints | None = None  # of the map, one for each slot
 
     def passing(self, rows: Arrivals) -> Ints:
         """Places of the rows that it lets pass."""
-        if self.relief is not None:
-            return _looked_up(self.relief, _faces(self.relief, self.slots), rows.columns(), 0, len(rows))
+        if self.relief is not None and self.faces is not None:
+            return _looked_up(self.relief, self.faces, rows.columns(), 0, len(rows))
         reached = np.zeros(len(rows), dtype=bool)
         for slot in self.slots.tolist():
             reached |= rows.good(slot) >= self.bars[slot]
@@ -64,14 +69,28 @@ class Family:
     def __init__(self, group: Group) -> None:
         self.group = self._group = group
         self._idle: list[Relief] = []  # maps that no thread works with
+        self._spare: list[Group] = []  # nor with these, which are empty again
         self._gate: Relief | None = None  # the gate's own, whose frame stays as long as it fits
         self._served = _serves(group)
+        self._head = min(HEAD, max(FEWEST_HEAD, 16 * int(group.algorithm.ks.max(initial=0))))
         for slot in _slots(group).tolist() if self._served else ():
             k = int(group.algorithm.ks[slot])  # as many as a million rows will need: growing stops the loop
             group.algorithm.lists.grow(slot, int(group.algorithm.card.expected(k, 1e6)))
 
-    def fresh(self) -> Group:
+    @contextmanager
+    def fresh(self) -> Iterator[Group]:
         """The queries with an empty state of their own; what is never written to is shared."""
+        group = self._spare.pop() if self._spare else self._copy()
+        yield group
+        if self._served:  # ten thousand lists have room for millions of candidates: that is no small copy
+            algorithm = group.algorithm
+            algorithm.lists.size.fill(0)
+            algorithm.lists.head.fill(0)
+            algorithm.counts.fill(0)
+            algorithm.limit[:] = self._group.algorithm.limit
+            self._spare.append(group)
+
+    def _copy(self) -> Group:
         copy = object.__new__(type(self._group))
         copy.__dict__.update(self._group.__dict__)
         copy.algorithm = deepcopy(self._group.algorithm)
@@ -79,11 +98,11 @@ class Family:
 
     def insert(self, batch: Batch, mark: Any) -> None:
         """Mark the rows of a batch that a fresh family takes."""
-        group = self.fresh()
-        rows = group.arrivals(batch, mark)
-        if self._served and rows.rendered is not None and len(rows) >= 2 * HEAD:
-            rows = _some(rows, self._found(rows))
-        group.algorithm.insert(rows)
+        with self.fresh() as group:
+            rows = group.arrivals(batch, mark)
+            if self._served and rows.rendered is not None and len(rows) >= 2 * self._head:
+                rows = _some(rows, self._found(rows))
+            group.algorithm.insert(rows)
 
     def bars(self, newer: Batch, sample: Batch) -> Gate | None:
         """A gate of whichever kind there is; None for a threshold query, or if somebody has fewer than k of the newer
@@ -115,13 +134,13 @@ class Family:
         if (faces == LOOSE).any():
             return None
         relief.carve(relief.inner, slots, faces, bars, group.constants)
-        return Gate(group, slots, bars, relief)
+        return Gate(group, slots, bars, relief, faces)
 
     def _found(self, rows: Arrivals) -> Ints:
         """The rows that may be in somebody's k-skyband, newest first."""
         group, columns = self._group, rows.columns()
         relief = self._idle.pop() if self._idle else _relief(group)
-        found, done = np.arange(HEAD), HEAD
+        found, done = np.arange(self._head), self._head
         while done < len(rows) and relief is not None:
             bars = self._bars(rows, found)
             seen = [column[:done] for column in columns]
@@ -136,16 +155,15 @@ class Family:
 
     def _bars(self, rows: Arrivals, found: Ints) -> Floats | None:
         """Each query's k-th best score of the rows found so far; None if somebody has fewer than k."""
-        group = self.fresh()
-        group.algorithm.insert(replace(_some(rows, found), mark=np.zeros_like(rows.mark)))
-        lists, ks = group.algorithm.lists, group.algorithm.ks
-        bars = np.full(len(ks), np.inf)
-        for slot in _slots(group).tolist():
-            good, k = lists.good[lists.span(slot)], int(ks[slot])
-            if len(good) < k:
-                return None
-            bars[slot] = np.partition(good, len(good) - k)[len(good) - k]
-        return bars if np.isfinite(bars[_slots(group)]).all() else None
+        with self.fresh() as group:
+            algorithm, slots = group.algorithm, _slots(group)
+            algorithm.insert(replace(_some(rows, found), mark=np.zeros_like(rows.mark)))
+            bars = np.full(len(algorithm.ks), np.inf)
+            lists, heap = algorithm.lists, np.empty(int(algorithm.ks.max()))
+            enough = kth_best(
+                lists.good, lists.start, lists.head, lists.size, slots, algorithm.ks, heap, bars
+            )
+        return bars if enough and np.isfinite(bars[slots]).all() else None
 
 
 def _slots(group: Group) -> Ints:
@@ -156,7 +174,7 @@ def _serves(group: Group) -> bool:
     """Whether a map is worth a try: many queries that keep lists, with few ranks each."""
     slots = _slots(group)
     most = int(group.algorithm.ks.max(initial=0))
-    lists = hasattr(group.algorithm, "lists") and not group.windowed
+    lists = group.algorithm.card.name in ("ra", "sa") and not group.windowed
     return len(slots) >= FEWEST_QUERIES and 4 * most <= HEAD and lists and bool(group.score_columns)
 
 
@@ -185,7 +203,8 @@ def _framed(relief: Relief, columns: tuple[Floats, ...], slots: Ints, constants:
 
 
 def _faces(relief: Relief, slots: Ints) -> Ints:
-    return np.array([relief.face(slot) for slot in slots.tolist()], dtype=np.int64)
+    sense = (relief.weight if relief.weighted else relief.toward)[slots, relief.last]
+    return np.where(relief.usable[slots], np.where(sense < 0, LOW, HIGH), LOOSE)
 
 
 def _passed(

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from skyband import blob
 from skyband.algorithms import CARDS
-from skyband.group import Group
+from skyband.group import Group, family, no_fit
 from skyband.query.model import Query, Rows, from_dict, to_dict
 from skyband.rejecting import Family, Gate
 from skyband.stream.accept import Accepted, Door, accept
@@ -117,7 +117,9 @@ class Sifted:
 class Gates:
     """What the newest rows of a batch tell of its older ones: those must reach somebody's bar."""
 
-    each: tuple[Gate | None, ...]  # for each family; None: it takes every row that its predicate does
+    each: tuple[
+        tuple[Group, Gate | None], ...
+    ]  # of each family; None: it takes every row that its predicate does
     edge: int | None  # with event times: only rows no newer than this are older than those behind the bars
 
 
@@ -186,7 +188,8 @@ class Sifter:
         some = max(0, part.table.num_rows - _SAMPLE)
         rows = np.arange(some, part.table.num_rows)
         sample = Batch(part.table.slice(some), rows, part.time[some:], timed)
-        return Gates(tuple(family.bars(newer, sample) for family in families(self.queries)), edge)
+        known = families(self.queries)
+        return Gates(tuple((one.group, one.bars(newer, sample)) for one in known), edge)
 
     def thinned(self, part: Accepted, gates: Gates) -> Accepted:
         """What was accepted without the rows that no gate lets pass. It writes to nothing that others use."""
@@ -201,8 +204,8 @@ class Sifter:
         time = part.time[first:stop]
         block = Forward(part.table.slice(first, stop - first), time, time)
         mark = np.zeros(len(time), dtype=np.uint8)
-        for family, gate in zip(families(self.queries), gates.each, strict=True):
-            rows = family.group.arrivals(block, mark)
+        for group, gate in gates.each:
+            rows = group.arrivals(block, mark)
             mark[rows.place if gate is None else rows.place[gate.passing(rows)]] = 1
         if gates.edge is not None:
             mark[time > gates.edge] = 1
@@ -213,8 +216,8 @@ class Sifter:
         position = np.arange(n) if part.position is None else part.position
         batch = Batch(part.table, position, part.time)
         mark = np.zeros(n, dtype=np.uint8)
-        for family in families(self.queries) if n else ():
-            family.insert(batch, mark)
+        for one in families(self.queries) if n else ():
+            one.insert(batch, mark)
         return self._only(part, batch, batch.arrived(mark))
 
     def _only(self, part: Accepted, batch: Batch, rows: Any) -> Accepted:
@@ -307,9 +310,10 @@ def _families(queries: Asked) -> list[Family]:
         groups: dict[Any, Group] = {}
         for text, k, algorithm in queries:
             query: Query = from_dict(json.loads(text))
-            group = Group(query, algorithm, {})  # type: ignore[arg-type]
-            group = groups.setdefault(group.key, group)
-            group.open(query, k)  # type: ignore[arg-type]
+            key = family(query, algorithm, {}, no_fit)  # type: ignore[arg-type]
+            if key not in groups:
+                groups[key] = Group(query, algorithm, {})  # type: ignore[arg-type]
+            groups[key].open(query, k)  # type: ignore[arg-type]
         known = _FAMILIES[queries] = [Family(group) for group in groups.values()]
         while len(_FAMILIES) > 16:
             _FAMILIES.popitem(last=False)

@@ -373,3 +373,23 @@ def remove(
         seqs[write] = seqs[place]
         write += 1
     return write
+
+
+@kernel
+def kth_best(
+    good: Floats, start: Ints, head: Ints, size: Ints, slots: Ints, ks: Ints, heap: Floats, out: Floats
+) -> bool:
+    """Each list's k-th best score, by slot; False if one of them has fewer than k candidates."""
+    for slot in slots:
+        k = ks[slot]
+        held = 0
+        for i in range(start[slot] + head[slot], start[slot] + size[slot]):
+            if held < k:
+                push_heap(heap, held, good[i])
+                held += 1
+            elif good[i] > heap[0]:
+                replace_root(heap, k, good[i])
+        if held < k:
+            return False
+        out[slot] = heap[0]
+    return True
