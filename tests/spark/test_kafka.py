@@ -206,3 +206,18 @@ def test_a_replay_repeats_its_records(tmp_path: Path, spark: SparkSession, kafka
     assert {row["reason"] for row in rejects} <= {"time", "late"} and rejects
     with pytest.raises(InputError, match="a Kafka sink leaves nothing to verify"):
         verify_pipeline(path)
+    # the same changes and rejects as Arrow streams, one for each batch
+    other = tmp_path / "other"
+    other.mkdir()
+    text = path.read_text().replace('topic = "out"\n', 'topic = "packed"\nvalues = "arrow"\n')
+    (other / "pipeline.toml").write_text(text)
+    run_pipeline(other / "pipeline.toml", available_now=True, on_batch=seen.append, spark=spark)
+    found = []
+    for topic in ("packed", "packed-rejects"):
+        tables = {json.loads(key or b"")[0]: value for _, key, value in kafka.read(topic)}
+        streams = [pa.ipc.open_stream(tables[batch]).read_all() for batch in sorted(tables)]
+        found.append([row for table in streams for row in table.to_pylist()])
+    told = [change for _, change in sorted(records, key=lambda record: record[0])]
+    for name in ("batch", "query", "change", "rank", "score", "seq"):
+        assert [row[name] for row in found[0]] == [change[name] for change in told]
+    assert len(found[1]) == sum(info.rejects for info in seen[-2:]) > 0

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.spark import kinds
 from tests.spark.broker import CONNECTOR, broker, need
@@ -31,6 +34,8 @@ from tests.spark.streams import (
 )
 
 from skyband.spark import verify_pipeline
+from skyband.spark.checkpoint import open_checkpoint
+from skyband.spark.config import load_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -53,8 +58,13 @@ def prepare(folder: Path, count: int, seed: int) -> list[list[Row]]:
     files = make_files(count, seed)
     for number, rows in enumerate(files):
         write_file(folder / "data" / f"{number:03}.parquet", rows)
-    (folder / "pipeline.toml").write_text(pipeline_text(QUERIES, spark="prune_rows = 60\n"))
+    write_pipeline(folder, "driver")
     return files
+
+
+def write_pipeline(folder: Path, reading: str) -> None:
+    text = pipeline_text(QUERIES, spark=f'prune_rows = 60\nreading = "{reading}"\n')
+    (folder / "pipeline.toml").write_text(text)
 
 
 def start_and(pipeline: Pipeline, kill: Callable[[], bool]) -> bool:
@@ -71,6 +81,8 @@ def test_three_kills_and_an_interrupt(tmp_path: Path) -> None:
     pipeline.kill_some_time(random.Random(1), span=0.5)
     assert pipeline.kills_left_work(len(files))
 
+    # Rows that tasks have read get the numbers that they would have got.
+    write_pipeline(tmp_path, "tasks")
     assert any(start_and(pipeline, pipeline.kill_after_output) for _ in range(3)), (
         "too late: it was committed"
     )
@@ -121,6 +133,40 @@ def test_forty_kills_of_files(tmp_path: Path, capsys: Capture) -> None:
     files = prepare(tmp_path, 5 * kills + 5, seed=SEED)
     kill_often(Pipeline(tmp_path), len(files), kills, "files", capsys)
     check(tmp_path, files)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("how", ["jvm_rows = 0", 'reading = "driver"', 'reading = "tasks"'])
+def test_kills_of_large_batches(tmp_path: Path, capsys: Capture, how: str) -> None:
+    """Behind the gate in the JVM, in the driver's threads, in tasks: the output is that of a run in peace."""
+    kills = max(2, KILLS // 10)
+    chance = np.random.default_rng(SEED)
+    tables = [pa.table({n: chance.random(150_000) for n in ("x", "y")}) for _ in range(4 * kills)]
+    scores = ["x + 2 * y", "3 * x + y", "x * y"]
+    asked = [f"SELECT x FROM s ORDER BY {score} DESC LIMIT 5 WINDOW 400000 ROWS" for score in scores]
+    for folder in (tmp_path / "killed", tmp_path / "peace"):
+        (folder / "data").mkdir(parents=True)
+        for number, table in enumerate(tables):
+            pq.write_table(table, folder / "data" / f"{number:03}.parquet", row_group_size=20_000)
+        text = pipeline_text({f"q{n}": sql for n, sql in enumerate(asked)}, spark=f"{how}\n")
+        (folder / "pipeline.toml").write_text(text.replace('time = "ts"\n', ""))
+    kill_often(Pipeline(tmp_path / "killed"), len(tables), kills, how, capsys)
+    peace = Pipeline(tmp_path / "peace")
+    peace.start()
+    code, said = peace.finish()
+    assert code == 0, said
+    one, other = (
+        [pq.read_table(p) for p in sorted((tmp_path / name / "out").rglob("*.parquet"))]
+        for name in ("killed", "peace")
+    )
+    assert len(one) == len(tables) + 1 and one == other
+    last = open_checkpoint(load_pipeline(tmp_path / "peace" / "pipeline.toml")).step(len(tables) - 1)
+    assert (
+        last is not None
+        and bool(last.in_jvm) == how.startswith("jvm")
+        and bool(last.tasks) == ("tasks" in how)
+    )
 
 
 @pytest.mark.soak

@@ -31,7 +31,11 @@ def answers_of(watches: Iterable[Watch]) -> Iterator[Answer]:
     for watch in watches:
         plain = type(watch) is Watch and not isinstance(watch.group, Approximate) and not watch.group.windowed
         if plain:
-            alike.setdefault((watch._stream.name, watch.outputs()), []).append(watch)
+            outputs = (
+                watch.outputs()
+            )  # one that is called `score` may be the score itself, and is not shown twice
+            own = watch.query.score if any(output.name == "score" for output in outputs) else None
+            alike.setdefault((watch._stream.name, outputs, own), []).append(watch)
         else:
             top = watch.top()
             yield watch.name, top, top_rows(watch.name, top, watch.selected(top))
@@ -47,16 +51,21 @@ def _together(watches: list[Watch]) -> Iterator[Answer]:
         ranks = watch.ranks(horizon)
         good, _, seq = watch.group.algorithm.top(watch.slot, ALL if ranks is None else ranks, horizon)
         found.append((good if watch.group.sign > 0 else np.negative(good), np.asarray(seq)))
-    whole = np.unique(np.concatenate([seq for _, seq in found]))
+    sizes = np.array([len(seq) for _, seq in found], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    seqs = np.concatenate([seq for _, seq in found])
+    whole, index = np.unique(seqs, return_inverse=True)
     selected = watches[0]._selected(whole)
     table = pa.table([column for _, column in selected], names=[output.name for output, _ in selected])
     texts = [json_text(row) for row in python_rows(table)] if selected else ["{}"] * len(whole)
-    rows = pa.array(texts, pa.string())
-    for watch, (score, seq) in zip(watches, found, strict=True):
-        index = numbers_array(np.searchsorted(whole, seq))
-        ranks = numbers_array(np.arange(1, len(seq) + 1, dtype=np.int32))
-        columns: list[Any] = [ranks, numbers_array(score + 0.0), numbers_array(seq)]
-        top = watch._named(list(columns), [(output, column.take(index)) for output, column in selected])
-        names = pa.array([watch.name] * len(seq), pa.string())
-        shown = pa.Table.from_arrays([names, ranks, columns[1], rows.take(index)], schema=TOP_SCHEMA)
-        yield watch.name, top, shown
+    places = numbers_array(index.astype(np.int64))
+    ranks = numbers_array((np.arange(len(seqs)) - np.repeat(starts[:-1], sizes) + 1).astype(np.int32))
+    scores = numbers_array(np.concatenate([score for score, _ in found]) + 0.0)
+    whose = numbers_array(np.repeat(np.arange(len(watches)), sizes))
+    names = pa.array([watch.name for watch in watches], pa.string()).take(whose)
+    columns: list[Any] = [ranks, scores, numbers_array(seqs)]
+    tops = watches[0]._named(columns, [(output, column.take(places)) for output, column in selected])
+    rows = pa.array(texts, pa.string()).take(places)
+    shown = pa.Table.from_arrays([names, ranks, scores, rows], schema=TOP_SCHEMA)
+    for watch, start, size in zip(watches, starts.tolist(), sizes.tolist(), strict=False):
+        yield watch.name, tops.slice(start, size), shown.slice(start, size)

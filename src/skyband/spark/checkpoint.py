@@ -179,6 +179,14 @@ class Checkpoint:
         """Whether Spark will not ask for a batch again; there is nothing to ask for before batch 0."""
         return batch < 0 or (self.folder / "commits" / str(batch)).exists()
 
+    def last_commit(self) -> int:
+        """The last batch that Spark has committed; -1 if there is none."""
+        folder = self.folder / "commits"
+        found = (
+            [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+        )
+        return max(found, default=-1)
+
     def batches(self) -> dict[int, dict[str, Any]]:
         """Up to which file each batch reads, for all batches ever."""
         return {record["batch"]: record["end"] for record in read_lines(self._batches)}

@@ -272,14 +272,14 @@ class _Reader:
             raise self.fail("there is no query; add a table [[query]] with name and sql.")
         if not isinstance(value, list):
             raise self.fail("queries are a list: write [[query]] in double brackets.")
-        found: list[QuerySpec] = []
+        found: dict[str, QuerySpec] = {}
         for number, table in enumerate(value, 1):
             query = self.query(f"[[query]] number {number}", self.table(f"[[query]] number {number}", table))
-            if query.name in [q.name for q in found]:
+            if query.name in found:
                 raise self.fail(f"two queries are named '{query.name}'; give each its own name.")
             self.check_sql(query, streams)
-            found.append(query)
-        return tuple(found)
+            found[query.name] = query
+        return tuple(found.values())
 
     def query(self, where: str, table: Mapping[str, Any]) -> QuerySpec:
         self.known(where, table, ("name", "sql"))
@@ -312,7 +312,7 @@ class _Reader:
         self.choice(where, "format", form, SINKS)
         own = {
             "console": (),
-            "kafka": ("bootstrap", "topic", "rejects_topic", "options"),
+            "kafka": ("bootstrap", "topic", "rejects_topic", "values", "options"),
             "postgres": ("url", "dsn", *TABLES),
             "sqlite": ("path", *TABLES),
         }.get(form, ("path",))
@@ -329,6 +329,7 @@ class _Reader:
                 "kafka.bootstrap.servers": self.text(where, table, "bootstrap"),
                 "topic": topic,
                 "rejects_topic": self.text(where, table, "rejects_topic", f"{topic}-rejects"),
+                "values": self.choice(where, "values", self.text(where, table, "values", "json"), VALUES),
                 **self.further(where, table),
             }
         return SinkSpec(form, path, tuple(options.items()))

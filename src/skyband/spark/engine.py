@@ -164,10 +164,14 @@ class Engine:
 
     def _tops(self, changes: pa.Table) -> pa.Table:
         touched = set(changes.column("query").unique().to_pylist())
-        names = [q.name for q in self._queries if q.name in touched or q.name not in self._shown]
+        every = 2 * len(touched) > len(
+            self._queries
+        )  # then those of before, slices of one table, go as a whole
+        names = [q.name for q in self._queries if every or q.name in touched or q.name not in self._shown]
         for name, top, shown in answers_of(self.monitor.watches[name] for name in names):
             self.tops[name], self._shown[name] = top, shown
-        return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)])
+        shown = [TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)]
+        return pa.concat_tables(shown).combine_chunks()
 
 
 def _sifted(step: Step) -> list[tuple[str, Sifted]]:

@@ -162,6 +162,9 @@ class ExecutorsRun(Run):
                 return writer.option("checkpointLocation", where).trigger(once=True).start()
             return self._write(lines, available_now)
 
+    def _reach_ahead(self) -> None:
+        pass  # the state is Spark's
+
     def _do(self, lines: DataFrame, batch: int) -> None:
         began = time.monotonic()
         told = Told(lines.toArrow())

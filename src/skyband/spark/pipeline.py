@@ -227,9 +227,11 @@ class Run:
         )
         self._direct: Direct | None = None
         self._spark: SparkSession | None = None
+        self._ahead: threading.Thread | None = None
 
     def run(self, spark: SparkSession | None, available_now: bool) -> Summary:
         began = time.monotonic()
+        self._reach_ahead()
         self._spark = session = spark or self._session()
         try:
             self._direct = self._reader(session)
@@ -239,6 +241,8 @@ class Run:
             query = self._start(session, available_now)
             self._await(query)
         finally:
+            if self._ahead is not None:
+                self._ahead.join()
             self._lag.close(session)
             if spark is None:
                 with _signals_ignored():
@@ -256,6 +260,18 @@ class Run:
             stopped=self._stop.event.is_set(),
             waiting=waiting,
         )
+
+    def _reach_ahead(self) -> None:
+        """Let the engine get to where it was while Spark starts. Whatever is wrong there, the first batch will say."""
+        batch = self._checkpoint.last_commit() + 1
+
+        def reach() -> None:
+            with contextlib.suppress(Exception):
+                self._engine.reach(batch)
+
+        if batch:
+            self._ahead = threading.Thread(target=reach, name="skyband-reach", daemon=True)
+            self._ahead.start()
 
     def _session(self) -> SparkSession:
         from .session import start_session
@@ -359,6 +375,8 @@ class Run:
     def _do(self, splits: DataFrame, batch: int) -> None:
         began = time.monotonic()
         engine, checkpoint = self._engine, self._checkpoint
+        if self._ahead is not None:
+            self._ahead.join()
         engine.reach(batch)
         leaves = engine.prepare(batch)
         offset = checkpoint.offset(batch)

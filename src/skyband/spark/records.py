@@ -1,6 +1,7 @@
 """Kafka as a sink: a record for each change, and one for each reject in a topic of its own.
 
-A record's key is the JSON array [batch, number], its value the row as a JSON object. Kafka keeps what it has been
+A record's key is the JSON array [batch, number], its value the row as a JSON object; or, with `values = "arrow"`, all
+rows of a batch are one record, an Arrow IPC stream under the key [batch, 0]. Kafka keeps what it has been
 given, so a batch that is done again after a stop repeats its records; they are the same to the letter, in the same
 order, and whoever reads can pass over keys that it has seen. A topic that is compacted does so by itself.
 
@@ -21,15 +22,16 @@ from .sinks import json_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SCHEMA = pa.schema([("topic", pa.string()), ("key", pa.string()), ("value", pa.string())])
+SCHEMA = pa.schema([("topic", pa.string()), ("key", pa.string()), ("value", pa.binary())])
 
 
 class KafkaSink:
     """Changes and rejects as records; answers are what the changes add up to, and have no topic."""
 
     def __init__(self, spec: SinkSpec) -> None:
-        own = ("topic", "rejects_topic")
-        self._topics = [spec.option(name) for name in own]
+        own = ("topic", "rejects_topic", "values")
+        self._topics = [spec.option(name) for name in own[:2]]
+        self._arrow = spec.option("values") == "arrow"
         self._options = {key: value for key, value in spec.options if key not in own}
         self._session: SparkSession | None = None
 
@@ -56,14 +58,25 @@ class KafkaSink:
 
     def records(self, batch: int, changes: pa.Table, rejects: pa.Table) -> pa.Table:
         """The batch's records, in order."""
-        rows: list[tuple[str, str, str]] = []
+        rows: list[tuple[str, str, bytes]] = []
         for topic, table in zip(self._topics, (changes, rejects), strict=True):
-            for number, row in enumerate(python_rows(table)):
-                rows.append((topic, f"[{batch}, {number}]", json_text(row)))
+            values = [packed(table)] if self._arrow and table.num_rows else []
+            if not self._arrow:
+                values = [json_text(row).encode() for row in python_rows(table)]
+            rows += [(topic, f"[{batch}, {number}]", value) for number, value in enumerate(values)]
         columns = [*zip(*rows, strict=True)] or [(), (), ()]
-        return pa.Table.from_arrays(
-            [pa.array(column, pa.string()) for column in columns], schema=SCHEMA
-        ).combine_chunks()
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=SCHEMA).combine_chunks()
+
+
+def packed(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream; dictionaries, which need not be the same next time, become plain texts."""
+    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in table.schema]
+    plain = table.cast(pa.schema(fields)).combine_chunks()
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, plain.schema) as writer:
+        writer.write_table(plain)
+    return bytes(out.getvalue())
 
 
 def reason(problem: Exception) -> str:
