@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.algorithms import REGISTRY
 
+EXACT = [name for name, kind in REGISTRY.items() if "topk" in kind.card.answers and kind.card.exact]
 WINDOW, BATCH, STEPS, K = 100, 50, 6, 5
 
 
@@ -62,3 +64,33 @@ def test_nearest_neighbours(algorithm: str, d: int) -> None:
             for way, weight in (("plain", np.ones(d)), ("weighted", weights), ("sql", np.ones(d))):
                 top = monitor.watches[f"{way} {label}"].top()
                 assert top["seq"].to_pylist() == nearest(data[first:end], point, weight, first), (way, label)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("d", range(1, 11))
+def test_every_algorithm_takes_one_to_ten_dimensions(d: int) -> None:
+    """Those that take a distance at all; the others say so."""
+    random = np.random.default_rng(20 + d)
+    names = [f"x{i}" for i in range(d)]
+    data = random.normal(size=(4 * BATCH, d))
+    points = {"inside": random.normal(size=d), "outside": np.full(d, 40.0)}
+    monitor = sb.Monitor(schema=pa.schema([(name, pa.float64()) for name in names]))
+    taken = set()
+    for algorithm in EXACT:
+        for label, point in points.items():
+            query = sb.nearest(
+                dict(zip(names, point.tolist(), strict=True)), K, sb.rows(WINDOW), algorithm=algorithm
+            )
+            try:
+                monitor.watch(query, name=f"{algorithm} {label}")
+            except sb.SkybandError:
+                assert algorithm in ("tsl", "heightmap", "lazy")
+            else:
+                taken.add((algorithm, label))
+    for start in range(0, len(data), BATCH):
+        end = start + BATCH
+        monitor.push({name: data[start:end, axis] for axis, name in enumerate(names)})
+        first = max(0, end - WINDOW)
+        for algorithm, label in taken:
+            top = monitor.watches[f"{algorithm} {label}"].top()["seq"].to_pylist()
+            assert top == nearest(data[first:end], points[label], np.ones(d), first), (algorithm, label)

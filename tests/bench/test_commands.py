@@ -128,6 +128,8 @@ def test_pripuzic(tmp_path: Path) -> None:
         "held",
         "--only",
         "errors",
+        "--only",
+        "admissions",
         "--data",
         "readings.csv",
     )

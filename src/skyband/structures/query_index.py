@@ -74,6 +74,7 @@ class QueryIndex:
         self.learned = 0  # rows that it learned from
         self.tally = np.zeros(3, dtype=np.int64)  # rows looked up, strays, scores, since it was made
         self.first_rate = np.inf
+        self.entered = 0  # regions, since it was made
         self._hits = 0
 
     # -- space ---------------------------------------------------------------------------------------------
@@ -185,6 +186,7 @@ class QueryIndex:
         self.provide(int(slots.max(initial=-1)) + 1)
         known = bool(np.all((self.bar[slots] < np.inf) & (bars < np.inf)))
         self.bar[slots] = bars
+        self.entered += len(slots)
         self.kernels.reach(
             slots, self.bar, constants, self.sign, self.low, self.high, self.cells, self.strides, self.block,
             self.bits, self.named_, self.short, self.meets,
