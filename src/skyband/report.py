@@ -34,6 +34,7 @@ class Pool:
 
     def __init__(self, rows: int, names: pa.Array, time: pa.DataType) -> None:
         self.rows = rows
+        self.time = time
         self.used = 0
         self.query = np.zeros(rows, dtype=np.int32)
         self.change = np.zeros(rows, dtype=np.int32)
@@ -153,7 +154,7 @@ class Report:
         if n > _ROWS // 4:
             return Pool(n + 8, self._names, type_)  # never handed out whole: see above
         pool = self._pool
-        if pool is None or pool.used + n > pool.rows or pool.table.schema.field(7).type != type_:
+        if pool is None or pool.used + n > pool.rows or pool.time != type_:
             pool = self._pool = Pool(_ROWS, self._names, type_)
         return pool
 
