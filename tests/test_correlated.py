@@ -118,10 +118,12 @@ def test_exact_where_all_shares_are_1(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(precision) == {1.0} and set(sizes) == {1.0}
 
 
-def test_saved_and_loaded() -> None:
+@pytest.mark.parametrize("counts", ["sketch", "exact"])
+def test_saved_and_loaded(counts: str) -> None:
     rows = incomplete(900, 3, 50, 0.5, np.random.default_rng(1))
-    monitor, _, _ = run(3, 4, rows, ", sample = 1")
+    monitor, _, _ = run(3, 4, rows, f", sample = 1, counts = '{counts}'")
     again = sb.Monitor.from_bytes(monitor.to_bytes())
+    assert again.to_bytes() == monitor.to_bytes()
     assert again.watches["correlated"].top().equals(monitor.watches["correlated"].top())
     assert again.watches["correlated"].explain().notes == monitor.watches["correlated"].explain().notes
     again._check()

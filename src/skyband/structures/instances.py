@@ -215,7 +215,7 @@ class Instances(Objects):
             return
         least, best = self.bounds(places, scores)
         room = np.zeros(self.k), np.zeros(self.k, dtype=np.int64)
-        found = dominated(places, self.rows.cell, least, best, self.k, *room, self.aside)
+        found = int(dominated(places, self.rows.cell, least, best, self.k, *room, self.aside))
         self.passes += 1
         self.dropped += found
         self.stretch = min(2 * self.stretch, MOST_STRETCH) if LITTLE * found < self.retained else 1

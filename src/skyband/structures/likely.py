@@ -143,14 +143,15 @@ class Likely(Instances):
             "exact": None if self.exact is None else self.exact.dump(),
         }
 
-    def load(self, blob: dict[str, Any], scores: Scores) -> None:
+    def _fill(self, blob: dict[str, Any]) -> None:
+        super()._fill(blob)
+        # as they were written down: these rows have been counted already, and others that are gone
         for sketch, part in zip(self.sketches, blob["sketches"], strict=True):
             sketch.load(part)
         for repeats, panes in zip(self.repeats, blob["repeats"], strict=True):
             repeats.load(panes)
         if self.exact is not None:
             self.exact.load(blob["exact"])
-        super().load(blob, scores)
 
 
 @kernel
