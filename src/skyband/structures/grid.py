@@ -29,11 +29,13 @@ import numpy.typing as npt
 
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
+from skyband.structures.memory import fetch
 from skyband.structures.rows import Places, Rows
 
 TOTAL = 20_736  # 12^4, the best of the paper's grids
 ROWS_A_CELL = 4  # a small window has one cell for so many rows
 MOST_CELLS = 1 << 22
+STRETCH = 64  # rows whose cells are found before they are put there
 FAR = 8e307  # no grid reaches further: the difference of two edges is a number
 
 Words = npt.NDArray[np.uint64]
@@ -349,48 +351,55 @@ def link(
     origin: Floats, scale: Floats, cells: Ints, strides: Ints, low: Floats, high: Floats,
     cover_low: Floats, cover_high: Floats, tally: Ints, out: Ints,
 ) -> None:  # fmt: skip
-    """Append rows to the chains of their cells; see `Grid.link`."""
+    """Append rows to the chains of their cells; see `Grid.link`. The ends of the chains lie anywhere: they are fetched
+    while the cells of the next rows are found."""
     axes = x.shape[1]
     outside = 0
     strays = 0
-    for i in range(places.shape[0]):
-        place = places[i]
-        c = 0
-        inside = True
-        for axis in range(axes):
-            at = (x[place, axis] - origin[axis]) * scale[axis]
-            count = cells[axis]
-            if at > 0.0 and at < count:
-                c += int(at) * strides[axis]
-            else:  # outside, or on the very edge
-                inside = False
-                if at >= count:
-                    c += (count - 1) * strides[axis]
-        out[i] = place
-        if not inside:
-            beyond = False
-            stray = False
+    for begin in range(0, places.shape[0], STRETCH):
+        end = min(begin + STRETCH, places.shape[0])
+        for i in range(begin, end):
+            place = places[i]
+            c = 0
+            inside = True
             for axis in range(axes):
-                value = x[place, axis]
-                beyond |= value < origin[axis] or (value - origin[axis]) * scale[axis] >= cells[axis]
-                stray |= value < cover_low[axis] or value > cover_high[axis]
-                if value < low[axis, 0]:
-                    low[axis, 0] = value
-                if value > high[axis, cells[axis] - 1]:
-                    high[axis, cells[axis] - 1] = value
-            if beyond:
-                outside += 1
-            if stray:
-                strays += 1
-                out[i] = ~place
-        cell[place] = c
-        following[place] = -1
-        previous[place] = last[c]
-        if first[c] < 0:
-            first[c] = place
-        else:
-            following[last[c]] = place
-        last[c] = place
+                at = (x[place, axis] - origin[axis]) * scale[axis]
+                count = cells[axis]
+                if at > 0.0 and at < count:
+                    c += int(at) * strides[axis]
+                else:  # outside, or on the very edge
+                    inside = False
+                    if at >= count:
+                        c += (count - 1) * strides[axis]
+            out[i] = place
+            if not inside:
+                beyond = False
+                stray = False
+                for axis in range(axes):
+                    value = x[place, axis]
+                    beyond |= value < origin[axis] or (value - origin[axis]) * scale[axis] >= cells[axis]
+                    stray |= value < cover_low[axis] or value > cover_high[axis]
+                    if value < low[axis, 0]:
+                        low[axis, 0] = value
+                    if value > high[axis, cells[axis] - 1]:
+                        high[axis, cells[axis] - 1] = value
+                if beyond:
+                    outside += 1
+                if stray:
+                    strays += 1
+                    out[i] = ~place
+            cell[place] = c
+            fetch(following, last[c])  # written to below
+        for i in range(begin, end):
+            place = places[i]
+            c = cell[place]
+            following[place] = -1
+            previous[place] = last[c]
+            if first[c] < 0:
+                first[c] = place
+            else:
+                following[last[c]] = place
+            last[c] = place
     tally[0] += places.shape[0]
     tally[1] += outside
     tally[2] += strays

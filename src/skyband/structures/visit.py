@@ -222,6 +222,7 @@ from math import frexp
 import numpy as np
 from skyband.jit import kernel
 from skyband.structures.grid import adopt, clear_slot, index_on
+from skyband.structures.memory import fetch
 from skyband.structures.spans import {operations}
 from skyband.structures.visit import finish, halve, hold, pop_cell, push_cell, retreat
 """
@@ -233,7 +234,13 @@ from {module} import {hook} as arrive
 def offer(first, first_slot, places, x, time, seq, cell, bits, count, used, bar, constants, horizon_time, horizon_seq,
           limit_low, limit_high, counts, state):
     one, zero = np.uint64(1), np.uint64(0)
+    words = bits.shape[1]
     for i in range(first, places.shape[0]):
+        if i + 12 < places.shape[0] and places[i + 12] >= 0:  # the words of a cell that will be looked at soon
+            c = cell[places[i + 12]]
+            if count[c] != 0:
+                for w in range(0, words, 8):
+                    fetch(bits, c * words + w)
         place = places[i]
         stray = place < 0
         c = 0
