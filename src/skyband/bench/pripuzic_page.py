@@ -380,9 +380,10 @@ index both let about the same number of rows into their skybands. A probable fil
 one, but only a few times fewer, because what a strict filter has no use for doesn't reach it either: the index passes
 over cells that are worse than its k-th row, where the paper's strict filter without an index meets every row. In
 exchange the region of a probable filter is larger (it reaches to its worst row, not to its k-th) and moves with every
-row that the filter loses; so it is entered in the index anew more often, and what is saved in the filter is spent
-there. `ra` meanwhile scores every row for every query in vector instructions, and sweeps a batch against itself before
-it takes anything in. Without an index the filters differ as the paper says (Figure 10).
+row that the filter loses; so it is entered in the index anew more often. That this is where the saving goes is a
+reading of these counts; it was not measured by itself. `ra` meanwhile scores every row for every query in vector
+instructions, and sweeps a batch against itself before it takes anything in. Without an index a probable filter is many
+times faster than a strict or relaxed one (Figure 10), though the paper's groups are not seen.
 
 `snn` goes through a batch row by row, so that its answers are right after each; it is alone in that. Competitors run
 in turns and empty one another's caches; where rows a second are told, a turn is twenty batches, so that this doesn't
