@@ -400,14 +400,14 @@ def test_a_step_that_ends_in_the_middle_is_left_out(
         if number == 5:
             watch = engine.monitor.watches["talkers"]
             with monkeypatch.context() as broken:
-                real = sb.Monitor._step
+                real = sb.Monitor._tell
 
                 def half(self: sb.Monitor, arriving: Any, real: Any = real) -> Any:
-                    sb.Monitor._step = real  # type: ignore[method-assign]
+                    sb.Monitor._tell = real  # type: ignore[method-assign]
                     real(self, arriving)
                     raise error("in the middle")
 
-                broken.setattr(sb.Monitor, "_step", half)
+                broken.setattr(sb.Monitor, "_tell", half)
                 with pytest.raises(error):
                     engine.monitor.push(rows(77), key="77")
             twin.offset += 2  # the step, and the word that it doesn't count
@@ -431,7 +431,7 @@ def test_in_memory_it_can_only_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError
 
     with monkeypatch.context() as broken:
-        broken.setattr(sb.Monitor, "_step", fails)
+        broken.setattr(sb.Monitor, "_tell", fails)
         future = engine.submit({"x": [1.0]})
         with pytest.raises(JournalError, match="stopped in the middle of step 7"):
             future.result(60)
@@ -531,15 +531,15 @@ def test_it_is_made_anew_as_soon_as_there_is_room(tmp_path: Path, monkeypatch: p
     engine = Engine(sb.Monitor(), tmp_path / "j", BIG, disk)
     engine.watch(TOP, name="top")
     engine.push({"x": [1.0]})
-    real = sb.Monitor._step
+    real = sb.Monitor._tell
 
     def half(self: sb.Monitor, arriving: Any) -> Any:
-        monkeypatch.setattr(sb.Monitor, "_step", real)
+        monkeypatch.setattr(sb.Monitor, "_tell", real)
         real(self, arriving)
         disk.at = disk.done + 1
         raise MemoryError
 
-    monkeypatch.setattr(sb.Monitor, "_step", half)
+    monkeypatch.setattr(sb.Monitor, "_tell", half)
     with pytest.raises(MemoryError):
         engine.push({"x": [2.0]})
     for _ in range(2):

@@ -37,6 +37,7 @@ from skyband.structures.lists import append, close_up, outdo, prune
 from skyband.structures.skyband import expected_size
 
 GAMMA = 0.5
+LEAST = -float(np.finfo(np.float64).max)
 
 
 def expected(k: int, n: float) -> float:
@@ -90,8 +91,8 @@ def absorb(
     counts[slot, 0] += count
     for i in range(count):
         mark[place[picks[i]]] = 1
-        if values[i] > fresh[slot]:
-            fresh[slot] = values[i]
+        # a row of score -inf has come, too: it must not look as if none had
+        fresh[slot] = max(fresh[slot], values[i], LEAST)
     candidates = size[slot] - head[slot] - k
     if candidates >= limit[slot]:
         before = size[slot] - head[slot]
