@@ -206,6 +206,16 @@ def test_units_equal_one_monitor(tmp_path: Path) -> None:
     compare(local, one, [[("s", arrow(rows))] for rows in make_files(6, seed=83)])
 
 
+def test_another_job_at_the_same_place_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is gone leaves its place, and its number, to the next one: whose routes are its own."""
+    monkeypatch.setattr(routing, "id", lambda _: 1, raising=False)
+    for rows in (2, 5, 1, 4, 3, 6):
+        units = layout(KINDS, rows, 2).units(bound(KINDS))
+        era = Era(0, units, (), ())
+        (found,) = routing.routes(Job(STREAMS, (era,), str(tmp_path), 0), era).values()
+        assert [route.unit.key for route in found] == [unit.key for unit in units]
+
+
 def test_units_are_dealt_out_anew(tmp_path: Path) -> None:
     """Other numbers of units, other queries, kinds that come and go: nothing is lost, and what leaves is said."""
     files = [[("s", arrow(rows))] for rows in make_files(12, seed=90)]

@@ -97,8 +97,9 @@ class Packed:
 
 
 _JOBS: dict[str, Job] = {}
-_ROUTES: dict[tuple[int, int], dict[str, list[Route]]] = {}
-_DOORS: dict[tuple[int, int], dict[str, Door]] = {}
+# Of the job that is held here, and no other: what is only known by its place in memory may be another one by now.
+_ROUTES: dict[int, tuple[Job, dict[str, list[Route]]]] = {}
+_DOORS: dict[int, tuple[Job, dict[str, Door]]] = {}
 
 
 @dataclass(frozen=True)
@@ -156,9 +157,9 @@ def id_hash(table: pa.Table, columns: tuple[str, ...]) -> npt.NDArray[np.uint64]
 
 def routes(job: Job, era: Era) -> dict[str, list[Route]]:
     """Who gets what of each stream; made once in a worker."""
-    known = _ROUTES.get((id(job), era.first))
-    if known is not None:
-        return known
+    known = _ROUTES.get(era.first)
+    if known is not None and known[0] is job:
+        return known[1]
     found: dict[str, list[Route]] = {name: [] for name in job.streams.schemas}
     for unit in era.units:
         monitor = job.streams.monitor()
@@ -171,7 +172,7 @@ def routes(job: Job, era: Era) -> dict[str, list[Route]]:
             sifter = monitor.sifter(stream) if unit.kind == ROWS and wanted else None
             found[stream].append(Route(unit, sifter, wanted, counts))
     _ROUTES.clear()
-    _ROUTES[id(job), era.first] = found
+    _ROUTES[era.first] = job, found
     return found
 
 
@@ -183,14 +184,14 @@ def _wants(unit: Unit, stream: str, monitor: Any) -> bool:
 
 def doors(job: Job, batch: int) -> dict[str, Door]:
     """The doors of the streams at a batch."""
-    known = _DOORS.get((id(job), batch))
-    if known is not None:
-        return known
+    known = _DOORS.get(batch)
+    if known is not None and known[0] is job:
+        return known[1]
     late = late_before(Path(job.checkpoint), batch)
     monitor = job.streams.monitor()
     found = {name: replace(monitor.sifter(name).door, late_before=late.get(name)) for name in monitor.streams}
     _DOORS.clear()
-    _DOORS[id(job), batch] = found
+    _DOORS[batch] = job, found
     return found
 
 
