@@ -93,6 +93,28 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
     assert totals([start(tmp_path, "float64"), start(tmp_path, "int64")]) == ["45.0 1", "45.0 1"]
 
 
+def test_of_two_processes_one_compiles(tmp_path: Path) -> None:
+    assert sorted(totals([start(tmp_path, "float64"), start(tmp_path, "float64")])) == ["45.0 0", "45.0 1"]
+
+
+def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(jit, "_folder", tmp_path)
+    monkeypatch.setattr(jit, "_compiling", None)
+    monkeypatch.setattr(jit, "PATIENCE", 0.05)
+    asked = 0
+
+    def taken(*_: object) -> None:
+        nonlocal asked
+        asked += 1
+        raise BlockingIOError
+
+    with monkeypatch.context() as another:
+        another.setattr(fcntl, "lockf", taken)
+        with jit._nobody_else("a kernel"):
+            assert asked > 1
+
+
 def test_the_lock_is_where_numba_keeps_its_cache() -> None:
     """Another numba may keep it elsewhere, and then two processes could mix it up again."""
 
@@ -139,7 +161,7 @@ class Compiler:
 
 def test_no_garbage_is_looked_for_while_a_kernel_is_compiled() -> None:
     compiler = Compiler()
-    jit._compile_undisturbed(compiler)
+    jit._compile_undisturbed(compiler, "a kernel")
     assert not compiler.compile(False)
     assert gc.isenabled()
     with pytest.raises(ValueError):

@@ -25,6 +25,8 @@ import os
 import sys
 import tempfile
 import threading
+import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -34,6 +36,7 @@ _lock = threading.RLock()
 _interpreted = False  # True: kernels run as plain Python, but for the warming thread
 _warming: int | None = None
 _folder: Path | None = None
+PATIENCE = 60.0  # seconds that another process may take for a kernel which this one needs, too
 
 
 class Kernel:
@@ -135,25 +138,63 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     finally:
         numba.config.CACHE_DIR = before
     _take_turns(dispatcher)
-    _compile_undisturbed(dispatcher)
+    _compile_undisturbed(dispatcher, f"{plain.__module__}.{plain.__qualname__}")
     return dispatcher
 
 
-def _compile_undisturbed(dispatcher: Any) -> None:
-    """Let no garbage be looked for while a kernel is compiled: the compiler makes objects by the hundred thousand, all
-    in use, and to go through them again and again took a quarter of its time."""
+def _compile_undisturbed(dispatcher: Any, name: str) -> None:
+    """Compile once, and without pauses.
+
+    What another process is compiling at this moment is waited for, and then found in the cache: workers of one job
+    begin all at once, with the same kernels. And no garbage is looked for meanwhile: the compiler makes objects by the
+    hundred thousand, all in use, and to go through them again and again took a quarter of its time."""
     compile_for = dispatcher.compile
 
     def undisturbed(signature: Any) -> Any:
+        from numba.core.compiler_lock import global_compiler_lock
+
         collecting = gc.isenabled()
         gc.disable()
         try:
-            return compile_for(signature)
+            with global_compiler_lock, _nobody_else(f"{name} {signature}"):
+                return compile_for(signature)
         finally:
             if collecting:
                 gc.enable()
 
     dispatcher.compile = undisturbed
+
+
+_compiling: Any = None  # a file whose bytes stand for kernels: to lock one is to compile it
+
+
+@contextlib.contextmanager
+def _nobody_else(name: str) -> Iterator[None]:
+    """Wait while another process compiles what has this name; but not for ever, it may have been stopped."""
+    global _compiling
+    try:
+        import fcntl
+
+        if _compiling is None:
+            _compiling = open(cache_folder() / "compiling", "ab")  # noqa: SIM115 (a lock ends with its file)
+        place = zlib.crc32(name.encode())
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.lockf(_compiling, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.02)
+    except (ImportError, OSError):  # as in `_turn`
+        yield
+        return
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.lockf(_compiling, fcntl.LOCK_UN, 1, place)
 
 
 def _take_turns(dispatcher: Any) -> None:
