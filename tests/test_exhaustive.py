@@ -68,8 +68,8 @@ Starts = tuple[int, ...]  # the rows at which batches start
 
 @pytest.fixture(autouse=True)
 def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lists of thousands of queries are copied at each step: room for eight rows each will do."""
-    monkeypatch.setattr(lists, "FIRST_ROOM", 8)
+    """The lists of thousands of queries are copied at each step: room for sixteen rows each will do."""
+    monkeypatch.setattr(lists, "FIRST_ROOM", 16)
 
 
 class Walk:

@@ -66,9 +66,6 @@ class Board:
         for name in ("slot", "start", "room", "size", "stale", "oldest_time", "oldest_seq"):
             setattr(self, name, np.delete(getattr(self, name), index))
 
-    def answer(self, index: int) -> slice:
-        return slice(int(self.start[index]), int(self.start[index] + self.size[index]))
-
     def _make_room(self, ks: Ints) -> None:
         """Lay the answers out anew where some watch has outgrown its stretch."""
         if ks is self._fitted:
@@ -78,14 +75,21 @@ class Board:
             return
         room = np.where(ks <= self.room, self.room, ks + ks // 4)
         start = np.concatenate([[0], np.cumsum(room)[:-1]]).astype(np.int64)
-        arrays = {}
+        places = self._places()
+        moved = places + np.repeat(start - self.start, self.size)
         for name in ("good", "time", "seq"):
             old = getattr(self, name)
-            arrays[name] = np.zeros(int(room.sum()), dtype=old.dtype)
-            for index in range(len(start)):
-                arrays[name][start[index] : start[index] + self.size[index]] = old[self.answer(index)]
+            new = np.zeros(int(room.sum()), dtype=old.dtype)
+            new[moved] = old[places]
+            setattr(self, name, new)
         self.room, self.start = room.astype(np.int64), start
-        self.good, self.time, self.seq = arrays["good"], arrays["time"], arrays["seq"]
+
+    def _places(self) -> Ints:
+        """Where the answers of all watches lie, one after the other."""
+        before = np.cumsum(self.size) - self.size
+        places: Ints = np.repeat(self.start - before, self.size)
+        places += np.arange(len(places))
+        return places
 
     def dump(self) -> dict[str, Any]:
         """The answers side by side."""
@@ -93,9 +97,8 @@ class Board:
             name: getattr(self, name).copy()
             for name in ("slot", "size", "stale", "oldest_time", "oldest_seq")
         }
-        for name in ("good", "time", "seq"):
-            array = getattr(self, name)
-            blob[name] = np.concatenate([array[self.answer(i)] for i in range(len(self.slot))] or [array[:0]])
+        places = self._places()
+        blob.update({name: getattr(self, name)[places] for name in ("good", "time", "seq")})
         return blob
 
     def load(self, blob: dict[str, Any]) -> None:
