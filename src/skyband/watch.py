@@ -94,7 +94,7 @@ class Watch:
     def tops(self, asked: Iterable[tuple[int | None, str | Window | None]]) -> list[pa.Table]:
         """Snapshots for many k and windows at once, each as `top(k, window)` gives it.
 
-        With `lazy`, and of pairs, one walk of what is kept serves all of them.
+        With `lazy`, and of pairs, one pass over what is kept serves all of them.
         """
         self._must_be_watched()
         return self._tops([self._covered(k, window) for k, window in asked])

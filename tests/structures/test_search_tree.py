@@ -1,11 +1,13 @@
-"""The priority search tree against sorting, and the paper's example; the answers of many watches at once."""
+"""The priority search tree against sorting, and the paper's example; many answers at once, of one watch and of many."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.oracle import Oracle
 
 import skyband as sb
+from skyband.structures.answers import places_of
 from skyband.structures.search_tree import SearchTree
 
 
@@ -35,6 +37,53 @@ def test_the_example_of_the_paper() -> None:
     assert name[tree.root] == 1
     assert [name[place] for place in tree.top(2, 1)] == [7, 5]
     assert [name[place] for place in tree.top(2, 0)] == [8, 7]
+
+
+@pytest.mark.parametrize("kinds", [1, 3, 1000])
+def test_many_at_once(kinds: int) -> None:
+    """By a scan by score and by a walk by recency, as each alone: equal and empty windows, a k too large, and none."""
+    random = np.random.default_rng(kinds)
+    for n in (0, 1, 2, 7, 60):
+        good = random.integers(0, kinds, n).astype(float)
+        tree, recency = SearchTree(good), np.arange(n)
+        for count in (0, 1, 2, 50):
+            ks, firsts = random.integers(0, n + 4, count), random.integers(0, n + 1, count)
+            firsts[::3] = firsts[: len(firsts[::3])]
+            alone = [
+                sorted_top(good, k, first) for k, first in zip(ks.tolist(), firsts.tolist(), strict=True)
+            ]
+            assert [places.tolist() for places in tree.tops(ks, firsts)] == alone
+            edges = np.stack([np.zeros(count, dtype=np.int64), firsts], axis=1)
+            walked = places_of(good, np.zeros(n, dtype=np.int64), recency, slice(0, n), ks, edges)
+            assert [places.tolist() for places in walked] == alone
+
+
+@pytest.mark.parametrize("kind", ["rows", "seconds"])
+def test_many_snapshots_are_the_oracles(kind: str) -> None:
+    """With ties, late rows, and more ranks than a window has rows; before there is a tree, and once there is one."""
+    random = np.random.default_rng(len(kind))
+    monitor, oracle = sb.Monitor(time="t"), Oracle("t")
+    sql = f"SELECT x FROM s ORDER BY x DESC LIMIT 9 WINDOW 30 {kind} WITH (algorithm = 'lazy')"
+    watch = monitor.watch(sql, name="w")
+    oracle.watch("w", lambda row: row["x"], 9, (kind, 30.0))
+    asked = [(k, n) for k in (1, 4, 9) for n in (1, 2, 3, 5, 8, 13, 21, 30)] + [(9, 3), (2, 3)]
+    for step in range(8):
+        size = int(random.integers(1, 20))
+        time = 10.0 * step + random.integers(0, 10, size) - 25.0 * (random.random(size) < 0.2)
+        batch = {"t": time, "x": random.integers(0, 6, size).astype(float)}
+        monitor.push(batch)
+        oracle.push([{"t": t, "x": x} for t, x in zip(time.tolist(), batch["x"].tolist(), strict=True)])
+        right = [[(r.rank, r.score, r.seq) for r in oracle.top("w", k, (kind, float(n)))] for k, n in asked]
+        algorithm = watch.group.algorithm
+        for round in range(10):
+            some = slice(round % 3, 5 if round == 8 else None)  # a few at once, too
+            tables = watch.tops([(k, f"{n} {kind}") for k, n in asked[some]])
+            found = [
+                [*zip(*(table[c].to_pylist() for c in ("rank", "score", "seq")), strict=True)]
+                for table in tables
+            ]
+            assert found == right[some]
+            assert bool(algorithm._trees) == (round >= 7)
 
 
 def test_a_hundred_watches_of_one_score_are_answered_as_each_alone() -> None:

@@ -16,7 +16,8 @@ them (structures/answers.py).
 **Wrong choice when** watches have scores of their own: then there is nothing to share, and `ra` keeps less.
 
 Snapshots of any k and window come from the same list, by a walk, or from a priority search tree
-(structures/search_tree.py) where several are asked for between two steps.
+(structures/search_tree.py) where several are asked for between two steps; many at once by one walk for all, or, once
+there is a tree, by one scan of its candidates by score (Algorithm 7).
 """
 
 from __future__ import annotations
@@ -236,22 +237,27 @@ class Lazy(RA):
     def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
         return self.following.refresh(board, self.lists, self.fresh, ks, horizon_time, horizon_seq)
 
-    def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
+    def _tree(self, slot: int) -> SearchTree | None:
+        """A tree of the slot's list, once it was asked often enough since the last step."""
         asked = self._asked[slot] = self._asked.get(slot, 0) + 1
-        if asked < _OFTEN:
-            return super().top(slot, k, horizon)
-        lists = self.lists
-        span = lists.span(slot)
-        tree = self._trees.get(slot)
+        if asked >= _OFTEN and slot not in self._trees:
+            self._trees[slot] = SearchTree(np.array(self.lists.good[self.lists.span(slot)]))
+        return self._trees.get(slot)
+
+    def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
+        tree = self._tree(slot)
         if tree is None:
-            tree = self._trees[slot] = SearchTree(np.array(lists.good[span]))
+            return super().top(slot, k, horizon)
+        lists, span = self.lists, self.lists.span(slot)
         begin = first_inside(lists.time, lists.seq, span.start, span.stop, horizon.time, horizon.seq)
         places = span.start + tree.top(k, int(begin) - span.start)
         return lists.good[places], lists.time[places], lists.seq[places]
 
     def tops(self, asked: Sequence[tuple[int, int, Recency]]) -> list[tuple[Floats, Ints, Ints]]:
         """Many snapshots at once, given by slot, k and horizon."""
-        return tops_together(self.lists, asked)
+        for slot in {slot for slot, _, _ in asked}:
+            self._tree(slot)
+        return tops_together(self.lists, self._trees, asked)
 
     def dump(self) -> dict[str, Any]:
         stairs = ("stair_time", "stair_seq", "stair", "stairs")

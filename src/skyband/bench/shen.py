@@ -24,7 +24,7 @@ from skyband.bench.shen_page import BOOK
 from skyband.order import Recency
 from skyband.structures import following
 from skyband.structures.answers import places_of
-from skyband.structures.search_tree import SearchTree
+from skyband.structures.search_tree import SearchTree, best_first, tops_by_score
 from skyband.structures.stairs import better
 
 
@@ -215,7 +215,8 @@ def snapshots(scale: Scale) -> list[Figure]:
 
 
 def batch(scale: Scale) -> list[Figure]:
-    """Algorithm 7: the answers for many k and windows by one walk, against a walk or a look into a tree for each."""
+    """The answers for many k and windows: all together by one walk by recency or by one scan by score (Algorithm 7), or
+    each by a walk or by a look into a tree of its own."""
     figure = timed(
         "batch",
         "CPU time of an answer against how many are asked for at once",
@@ -227,7 +228,7 @@ def batch(scale: Scale) -> list[Figure]:
     run = Run("scase", question("s1", 2), most, n, table("uniform", 2 * n, 2))
     run.fill()
     good, older, newer = (np.array(column) for column in run.algorithm.pairs)
-    tree, end = SearchTree(good), run.algorithm.rows.next
+    whole, tree, end = slice(0, len(good)), SearchTree(good), run.algorithm.rows.next
     for count in (1, 4) if scale.name == "tiny" else (1, 10, 100, 1000):
         ks = random.integers(1, most + 1, count)
         edges = np.stack(
@@ -236,15 +237,19 @@ def batch(scale: Scale) -> list[Figure]:
         picks, firsts = np.empty(most, dtype=np.int64), np.searchsorted(older, edges[:, 0])
         asked = [*zip(ks.tolist(), edges[:, 0].tolist(), firsts.tolist(), strict=True)]
         ways: dict[str, Callable[[], Any]] = {
-            "together": partial(places_of, good, older, older, slice(0, len(good)), ks, edges),
+            "one walk": partial(places_of, good, older, older, whole, ks, edges),
+            "Algorithm 7": partial(tree.tops, ks, firsts),
+            "Algorithm 7, sorting first": lambda ks=ks, firsts=firsts: tops_by_score(  # type: ignore[misc]
+                best_first(good), ks, firsts
+            ),
             "walk each": lambda asked=asked, picks=picks: [  # type: ignore[misc]
                 better(good, older, newer, 0, len(good), low, k, picks[:k]) for k, low, _ in asked
             ],
             "tree each": lambda asked=asked: [tree.top(k, first) for k, _, first in asked],  # type: ignore[misc]
         }
-        assert [places.tolist() for places in ways["together"]()] == [
-            top.tolist() for top in ways["tree each"]()
-        ]
+        right = [places.tolist() for places in ways["tree each"]()]
+        for name in ("one walk", "Algorithm 7", "Algorithm 7, sorting first"):
+            assert [places.tolist() for places in ways[name]()] == right
         for name, way in ways.items():
             figure.add("any k and window", name, count, mean=repeated(way, max(1, 300 // count)) / count)
     return [figure]

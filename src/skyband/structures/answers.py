@@ -2,17 +2,20 @@
 
 Watches of one score differ in k and window, and every window is a suffix of the list in order of recency. So one walk
 from the newest candidate back serves them all: the K best so far are kept sorted, and wherever a window begins, its k
-best are the first k of them. What is left when the list ends are the windows that hold all of it: they are answered
-last (Algorithm 7 of Shen, Cheema, Lin, Zhang and Wang, with the flush that it needs at its end). The shortest window is
-searched with a heap, since nothing is known of it; from there on a walk costs an insertion for each candidate that is
-in the skyband, a comparison for any other, and k for each answer, however many watches there are.
+best are the first k of them. The shortest window is searched with a heap, since nothing is known of it; from there on a
+walk costs an insertion for each candidate that is in the skyband, a comparison for any other, and k for each answer,
+however many watches there are.
+
+Algorithm 7 of Shen, Cheema, Lin, Zhang and Wang scans the candidates by score instead (structures/search_tree.py).
+Lists are in order of recency, and to sort one takes longer than a walk of it; but where a tree of it was made for
+snapshots the order by score is there, and the scan is quicker unless the answers are longer than the list by far.
 
 Watches whose answers can follow the rows (structures/following.py) need no walk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,22 +23,49 @@ from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency, first_inside
 from skyband.structures.board import before
 from skyband.structures.lists import Lists, best
+from skyband.structures.search_tree import SearchTree
 
 _NONE = np.empty(0, dtype=np.int64)
 WAIT = 16  # candidates that are put among the best at once
+_FEW = 4  # answers, which a tree gives one by one sooner than a scan gives all
+_SCANNED = (
+    5  # times the list: more ranks than that in all are copied by a walk sooner than a scan deals them out
+)
 
 
-def tops_together(lists: Lists, asked: Sequence[tuple[int, int, Recency]]) -> list[tuple[Floats, Ints, Ints]]:
-    """Many snapshots, given by slot, k and horizon: each is what `Lists.top` gives, by one walk of each list."""
+def tops_together(
+    lists: Lists, trees: Mapping[int, SearchTree], asked: Sequence[tuple[int, int, Recency]]
+) -> list[tuple[Floats, Ints, Ints]]:
+    """Many snapshots, given by slot, k and horizon: each is what `Lists.top` gives, by one scan of each list by score
+    where there is a tree of it, else by one walk of it by recency."""
     found: list[tuple[Floats, Ints, Ints]] = [(np.empty(0), _NONE, _NONE)] * len(asked)
     for slot in {slot for slot, _, _ in asked}:
         own = [i for i, one in enumerate(asked) if one[0] == slot]
         ks = np.array([asked[i][1] for i in own], dtype=np.int64)
         edges = np.array([asked[i][2] for i in own], dtype=np.int64)
-        arrays = lists.good, lists.time, lists.seq
-        for i, places in zip(own, places_of(*arrays, lists.span(slot), ks, edges), strict=True):
+        several = _places_in(lists, lists.span(slot), trees.get(slot), ks, edges)
+        for i, places in zip(own, several, strict=True):
             found[i] = (lists.good[places], lists.time[places], lists.seq[places])
     return found
+
+
+def _places_in(lists: Lists, span: slice, tree: SearchTree | None, ks: Ints, edges: Ints) -> list[Ints]:
+    """Where in the pool the answers from one list are."""
+    if tree is None or np.minimum(ks, len(tree.good)).sum() > _SCANNED * len(tree.good):
+        return places_of(lists.good, lists.time, lists.seq, span, ks, edges)
+    firsts = np.empty_like(ks)
+    begin_at(lists.time, lists.seq, span.start, span.stop, edges, firsts)
+    if len(ks) < _FEW:
+        asked = zip(ks.tolist(), firsts.tolist(), strict=True)
+        return [span.start + tree.top(k, first) for k, first in asked]
+    return [span.start + places for places in tree.tops(ks, firsts)]
+
+
+@kernel
+def begin_at(time: Ints, seq: Ints, begin: int, end: int, edges: Ints, firsts: Ints) -> None:
+    """Where in a list each of many windows begins, counted from the list's beginning."""
+    for w in range(firsts.shape[0]):
+        firsts[w] = first_inside(time, seq, begin, end, edges[w, 0], edges[w, 1]) - begin
 
 
 def places_of(good: Floats, time: Ints, seq: Ints, span: slice, ks: Ints, edges: Ints) -> list[Ints]:

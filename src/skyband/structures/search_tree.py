@@ -10,6 +10,11 @@ Splitting by (score, recency) and not by score alone keeps the tree even where a
 
 It pays to build one where many windows are asked about between two steps; a single answer comes from a walk of the
 list.
+
+Once a tree is there, the order of its candidates by score is known too, and many answers at once come from one scan of
+that order (`batch`: Algorithm 7 of Shen, Cheema, Lin, Zhang and Wang). Each candidate is shown to the questions with
+the longest windows first, up to the first window that it isn't in; a question that has its k takes no more. As printed,
+a question is answered when it has its k, so one whose window holds fewer never is: here it is answered at the end.
 """
 
 from __future__ import annotations
@@ -19,6 +24,26 @@ import numpy as np
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
 
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def best_first(good: Floats) -> Ints:
+    """The places of candidates in order of recency, best first, of equal ones the newest."""
+    return np.ascontiguousarray(np.argsort(good, kind="stable")[::-1], dtype=np.int64)
+
+
+def tops_by_score(order: Ints, ks: Ints, firsts: Ints) -> list[Ints]:
+    """The places of the k best candidates from a first place on, best first, for each of many k and first places, by
+    one scan of them in this order."""
+    ks = np.minimum(ks, len(order))
+    longest = np.argsort(firsts, kind="stable")  # first
+    out, sizes = np.empty((len(ks), int(ks.max(initial=0))), dtype=np.int64), np.zeros_like(ks)
+    batch(order, firsts[longest], ks[longest], np.empty_like(ks), out, sizes)
+    found: list[Ints] = [_NONE] * len(ks)
+    for line, (asked, size) in enumerate(zip(longest.tolist(), sizes.tolist(), strict=True)):
+        found[asked] = out[line, :size]  # those that are short, too
+    return found
+
 
 class SearchTree:
     """A tree over candidates in order of recency, oldest first; nodes are their places."""
@@ -26,9 +51,7 @@ class SearchTree:
     def __init__(self, good: Floats) -> None:
         n = len(good)
         self.good = good
-        self.order = np.lexsort((np.arange(n), good))[::-1].astype(
-            np.int64
-        )  # best first, of equal ones the newest
+        self.order = best_first(good)
         self.better = np.full(n, -1, dtype=np.int64)
         self.worse = np.full(n, -1, dtype=np.int64)
         self.root = int(
@@ -42,6 +65,10 @@ class SearchTree:
         picks = np.empty(min(k, len(self.good)), dtype=np.int64)
         room = np.empty((2 * len(self.good) + 2, 2), dtype=np.int64)
         return picks[: find(self.root, self.better, self.worse, self.rank, first, picks, room)]
+
+    def tops(self, ks: Ints, firsts: Ints) -> list[Ints]:
+        """`top` for each of many k and first places, by one scan of all candidates."""
+        return tops_by_score(self.order, ks, firsts)
 
     def depth(self) -> int:
         """The longest way from the root."""
@@ -150,3 +177,29 @@ def _least(node: int, better: Ints, worse: Ints, rank: Ints) -> int:
         node = better[node]
         best = min(best, rank[node])
     return best
+
+
+@kernel
+def batch(order: Ints, firsts: Ints, ks: Ints, after: Ints, out: Ints, sizes: Ints) -> None:
+    """Algorithm 7: candidates in their order, best first, into the answers of questions, the longest window first; a
+    line of `out` each, and how many there are. `after` links the questions that still want some."""
+    head = -1
+    for q in range(ks.shape[0] - 1, -1, -1):
+        if ks[q] > 0:
+            after[q] = head
+            head = q
+    for i in range(order.shape[0]):
+        if head < 0:
+            break
+        place, previous, q = order[i], -1, head
+        while q >= 0 and place >= firsts[q]:  # not in this window: in none that is shorter
+            out[q, sizes[q]] = place
+            sizes[q] += 1
+            following = after[q]
+            if sizes[q] < ks[q]:
+                previous = q
+            elif previous < 0:
+                head = following
+            else:
+                after[previous] = following
+            q = following
