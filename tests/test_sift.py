@@ -43,8 +43,8 @@ def gated_push(twin: Twin, rows: list[dict[str, Any]], cuts: list[Any]) -> None:
         sifted_push(twin, rows, cuts, True)
         return
     *older, newest = [accept(sifter.door, *read(table)) for table in tables]
-    kept = sifter.pruned(newest).part
-    gates = sifter.gates(newest, kept)
+    kept, gates = sifter.opened(newest)
+    assert kept.table.equals(sifter.pruned(newest).part.table)
     whole = sifter.pruned(joined([*(sifter.thinned(part, gates) for part in older), kept]))
     assert whole.count == len(rows)
     changes = twin.monitor.push_sifted([(None, [Sifted.from_bytes(whole.to_bytes())])])

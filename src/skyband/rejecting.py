@@ -9,6 +9,10 @@ row for all of them with one look-up. What passes is few; with it the bars rise,
 of older rows meets a higher map. In the end the queries meet only the rows that passed, newest first, as they
 would have met all of them.
 
+**Clusters.** Of ten thousand queries each is a neighbour of few. They are divided by the proportions of their weights,
+and each cluster has a map of its own over the same cells; the map of all is the least of these. A row that passes that
+one meets only the clusters whose own map it passes, too: an eighth of the scores. Threads share the clusters out.
+
 **Exact.** A map errs by letting rows pass, never the other way, and a rejected row is in nobody's k-skyband: the
 rows that are kept are the same, to the last one.
 
@@ -19,14 +23,16 @@ newest rows: then there is no map, and every row meets every query.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from skyband.algorithms import Arrivals
+from skyband.algorithms.shares import bars_of, insert_shares
 from skyband.group import Group
 from skyband.order import Floats, Ints
 from skyband.query.space import Space
@@ -38,9 +44,12 @@ from skyband.structures.relief import HIGH, LOOSE, LOW, Relief
 
 FEWEST_QUERIES = 32
 HEAD = 8192  # rows at most that are scored for every query before there is a map
-FEWEST_HEAD = 1024
-_GROWTH = 8
+FEWEST_HEAD = 2048
+_GROWTH = 16
 _CELLS = 32768
+_CLUSTER = 256  # queries at least
+_MOST_CLUSTERS = 32
+_NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -68,19 +77,24 @@ class Family:
 
     def __init__(self, group: Group) -> None:
         self.group = self._group = group
+        self.threads = 1  # among which many queries may be divided
         self._idle: list[Relief] = []  # maps that no thread works with
         self._spare: list[Group] = []  # nor with these, which are empty again
         self._gate: Relief | None = None  # the gate's own, whose frame stays as long as it fits
+        self._clusters = [_slots(group)]
         self._served = _serves(group)
         self._head = min(HEAD, max(FEWEST_HEAD, 16 * int(group.algorithm.ks.max(initial=0))))
         for slot in _slots(group).tolist() if self._served else ():
             k = int(group.algorithm.ks[slot])  # as many as a million rows will need: growing stops the loop
             group.algorithm.lists.grow(slot, int(group.algorithm.card.expected(k, 1e6)))
+        if self._served:  # what one batch brings has been swept against itself
+            group.algorithm.limit.fill(_NO_LIMIT)
 
     @contextmanager
     def fresh(self) -> Iterator[Group]:
         """The queries with an empty state of their own; what is never written to is shared."""
         group = self._spare.pop() if self._spare else self._copy()
+        group.algorithm.threads = self.threads
         yield group
         if self._served:  # ten thousand lists have room for millions of candidates: that is no small copy
             algorithm = group.algorithm
@@ -96,36 +110,41 @@ class Family:
         copy.algorithm = deepcopy(self._group.algorithm)
         return copy
 
-    def insert(self, batch: Batch, mark: Any) -> None:
-        """Mark the rows of a batch that a fresh family takes."""
+    def insert(self, batch: Batch, mark: Any, tell: bool = False) -> Floats | None:
+        """Mark the rows of a batch that a fresh family takes; if asked, tell what bars it leaves."""
         with self.fresh() as group:
             rows = group.arrivals(batch, mark)
             if self._served and rows.rendered is not None and len(rows) >= 2 * self._head:
-                rows = _some(rows, self._found(rows))
+                insert_shares(group.algorithm, self._shares(rows, self._found(rows)))
+            else:
+                group.algorithm.insert(rows)
+            return _kth_best(group) if tell and len(rows) and not self._bounded else None
+
+    def bars(self, newer: Batch) -> Floats | None:
+        """Each query's k-th best score of these rows; None for a threshold query, or if somebody has fewer than k."""
+        if self._bounded or not len(newer):
+            return None
+        rows = self._group.arrivals(newer, np.zeros(len(newer), dtype=np.uint8))
+        if not len(rows):
+            return None
+        with self.fresh() as group:
             group.algorithm.insert(rows)
+            return _kth_best(group)
 
-    def bars(self, newer: Batch, sample: Batch) -> Gate | None:
-        """A gate of whichever kind there is; None for a threshold query, or if somebody has fewer than k of the newer
-        rows."""
-        if "threshold" in self.group.algorithm.card.answers:
-            return None
-        found = self.gate(newer, sample, FEWEST_QUERIES - 1)
-        return found if found is not None else self.gate(newer, sample, len(self.group.algorithm.ks))
+    @property
+    def _bounded(self) -> bool:
+        return "threshold" in self._group.algorithm.card.answers
 
-    def gate(self, newer: Batch, sample: Batch, most: int) -> Gate | None:
-        """The gate before rows that are older than all of `newer`; `sample` shows what rows are like. None if somebody
-        has fewer than k of the newer rows, or if there are more than `most` queries and no map serves them."""
+    def gate(self, bars: Floats, sample: Batch, most: int) -> Gate | None:
+        """The gate of these bars before rows that are older than those behind them; `sample` shows what rows are like.
+        None if there are more than `most` queries and no map serves them."""
         group, slots = self._group, _slots(self._group)
-        rows = group.arrivals(newer, np.zeros(len(newer), dtype=np.uint8))
-        bars = self._bars(rows, np.arange(len(rows))) if len(rows) else None
-        if bars is None:
-            return None
         if len(slots) <= most:
             return Gate(group, slots, bars, None)
-        if not self._served or rows.rendered is None:
+        if not self._served or group.rendered is None:
             return None
         if self._gate is None:
-            self._gate = _relief(group)
+            self._gate = self._relief()
         relief = self._gate
         seen = group.arrivals(sample, np.zeros(len(sample), dtype=np.uint8)).columns()
         if relief is None or not _framed(relief, seen, slots, group.constants):
@@ -133,37 +152,77 @@ class Family:
         faces = _faces(relief, slots)
         if (faces == LOOSE).any():
             return None
-        relief.carve(relief.inner, slots, faces, bars, group.constants)
+        self._carve(relief, bars)
         return Gate(group, slots, bars, relief, faces)
 
-    def _found(self, rows: Arrivals) -> Ints:
-        """The rows that may be in somebody's k-skyband, newest first."""
+    def _relief(self) -> Relief | None:
+        """Maps for these queries, which are divided into clusters when the first are made."""
+        relief = _relief(self._group)
+        slots = _slots(self._group)
+        parts = min(_MOST_CLUSTERS, len(slots) // _CLUSTER)
+        if relief is not None and len(self._clusters) == 1 and parts > 1:
+            self._clusters = _divide(relief.traits(slots, self._group.constants[slots]), slots, parts)
+        return relief
+
+    def _found(self, rows: Arrivals) -> list[Ints]:
+        """For each cluster the rows that may be in somebody's k-skyband, newest first."""
         group, columns = self._group, rows.columns()
-        relief = self._idle.pop() if self._idle else _relief(group)
-        found, done = np.arange(self._head), self._head
+        relief = self._idle.pop() if self._idle else self._relief()
+        found, done = [np.arange(self._head)] * len(self._clusters), self._head
         while done < len(rows) and relief is not None:
-            bars = self._bars(rows, found)
+            group.algorithm.threads = self.threads
+            bars = bars_of(group.algorithm, self._shares(rows, found))
             seen = [column[:done] for column in columns]
-            if bars is None or not relief.survey(seen, _slots(group), group.constants):
+            if not np.isfinite(bars[_slots(group)]).all():
+                break  # somebody has fewer than k
+            if not relief.survey(seen, _slots(group), group.constants):
                 break  # nothing to be rejected by
-            stop = min(len(rows), _GROWTH * done)
-            found = np.concatenate([found, _passed(relief, group, bars, columns, done, stop)])
+            faces = _faces(relief, _slots(group))
+            if (faces == LOOSE).any():
+                break
+            maps, stop = self._carve(relief, bars), min(len(rows), _GROWTH * done)
+            some = _looked_up(relief, faces, columns, done, stop)
+            found = [
+                np.concatenate([own, more])
+                for own, more in zip(found, _shared(relief, maps, faces, columns, some), strict=True)
+            ]
             done = stop
         if relief is not None:
             self._idle.append(relief)
-        return np.concatenate([found, np.arange(done, len(rows))])
+        rest = np.arange(done, len(rows))
+        return [np.concatenate([own, rest]) for own in found]
 
-    def _bars(self, rows: Arrivals, found: Ints) -> Floats | None:
-        """Each query's k-th best score of the rows found so far; None if somebody has fewer than k."""
-        with self.fresh() as group:
-            algorithm, slots = group.algorithm, _slots(group)
-            algorithm.insert(replace(_some(rows, found), mark=np.zeros_like(rows.mark)))
-            bars = np.full(len(algorithm.ks), np.inf)
-            lists, heap = algorithm.lists, np.empty(int(algorithm.ks.max()))
-            enough = kth_best(
-                lists.good, lists.start, lists.head, lists.size, slots, algorithm.ks, heap, bars
-            )
-        return bars if enough and np.isfinite(bars[slots]).all() else None
+    def _shares(self, rows: Arrivals, found: list[Ints]) -> list[tuple[Arrivals, Ints]]:
+        """Each cluster with the rows found for it."""
+        return [(_some(rows, own), slots) for own, slots in zip(found, self._clusters, strict=True)]
+
+    def _carve(self, relief: Relief, bars: Floats) -> list[Any]:
+        """A map for each cluster; the relief's own becomes that of all."""
+        constants = self._group.constants
+
+        def carved(slots: Ints) -> Any:
+            own = copy(relief)  # with a scratch of its own
+            own._fast, own._grown = np.empty_like(relief._fast), np.empty_like(relief._grown)
+            maps = relief.inner.copy()
+            own.carve(maps, slots, _faces(relief, slots), bars, constants)
+            return maps
+
+        if self.threads == 1 or len(self._clusters) == 1:
+            maps = [carved(slots) for slots in self._clusters]
+        else:
+            with ThreadPoolExecutor(self.threads, "skyband-maps") as pool:
+                maps = list(pool.map(carved, self._clusters))
+        relief.inner[:] = np.minimum.reduce(maps)
+        return maps
+
+
+def _kth_best(group: Group) -> Floats | None:
+    """Each query's k-th best score, by slot; None if somebody has fewer than k, or one of them is infinite."""
+    algorithm, slots = group.algorithm, _slots(group)
+    bars = np.full(len(algorithm.ks), np.inf)
+    lists, heap = algorithm.lists, np.empty(int(algorithm.ks.max()))
+    enough = kth_best(lists.good, lists.start, lists.head, lists.size, slots, algorithm.ks, heap, bars)
+    return bars if enough and np.isfinite(bars[slots]).all() else None
 
 
 def _slots(group: Group) -> Ints:
@@ -207,35 +266,47 @@ def _faces(relief: Relief, slots: Ints) -> Ints:
     return np.where(relief.usable[slots], np.where(sense < 0, LOW, HIGH), LOOSE)
 
 
-def _passed(
-    relief: Relief, group: Group, bars: Floats, columns: tuple[Floats, ...], first: int, stop: int
+def _divide(traits: Floats, slots: Ints, parts: int) -> list[Ints]:
+    """Queries divided into clusters of equal size, each time along the trait in which they differ most."""
+    if parts < 2:
+        return [np.sort(slots)]
+    order = np.argsort(traits[:, int(np.argmax(np.ptp(traits, axis=0)))], kind="stable")
+    some = parts // 2
+    cut = len(order) * some // parts
+    halves = ((order[:cut], some), (order[cut:], parts - some))
+    return [one for own, count in halves for one in _divide(traits[own], slots[own], count)]
+
+
+def _shared(
+    relief: Relief, maps: list[Any], faces: Ints, columns: tuple[Floats, ...], some: Ints
+) -> Iterator[Ints]:
+    """Which of some rows, all of which pass the map of all, pass each cluster's own."""
+    if len(maps) == 1:
+        yield some
+        return
+    own = _at(columns, some)
+    for each in maps:
+        yield some[_looked_up(relief, faces, own, 0, len(some), each)]
+
+
+def _looked_up(
+    relief: Relief, faces: Ints, columns: tuple[Floats, ...], first: int, stop: int, maps: Any = None
 ) -> Ints:
-    """Places of the rows [first, stop) that some query's map lets pass."""
-    slots = _slots(group)
-    faces = _faces(relief, slots)
-    if (faces == LOOSE).any():
-        return np.arange(first, stop)
-    relief.carve(relief.inner, slots, faces, bars, group.constants)
-    return _looked_up(relief, faces, columns, first, stop)
-
-
-def _looked_up(relief: Relief, faces: Ints, columns: tuple[Floats, ...], first: int, stop: int) -> Ints:
+    """Places of the rows [first, stop) that a map lets pass: the relief's own, or one over the same cells."""
     frame = relief.frame
     assert frame is not None
     out = np.empty(stop - first, dtype=np.int64)
     parts = len(columns) - 1
     count = passing(
         columns, first, stop, frame.order, frame.size[:parts], frame.low, frame.high, frame.base, frame.inverse,
-        relief.inner, bool((faces == 0).any()), bool((faces == 1).any()), out,
+        relief.inner if maps is None else maps, bool((faces == 0).any()), bool((faces == 1).any()), out,
     )  # fmt: skip
     return out[:count]
 
 
 def _some(rows: Arrivals, found: Ints) -> Arrivals:
     """Some of the rows, in their order."""
-    columns: Any = tuple(column[found] for column in rows.columns())
-    for column in columns:
-        column.flags.writeable = False
+    columns = _at(rows.columns(), found)
     return replace(
         rows,
         time=rows.time[found],
@@ -244,3 +315,10 @@ def _some(rows: Arrivals, found: Ints) -> Arrivals:
         good=lambda slot: rows.good(slot)[found],
         columns=lambda: columns,
     )
+
+
+def _at(columns: tuple[Floats, ...], found: Ints) -> tuple[Floats, ...]:
+    some: Any = tuple(column[found] for column in columns)
+    for column in some:
+        column.flags.writeable = False  # kernels are compiled for such columns
+    return some  # type: ignore[no-any-return]

@@ -21,8 +21,9 @@ import pyarrow as pa
 from skyband import blob
 from skyband.algorithms import CARDS
 from skyband.group import Group, family, no_fit
+from skyband.order import Floats
 from skyband.query.model import Query, Rows, from_dict, to_dict
-from skyband.rejecting import Family, Gate
+from skyband.rejecting import FEWEST_QUERIES, Family, Gate
 from skyband.stream.accept import Accepted, Door, accept
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, Forward, read
@@ -174,22 +175,28 @@ class Sifter:
 
     def pruned(self, part: Accepted) -> Sifted:
         """What was accepted without the rows that can never be in an answer."""
-        return Sifted(self._prune(part))
+        return Sifted(self._pruned(part)[0])
 
-    def gates(self, part: Accepted, kept: Accepted) -> Gates:
-        """The gates before rows that came earlier than those of `part`; `kept` is that part pruned."""
+    def opened(self, part: Accepted, threads: int = 1) -> tuple[Accepted, Gates]:
+        """The newest rows of a batch pruned, and the gates that they are before rows that came earlier."""
+        known = families(self.queries)
+        for one in known:
+            one.threads = threads
         timed = self.door.time is not None
+        kept, bars = self._pruned(part, tell=not timed)
         edge = _edge(part) if timed else None
-        backing = np.arange(kept.table.num_rows) if edge is None else np.flatnonzero(kept.time >= edge)
-        assert kept.position is not None
-        newer = Batch(
-            kept.table.take(numbers_array(backing)), kept.position[backing], kept.time[backing], timed
-        )
+        if edge is not None:
+            backing = np.flatnonzero(kept.time >= edge)
+            assert kept.position is not None
+            at = kept.position[backing], kept.time[backing]
+            newer = Batch(kept.table.take(numbers_array(backing)), *at, timed)
+            bars = [one.bars(newer) for one in known]
         some = max(0, part.table.num_rows - _SAMPLE)
         rows = np.arange(some, part.table.num_rows)
         sample = Batch(part.table.slice(some), rows, part.time[some:], timed)
-        known = families(self.queries)
-        return Gates(tuple((one.group, one.bars(newer, sample)) for one in known), edge)
+        return kept, Gates(
+            tuple((one.group, _gate(one, own, sample)) for one, own in zip(known, bars, strict=True)), edge
+        )
 
     def thinned(self, part: Accepted, gates: Gates) -> Accepted:
         """What was accepted without the rows that no gate lets pass. It writes to nothing that others use."""
@@ -211,14 +218,14 @@ class Sifter:
             mark[time > gates.edge] = 1
         return first + np.flatnonzero(mark)
 
-    def _prune(self, part: Accepted) -> Accepted:
+    def _pruned(self, part: Accepted, tell: bool = False) -> tuple[Accepted, list[Floats | None]]:
+        """A part pruned and, if asked, each family's bars that it leaves."""
         n = part.table.num_rows
         position = np.arange(n) if part.position is None else part.position
         batch = Batch(part.table, position, part.time)
         mark = np.zeros(n, dtype=np.uint8)
-        for one in families(self.queries) if n else ():
-            one.insert(batch, mark)
-        return self._only(part, batch, batch.arrived(mark))
+        bars = [one.insert(batch, mark, tell) if n else None for one in families(self.queries)]
+        return self._only(part, batch, batch.arrived(mark)), bars
 
     def _only(self, part: Accepted, batch: Batch, rows: Any) -> Accepted:
         """Some rows of a part, with what windows must know of the others."""
@@ -238,6 +245,14 @@ class Sifter:
 _BLOCK = 16_384  # rows that are scored at once: their columns stay in the processor's caches
 _SAMPLE = 16_384  # rows that show what rows are like
 _STRAGGLERS = 0.1  # of the newest rows to come: those with earlier times than the others, which back no bar
+
+
+def _gate(family: Family, bars: Floats | None, sample: Batch) -> Gate | None:
+    """A gate of whichever kind there is."""
+    if bars is None:
+        return None
+    found = family.gate(bars, sample, FEWEST_QUERIES - 1)
+    return found if found is not None else family.gate(bars, sample, len(bars))
 
 
 def _edge(part: Accepted) -> int:

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from skyband import rejecting
+from skyband.algorithms import base
 from skyband.monitor import Monitor
 from skyband.sift import Sifted
 from skyband.spark import direct, splits
@@ -46,6 +48,11 @@ def questions(timed: bool) -> list[str]:
 
 @pytest.mark.parametrize("timed", [False, True])
 def test_large_batches_equal_a_push(tmp_path: Path, timed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read and looked up in threads; the queries are divided into clusters, and among threads when rows meet them."""
+    monkeypatch.setattr(rejecting, "_CLUSTER", 8)
+    monkeypatch.setattr(rejecting, "FEWEST_HEAD", 128)
+    monkeypatch.setattr(base, "SHARED_SCORES", 1)
+    monkeypatch.setattr(base.ListAlgorithm, "threads", 2)
     monkeypatch.setattr(direct, "_PIECE", 1)
     monkeypatch.setattr(direct, "_HEAD_ROWS", 3000)
     monkeypatch.setattr(splits, "_SMALL", 1)

@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from skyband.algorithms.shares import insert_shares
 from skyband.order import LOWEST, Floats, Ints, Recency, first_inside, inside_of
 from skyband.query.window import Window
 from skyband.structures.board import Board, Changes
@@ -44,6 +45,7 @@ from skyband.structures.skyband import select
 FUSE_MEMBERS = 32
 FUSE_SCORES = 50_000_000
 FUSE_SCORES_CACHED = 1_000_000
+SHARED_SCORES = 4_000_000  # a step of so many takes long enough to be divided among threads
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,9 @@ class ListAlgorithm(Algorithm):
     spaced: ClassVar[bool] = (
         False  # it scores rows itself: is made with its space, as those that keep the window are
     )
+    threads: int = (
+        1  # that much work is divided among, query by query; more where somebody has cores to spare
+    )
     edge: Recency = (
         LOWEST  # where the newest of the windows that `recent_of` names begins, told before each step
     )
@@ -256,6 +261,10 @@ class ListAlgorithm(Algorithm):
         return fused(rows.rendered or "", len(rows.columns()), rows.constants.shape[1], module, known)
 
     def _insert_fused(self, rows: Arrivals) -> None:
+        if self.threads > 1 and len(self.ks) * len(rows) >= SHARED_SCORES:
+            shared = np.array_split(np.flatnonzero(self.ks), self.threads)
+            insert_shares(self, [(rows, slots) for slots in shared])
+            return
         many = self._fused(rows)
         slot = 0
         while True:

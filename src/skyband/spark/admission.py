@@ -165,7 +165,8 @@ class Admission:
             if "threshold" in family.group.algorithm.card.answers:
                 found.append((family.group, None))
                 continue
-            gate = family.gate(newer, sample, FEW)
+            bars = family.bars(newer)
+            gate = None if bars is None else family.gate(bars, sample, FEW)
             if gate is None:
                 raise Unfit("somebody has no gate")
             found.append((family.group, gate))

@@ -76,18 +76,19 @@ class Direct:
         older = list(pieces)
         while older and sum(part.table.num_rows for part in newest) < _HEAD_ROWS:
             newest = [*self._accepted(older.pop(), sifter), *newest]
-        last = max(newest, key=lambda part: part.table.num_rows)
-        kept = [sifter.pruned(part).part for part in newest]
         if not older:
-            return [Sifted(part) for part in kept]
-        at = next(number for number, part in enumerate(newest) if part is last)
-        gates = sifter.gates(last, kept[at])
+            return [sifter.pruned(part) for part in newest]
+        last = max(newest, key=lambda part: part.table.num_rows)
+        opened, gates = sifter.opened(last, self.threads)
+        kept = [opened if part is last else sifter.pruned(part).part for part in newest]
         thin = [
             part
             for parts in self._map(lambda one: self._thinned(one, sifter, gates), older)
             for part in parts
         ]
-        return [sifter.pruned(joined([*thin, *kept]))]
+        whole = joined([*thin, *kept])
+        # To prune a few thousand rows takes as long as to let the engine have them.
+        return [Sifted(whole) if whole.table.num_rows < _MANY else sifter.pruned(whole)]
 
     def _thinned(self, splits: list[Split], sifter: Sifter, gates: Gates) -> list[Accepted]:
         found = []

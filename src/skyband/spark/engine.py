@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..errors import InputError
-from .answers import answers_of
+from .answers import Slices, answers_of
 from .checkpoint import Checkpoint, Queries, Step
 from .config import Pipeline, QuerySpec
 from .sinks import TOP_SCHEMA, batch_column
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # A snapshot is due after so many batches, or when replaying the steps since the last would read so many bytes.
 _SNAPSHOT_BATCHES = 16
 _SNAPSHOT_BYTES = 64 << 20
+SHARED = ("ra", "sa")  # algorithms whose lists have nothing in common: threads may have some each
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,9 @@ class Engine:
         self._reached: int | None = None
         self._monitor: Monitor | None = None
         self._queries: Queries = ()
-        self.tops: dict[str, pa.Table] = {}  # each query's answer, taken anew when it changes
-        self._shown: dict[str, pa.Table] = {}  # the same as the `top` output has it
+        self.threads = 1  # that the work of many queries may be divided among
+        self.tops = Slices()  # each query's answer, taken anew when it changes
+        self._shown = Slices()  # the same as the `top` output has it
         self._since: tuple[int, int] = (0, 0)  # batches and bytes since the last snapshot
 
     @property
@@ -126,6 +128,10 @@ class Engine:
             if not parts or parts[-1][0] != stream:
                 parts.append((stream, []))
             parts[-1][1].append(part)
+        for state in self.monitor.streams.values():
+            for group in state.groups:
+                if group.algorithm.card.name in SHARED:
+                    group.algorithm.threads = self.threads
         changes = self.monitor.push_sifted(parts)
         self._reached = step.batch
         batches, size = self._since
@@ -145,7 +151,7 @@ class Engine:
             self._monitor = Monitor.from_bytes(state)
         self._monitor.lists_only = True  # executors prune
         self._reached, self._queries, self._since = batch, queries, (0, 0)
-        self.tops, self._shown = {}, {}
+        self.tops, self._shown = Slices(), Slices()
 
     def _steps(self, first: int, end: int) -> list[Step] | None:
         """The steps of batches first, ..., end - 1; None if one is missing or torn."""
@@ -158,8 +164,8 @@ class Engine:
         return steps
 
     def _drop(self, name: str) -> pa.Table:
-        self._shown.pop(name, None)
-        self.tops.pop(name, None)
+        self._shown.forget(name)
+        self.tops.forget(name)
         return drop(self.monitor, name)
 
     def _tops(self, changes: pa.Table) -> pa.Table:
@@ -168,10 +174,11 @@ class Engine:
             self._queries
         )  # then those of before, slices of one table, go as a whole
         names = [q.name for q in self._queries if every or q.name in touched or q.name not in self._shown]
-        for name, top, shown in answers_of(self.monitor.watches[name] for name in names):
-            self.tops[name], self._shown[name] = top, shown
-        shown = [TOP_SCHEMA.empty_table(), *(self._shown[q.name] for q in self._queries)]
-        return pa.concat_tables(shown).combine_chunks()
+        for found in answers_of(self.monitor.watches[name] for name in names):
+            self.tops.put(found.names, found.sizes, found.tops)
+            self._shown.put(found.names, found.sizes, found.shown)
+        shown = self._shown.joined(query.name for query in self._queries)
+        return pa.concat_tables([TOP_SCHEMA.empty_table(), *shown]).combine_chunks()
 
 
 def _sifted(step: Step) -> list[tuple[str, Sifted]]:

@@ -185,7 +185,7 @@ class ExecutorsRun(Run):
             changes=changes.num_rows,
             rejects=rejects.num_rows,
             seconds=time.monotonic() - began,
-            tops=dict(gather.tops),
+            tops=gather.tops.copy(),
             replayed=batch in self._again,
             tasks=told.tasks(),
             reject_counts=told.reject_counts(),

@@ -8,13 +8,14 @@ first batch after a start tells all.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .answers import Slices
 from .frames import make_frame
 from .merging import table_of
 from .shards import Streams
@@ -34,8 +35,8 @@ class Gather:
         monitor = streams.monitor()
         self._time = monitor._time_type()
         self._empty = _plain(monitor._report.table([], self._time))
-        self.tops: dict[str, pa.Table] = {}
-        self._shown: dict[str, pa.Table] = {}
+        self.tops = Slices()
+        self._shown = Slices()
 
     def changes(self, told: Told, before: Asked, now: Asked) -> pa.Table:
         """The changes of all units in one table, in the order of the queries; those no longer asked come first."""
@@ -74,13 +75,15 @@ class Gather:
             tops, shown = ([table_of(b) for b in told.blobs(kind, name)] for kind in ("top", "shown"))
             parts = [table_of(blob) for blob in told.blobs("after", name)]
             _, order = merged(parts, getattr(asked[name], "k", None))
-            self.tops[name], self._shown[name] = _ranked(tops, order), _ranked(shown, order)
-        self.tops |= told.slices("tops")
-        self._shown |= told.slices("all shown")
-        for known in (self.tops, self._shown):
+            for known, parts in ((self.tops, tops), (self._shown, shown)):
+                whole = _ranked(parts, order)
+                known.put([name], [whole.num_rows], whole)
+        for known, kind in ((self.tops, "tops"), (self._shown, "all shown")):
+            for names, sizes, whole in told.together(kind):
+                known.put(names, sizes, whole)
             for name in [name for name in known if name not in asked]:
-                del known[name]
-        return pa.concat_tables([TOP_SCHEMA.empty_table(), *(self._shown[name] for name in asked)])
+                known.forget(name)
+        return pa.concat_tables([TOP_SCHEMA.empty_table(), *self._shown.joined(asked)])
 
 
 def _others(queries: Iterable[str], asked: list[str]) -> list[str]:
@@ -119,16 +122,12 @@ class Told:
     def names(self, kind: str) -> list[str]:
         return [name for found, name in self._found if found == kind and name is not None]
 
-    def slices(self, kind: str) -> dict[str, pa.Table]:
-        """Tables that travelled as one, by query."""
-        found: dict[str, pa.Table] = {}
-        for names in self.names(kind):
-            for blob in self.blobs(kind, names):
-                table, at = table_of(blob).combine_chunks(), 0
-                for name, count in json.loads(names):
-                    found[name] = table.slice(at, count)
-                    at += count
-        return found
+    def together(self, kind: str) -> Iterator[tuple[list[str], list[int], pa.Table]]:
+        """Tables that travelled as one: the queries' names, how many rows each has, the rows."""
+        for known in self.names(kind):
+            for blob in self.blobs(kind, known):
+                names, sizes = json.loads(known)
+                yield names, sizes, table_of(blob).combine_chunks()
 
     def frame(self) -> dict[str, Any]:
         """How far back all queries reach, and what the teller has counted."""

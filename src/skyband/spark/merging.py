@@ -23,7 +23,7 @@ import pyarrow as pa
 from ..blob import FORMAT, check_format
 from ..errors import InputError
 from ..sift import Sifted
-from .answers import Answer, answers_of
+from .answers import answers_of
 from .engine import drop
 from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
@@ -261,16 +261,13 @@ class _Telling:
 
     def _tops(self, monitors: list[Monitor]) -> list[Line]:
         """The answers that have changed."""
-        alike: dict[str, list[Answer]] = {}
+        lines = []
         for monitor in monitors:
             watches = [watch for name, watch in monitor.watches.items() if name in self._fresh]
-            for answer in answers_of(watches):
-                alike.setdefault(str(answer[1].schema), []).append(answer)
-        lines = []
-        for some in alike.values():  # answers of the same columns travel as one table
-            names = json.dumps([[name, top.num_rows] for name, top, _ in some])
-            lines.append(Line("tops", names, 0, table_bytes(pa.concat_tables([top for _, top, _ in some]))))
-            lines.append(Line("all shown", names, 0, table_bytes(pa.concat_tables([s for _, _, s in some]))))
+            for found in answers_of(watches):
+                names = json.dumps([found.names, found.sizes])
+                lines.append(Line("tops", names, 0, table_bytes(found.tops)))
+                lines.append(Line("all shown", names, 0, table_bytes(found.shown)))
         return lines
 
     def _answers(self, monitors: list[Monitor]) -> list[Line]:

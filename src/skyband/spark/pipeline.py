@@ -234,6 +234,8 @@ class Run:
         self._reach_ahead()
         self._spark = session = spark or self._session()
         try:
+            if self._pipeline.spark.local:  # the cores are ours
+                self._engine.threads = int(session.sparkContext.defaultParallelism)
             self._direct = self._reader(session)
             self._sink.start(session)
             if not all(spec.files for spec in self._pipeline.streams):
@@ -293,7 +295,7 @@ class Run:
         pipeline = self._pipeline
         if pipeline.spark.reading == "tasks" or not all(spec.files for spec in pipeline.streams):
             return None
-        threads = int(session.sparkContext.defaultParallelism) if pipeline.spark.local else 1
+        threads = self._engine.threads
         return Direct(self._files, stream_files(pipeline), self._schemas, threads)
 
     def _source(self, session: SparkSession) -> DataFrame:
@@ -399,7 +401,7 @@ class Run:
             changes=output.changes.num_rows,
             rejects=output.rejects.num_rows,
             seconds=time.monotonic() - began,
-            tops=dict(engine.tops),
+            tops=engine.tops.copy(),
             replayed=replayed,
             tasks=step.tasks,
             reject_counts=dict(engine.monitor.reject_counts),
