@@ -33,7 +33,8 @@ from skyband.algorithms.ringed import FEW, MOST_AHEAD, Ringed
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.turnover import FIRST, Turnover, hand_back, take_over, turning
+from skyband.structures.arrived import FIRST, Arrived, hand_back, take_over
+from skyband.structures.turnover import Notes, turning
 
 SLACK = 2.0
 RAISED = 16  # batches in which bars were raised: then regions that have shrunk are entered anew
@@ -77,25 +78,17 @@ def horizon_of(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int, bool]:
 
 @kernel
 def look_ahead(
-    slots: Ints,
-    now: int,
-    half: int,
-    slack: float,
-    ks: Ints,
-    ahead: Ints,
-    searched: Ints,
-    keep: Ints,
-    usual: Ints,
-) -> None:
+    slots: Ints, now: Ints, half: Ints, slack: float, ks: Ints, ahead: Ints, searched: Ints, keep: Ints, usual: Ints
+) -> None:  # fmt: skip
     """How many rows a search takes for slots that ran short, and how many of them a list has: as `_look_ahead`,
     `keep` and `usual` say for all slots."""
     for i in range(slots.shape[0]):
         slot = slots[i]
-        if now - searched[slot] < half:
+        if now[i] - searched[slot] < half[i]:
             ahead[slot] = min(2 * ahead[slot], MOST_AHEAD)
         else:
             ahead[slot] = max(ahead[slot] // 2, 1)
-        searched[slot] = now
+        searched[slot] = now[i]
         k = max(ks[slot], 1)
         keep[slot] = ks[slot] + int(ks[slot] * slack * ahead[slot])
         usual[slot] = int(np.ceil(k * (1 + np.log(max(keep[slot], k) / k))))
@@ -148,9 +141,9 @@ class SNN(Ringed):
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
-        self.turnover = Turnover()
+        self.arrived = Arrived()
+        self.notes = Notes()
         self.turned = False  # lists are there, in order of arrival; `ranked` has the answers only
-        self.entered = -1  # the store's shifts when it was noted who holds which row
         self.raised = 0  # batches in which some bar was raised, since the index was told
         self._lengths: tuple[Ints, Ints] | None = None  # `keep()` and `usual()` while rows go the short way
 
@@ -198,68 +191,89 @@ class SNN(Ringed):
 
     def _turn(self, used: Ints) -> None:
         """Rows of a stage come and leave, one by one."""
-        store, index, turnover = self.store, self.index, self.turnover
+        store, index, arrived, notes = self.store, self.index, self.arrived, self.notes
         assert index is not None
         if not self.sure:
             self._meet(used)
             return
         self._take_over(used)
         kernels = turning(self.space, self.constants.shape[1])
-        progress = np.array([store.came, store.left, 0])
-        going = np.empty(store.head - store.left + 1, np.int64)
-        while True:
+        notes.provide(store.end - store.came, self.ks)
+        progress = np.array([store.came, 0])
+        stage = store.came, store.end, store.left, store.head, store.passed, *store.columns
+        bars = self.bar, self.bar_time, self.bar_seq, self.touched, self.counts
+        while progress[0] < store.end:
             lost = kernels.turn(
-                progress, store.came, store.end, store.left, store.head, store.passed, *store.columns, store.seq,
-                *index.arrays(), self.constants, self.space.sign, self.bar, self.bar_time, self.bar_seq,
-                self.touched, self.counts, *turnover.lists(), turnover.edge, turnover.holder, *turnover.notes, going,
+                progress, *stage, *index.arrays(), self.constants, self.space.sign, *bars, *arrived.lists(),
+                *notes.played, *notes.looked,
             )  # fmt: skip
-            if lost == 0:
-                break
-            row, leaving = int(progress[0]), int(progress[1])
-            short = np.array(sorted(set(turnover.notes[1][:lost].tolist())), dtype=np.int64)
-            if not self._refill(kernels, short, leaving, row):  # fewer rows than a bar needs: the longer way
-                self._turn_back()
-                self.search(short, (leaving, row))
-                store.came = row
-                if row < store.end:
-                    self._meet(used)
+            searched, failed = set[int](), set[int]()
+            while lost:
+                slots, since = (noted[:lost].copy() for noted in notes.short)
+                fails = self._refill(kernels, slots, since)
+                searched.update(slots.tolist())
+                failed.update(slots[fails].tolist())
+                lost = kernels.resume(
+                    progress, slots[~fails], since[~fails], *stage, self.constants, self.space.sign, *bars,
+                    *arrived.lists(), *notes.played,
+                )  # fmt: skip
+            if failed:  # fewer rows than a bar needs: the longer way
+                self._go_back(np.array(sorted(failed), dtype=np.int64), int(progress[0]), used)
                 return
-            index.register(short, self.bar[short], self.constants)
-        self.raised += int(progress[2] > 0)
+            if searched:
+                known = np.array(sorted(searched), dtype=np.int64)
+                index.register(known, self.bar[known], self.constants)
+        self.raised += int(progress[1] > 0)
 
-    def _refill(self, kernels: Any, slots: Ints, begin: int, end: int) -> bool:
-        """Search a stretch of the window for slots; False where one finds fewer rows than a bar needs."""
-        store, turnover = self.store, self.turnover
+    def _go_back(self, failed: Ints, stop: int, used: Ints) -> None:
+        """The rest of a stage, the rows from `stop` on, without lists in order of arrival."""
+        store = self.store
+        self._turn_back()
+        self.search(failed, (self._leaving(stop), stop))
+        store.came = stop
+        if stop < store.end:
+            self._meet(used)
+
+    def _leaving(self, stop: Any) -> Any:
+        """The oldest row that is in the window when the rows before `stop` have come."""
+        store = self.store
+        return store.left + (stop - store.came) * (store.head - store.left) // (store.end - store.came)
+
+    def _refill(self, kernels: Any, slots: Ints, since: Ints) -> Any:
+        """Search for slots, each the window of the moment when it ran short; which find fewer rows than a bar needs."""
+        store, arrived = self.store, self.arrived
         if self._lengths is None:
             self._lengths = self.keep(), self.usual()
         keep, usual = self._lengths
-        now, half = int(store.seq[end - 1]), int(store.seq[end - 1] - store.seq[begin]) // 2
+        begins = self._leaving(since)
+        now = store.seq[since - 1]
+        half = (now - store.seq[begins]) // 2
         look_ahead(slots, now, half, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual)
-        turnover.provide(slots, keep, usual)
-        room = 4 * int(keep[slots].max()) + 64
-        found: bool = kernels.refill(
-            slots, keep, begin, end, store.passed, *store.columns, self.constants, self.space.sign, store.time,
-            store.seq, self.bar, self.bar_time, self.bar_seq, self.touched, self.counts, *turnover.lists(),
-            turnover.edge, turnover.holder, np.empty(room), np.empty(room, np.int64),
+        arrived.provide(slots, keep, usual)
+        most = int(keep[slots].max())
+        room = 8 * most + 64
+        fails = np.zeros(len(slots), dtype=np.bool_)
+        kernels.refill(
+            slots, keep, begins, since, store.passed, *store.columns, self.constants, store.time, store.seq,
+            self.space.sign, self.bar, self.bar_time, self.bar_seq, self.touched, self.counts, *arrived.lists(),
+            np.empty(room), np.empty(room, np.int64), np.empty(most + 8), fails,
         )  # fmt: skip
-        return found
+        return fails
 
     def _take_over(self, used: Ints) -> None:
-        """Lists in order of arrival, and who holds which row of this store."""
-        store, turnover, ranked = self.store, self.turnover, self.ranked
-        if self.turned and self.entered == store.shifts:
+        """Lists in order of arrival."""
+        if self.turned:
             return
-        if not self.turned:
-            longest = np.maximum(self.keep(), self.ranked.size)
-            self._lengths = None
-            turnover.begin(self.ks, longest, self.usual())
-            take_over(
-                used, store.left, store.came, store.passed, store.time, store.seq,
-                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
-                *turnover.lists(), turnover.edge, np.empty(int(ranked.size.max()), np.int64),
-            )  # fmt: skip
-        turnover.hold(len(store.time), store.passed)
-        self.turned, self.entered = True, store.shifts
+        store, arrived, ranked = self.store, self.arrived, self.ranked
+        longest = np.maximum(self.keep(), self.ranked.size)
+        self._lengths = None
+        arrived.begin(self.ks, longest, self.usual())
+        take_over(
+            used, store.left, store.came, store.passed, store.time, store.seq,
+            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
+            *arrived.lists(), np.empty(int(ranked.size.max()), np.int64),
+        )  # fmt: skip
+        self.turned = True
 
     def _turn_back(self) -> None:
         """Lists in order of scores again, whole, with dominators counted."""
@@ -268,10 +282,10 @@ class SNN(Ringed):
         if not self.turned:
             return
         self.turned = False
-        line, store = self.turnover.line, self.store
-        slots = np.flatnonzero((self.turnover.sizes() > 0) & (self.ks[: len(line)] > 0))
+        line, store = self.arrived.line, self.store
+        slots = np.flatnonzero((self.arrived.sizes() > 0) & (self.ks[: len(line)] > 0))
         self._tell(slots, True)
-        oldest = self.turnover.place[line[slots, FIRST]] - store.passed
+        oldest = self.arrived.place[line[slots, FIRST]] - store.passed
         self.oldest_time[slots], self.oldest_seq[slots] = store.time[oldest], store.seq[oldest]
         self.complete[slots] = 0
         self.settled(slots)
@@ -279,12 +293,12 @@ class SNN(Ringed):
     def _tell(self, slots: Ints, whole: bool) -> None:
         """Answers, or whole lists, go to the ranked lists."""
         store, ranked = self.store, self.ranked
-        sizes = self.turnover.sizes()
+        sizes = self.arrived.sizes()
         for slot in slots[ranked.room[slots] < sizes[slots]].tolist():
             ranked.grow(slot, int(sizes[slot]))
         hand_back(
             slots, whole, store.passed, store.time, store.seq, ranked.good, ranked.time, ranked.seq, ranked.start,
-            ranked.size, *self.turnover.lists(),
+            ranked.size, *self.arrived.lists(),
         )  # fmt: skip
 
     # -- what others ask for ------------------------------------------------------------------------------------
@@ -307,7 +321,7 @@ class SNN(Ringed):
 
     def size(self, slot: int) -> tuple[int, int]:
         if self.turned:
-            return int(self.turnover.sizes()[slot]), self.turnover.bytes(slot)
+            return int(self.arrived.sizes()[slot]), self.arrived.bytes(slot)
         return super().size(slot)
 
     def dump(self) -> dict[str, Any]:
@@ -321,8 +335,7 @@ class SNN(Ringed):
     def _check(self) -> None:
         if self.turned:
             store = self.store
-            if self.entered == store.shifts:
-                self.turnover._check(store.passed, store.head, store.end, self.bar)
+            self.arrived._check(store.passed, store.head, store.end, self.bar)
             self._turn_back()
         super()._check()
 

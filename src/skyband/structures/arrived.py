@@ -1,0 +1,323 @@
+"""Lists in order of arrival: what `snn` keeps for each query while rows come and leave one by one (turnover.py).
+
+A query's list has the rows before its bar as they came: a new one is appended, the oldest one is the first to leave,
+and neither moves another. Beside it lie the k best of them in their order, the answer. Who comes better than the k-th
+is put there, and when one of them leaves, the best of the rest is looked for. Dominated rows are swept out when a list
+has become long, as `ra` does it; and if it is long still, its bar is raised.
+
+All lists lie in two pools, good and place, the answers in two others; a slot's `line` says where. A row's place is a
+number that stays: where it lies in the window's arrays, and by how much these have moved down since. Indices are
+unsigned in loops over lists: a signed one might count from the end, and looking after that keeps a loop from being
+compiled to vector instructions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.jit import inlined, kernel
+from skyband.order import MINIMUM, Floats, Ints, first_inside
+
+# of a slot's line: places in the pools, numbers of rows
+START, FIRST, END, STOP, TOP, K, LIMIT, USUAL = range(8)
+U = np.uint64
+
+
+@inlined
+def rise(value: float, number: int, top: int, last: int, top_good: Floats, top_place: Ints) -> None:
+    """The newest row of all takes its place among the best, at [top, last]; the worst of them goes."""
+    at = last
+    while at > top and top_good[at - 1] <= value:
+        top_good[at] = top_good[at - 1]
+        top_place[at] = top_place[at - 1]
+        at -= 1
+    top_good[at] = value
+    top_place[at] = number
+
+
+@inlined
+def fall(
+    number: int, first: int, end: int, top: int, last: int, good: Floats, place: Ints, top_good: Floats, top_place: Ints
+) -> bool:  # fmt: skip
+    """One of the best leaves, and the next best of the rows at [first, end) follows them. Whether there was none."""
+    worst, since = top_good[last], top_place[last]
+    at = top
+    while top_place[at] != number:
+        at += 1
+    while at < last:
+        top_good[at] = top_good[at + 1]
+        top_place[at] = top_place[at + 1]
+        at += 1
+    best = -np.inf
+    found = -1
+    for i in range(first, end):
+        v = good[U(i)]
+        fits = v < worst or (v == worst and place[U(i)] < since)
+        if fits and v >= best:
+            best = v
+            found = i
+    if found < 0:
+        return True
+    top_good[last] = best
+    top_place[last] = place[found]
+    return False
+
+
+@inlined
+def eldest(top: int, last: int, top_place: Ints) -> int:
+    """The oldest of the best."""
+    found = top_place[top]
+    for at in range(top + 1, last + 1):
+        found = min(found, top_place[at])
+    return int(found)
+
+
+@inlined
+def expel(
+    due: int, oldest: int, first: int, end: int, top: int, last: int, good: Floats, place: Ints, top_good: Floats,
+    top_place: Ints,
+) -> tuple[int, int, bool]:  # fmt: skip
+    """Those of the best that are older than `due` leave. The first of the rows at [first, end) that stays, the oldest
+    of the best, and whether there are too few; then that is the one after which there were."""
+    short = False
+    while oldest < due and not short:
+        while (
+            first < end and place[first] <= oldest
+        ):  # those after it may have left since then, but not before
+            first += 1
+        short = fall(oldest, first, end, top, last, good, place, top_good, top_place)
+        if not short:
+            oldest = eldest(top, last, top_place)
+    return first, oldest, short
+
+
+@inlined
+def move_down(to: int, first: int, end: int, good: Floats, place: Ints) -> int:
+    """A list that has come to the end of its room lies at the beginning again; its new end."""
+    for i in range(end - first):
+        good[to + i] = good[first + i]
+        place[to + i] = place[first + i]
+    return end - first + to
+
+
+@kernel
+def sweep(
+    slot: int, line: Ints, good: Floats, place: Ints, bar: Floats, bar_time: Ints, bar_seq: Ints, best: Floats
+) -> bool:
+    """Take what k newer rows are at least as good as out of a slot's list, and raise its bar if it is long still: then
+    True. The list lies at the beginning of its stretch afterwards."""
+    start, first, end, k = line[slot, START], line[slot, FIRST], line[slot, END], line[slot, K]
+    found = 0
+    write = end
+    for j in range(end - 1, first - 1, -1):
+        value = good[j]
+        if found == k and value <= best[k - 1]:
+            continue
+        at = found if found < k else k - 1
+        while at > 0 and best[at - 1] < value:
+            best[at] = best[at - 1]
+            at -= 1
+        best[at] = value
+        found = min(found + 1, k)
+        write -= 1
+        good[write] = value
+        place[write] = place[j]
+    usual = line[slot, USUAL]
+    raised = bool(end - write > usual + (usual >> 3) + 1)
+    if raised:
+        ranked = np.sort(good[write:end])
+        least = ranked[ranked.shape[0] - usual]
+        if least > bar[slot]:
+            bar[slot] = least
+            bar_time[slot] = MINIMUM
+            bar_seq[slot] = MINIMUM
+    count = 0
+    for j in range(write, end):
+        if good[j] >= bar[slot]:
+            good[start + count] = good[j]
+            place[start + count] = place[j]
+            count += 1
+    line[slot, FIRST] = start
+    line[slot, END] = start + count
+    return raised
+
+
+@kernel
+def take_over(
+    slots: Ints, begin: int, end: int, shift: int, times: Ints, seqs: Ints,
+    ranked_good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
+    line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints, order: Ints,
+) -> None:  # fmt: skip
+    """Make lists in order of arrival from lists in order of scores, whose rows lie in [begin, end)."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        first, n, k = start[slot], size[slot], line[slot, K]
+        for j in range(n):
+            at = begin + seq[first + j] - seqs[begin]  # where seqs have no gaps
+            if at >= end or seqs[at] != seq[first + j]:
+                at = first_inside(times, seqs, begin, end, time[first + j], seq[first + j])
+            order[j] = at + shift
+        for j in range(k):
+            top_good[line[slot, TOP] + j] = ranked_good[first + n - 1 - j]
+            top_place[line[slot, TOP] + j] = order[n - 1 - j]
+        to = line[slot, START]
+        came = np.argsort(order[:n])
+        for j in range(n):
+            good[to + j] = ranked_good[first + came[j]]
+            place[to + j] = order[came[j]]
+        line[slot, FIRST] = to
+        line[slot, END] = to + n
+
+
+@kernel
+def hand_back(
+    slots: Ints, whole: bool, shift: int, times: Ints, seqs: Ints,
+    ranked_good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
+    line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
+) -> None:  # fmt: skip
+    """Write the answers of slots, or all rows of their lists, to lists in order of scores, best last."""
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        to, n = start[slot], line[slot, K]
+        if not whole:
+            for j in range(n):
+                row = top_place[line[slot, TOP] + j] - shift
+                ranked_good[to + n - 1 - j] = top_good[line[slot, TOP] + j]
+                time[to + n - 1 - j] = times[row]
+                seq[to + n - 1 - j] = seqs[row]
+        else:
+            first, n = line[slot, FIRST], line[slot, END] - line[slot, FIRST]
+            ranks = np.argsort(
+                good[first : first + n], kind="mergesort"
+            )  # of equal ones, the newer is better
+            for j in range(n):
+                row = place[first + ranks[j]] - shift
+                ranked_good[to + j] = good[first + ranks[j]]
+                time[to + j] = times[row]
+                seq[to + j] = seqs[row]
+        size[slot] = n
+
+
+@kernel
+def least(values: Floats, n: int) -> float:
+    floor = np.inf
+    for i in range(n):
+        floor = min(floor, values[i])
+    return floor
+
+
+@kernel
+def prune(values: Floats, rows: Ints, n: int, wanted: int) -> int:
+    """Keep the best of these rows, which lie in the order of their coming; of equal ones, the newer."""
+    floor = np.partition(values[:n], n - wanted)[n - wanted]
+    above = 0
+    for i in range(n):
+        above += values[i] > floor
+    write = n
+    for i in range(n - 1, -1, -1):
+        if values[i] < floor or (values[i] == floor and above == wanted):
+            continue
+        above += values[i] == floor
+        write -= 1
+        values[write] = values[i]
+        rows[write] = rows[i]
+    for i in range(n - write):
+        values[i] = values[write + i]
+        rows[i] = rows[write + i]
+    return n - write
+
+
+@kernel
+def settle(
+    slot: int, found: int, shift: int, times: Ints, seqs: Ints, bar: Floats, bar_time: Ints, bar_seq: Ints,
+    line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
+    values: Floats, rows: Ints,
+) -> None:  # fmt: skip
+    """What a search found is a slot's list from now on: rows in the order of their coming."""
+    start, k, top = line[slot, START], line[slot, K], line[slot, TOP]
+    kept = 0
+    worst = 0
+    for i in range(found):
+        good[start + i] = values[i]
+        place[start + i] = rows[i] + shift
+        if values[i] < values[worst]:
+            worst = i
+        if kept < k or values[i] >= top_good[top + k - 1]:
+            at = top + min(kept, k - 1)
+            while at > top and top_good[at - 1] <= values[i]:
+                top_good[at] = top_good[at - 1]
+                top_place[at] = top_place[at - 1]
+                at -= 1
+            top_good[at] = values[i]
+            top_place[at] = rows[i] + shift
+            kept = min(kept + 1, k)
+    line[slot, FIRST] = start
+    line[slot, END] = start + found
+    bar[slot] = values[worst]
+    bar_time[slot] = times[rows[worst]]
+    bar_seq[slot] = seqs[rows[worst]]
+
+
+class Arrived:
+    """Lists in order of arrival, and the answers beside them."""
+
+    def __init__(self) -> None:
+        self.line = np.zeros((0, 8), dtype=np.int64)
+
+    def begin(self, ks: Ints, keep: Ints, usual: Ints) -> None:
+        """Room for lists of so many slots."""
+        slots = len(ks)
+        self.line = np.zeros((slots, 8), dtype=np.int64)
+        self.line[:, TOP] = np.cumsum(ks) - ks
+        self.line[:, K] = ks
+        self.used = 0
+        self.good, self.place = np.empty(0), np.empty(0, np.int64)
+        self.top_good, self.top_place = np.empty(ks.sum()), np.empty(ks.sum(), np.int64)
+        self.provide(np.flatnonzero(ks), keep, usual)
+
+    def provide(self, slots: Ints, keep: Ints, usual: Ints) -> None:
+        """Room for as many rows as a search for these slots finds, and for more that come; where there was not enough,
+        the list lies elsewhere from now on, and is empty."""
+        ks = self.line[slots, K]
+        limit = keep[slots] + keep[slots] // 2 + ks + 16
+        self.line[slots, LIMIT], self.line[slots, USUAL] = limit, usual[slots]
+        need = 2 * limit
+        short = self.line[slots, STOP] - self.line[slots, START] < need
+        if not short.any():
+            return
+        ends = self.used + np.cumsum(need[short])
+        if ends[-1] > len(self.good):
+            more = int(2 * ends[-1]) - len(self.good)
+            self.good = np.append(self.good, np.zeros(more))
+            self.place = np.append(self.place, np.zeros(more, np.int64))
+        self.line[slots[short], STOP] = ends
+        self.line[slots[short], START] = ends - need[short]
+        self.line[slots[short], FIRST] = self.line[slots[short], END] = ends - need[short]
+        self.used = int(ends[-1])
+
+    def lists(self) -> tuple[Any, ...]:
+        return self.line, self.good, self.place, self.top_good, self.top_place
+
+    def sizes(self) -> Ints:
+        found: Ints = self.line[:, END] - self.line[:, FIRST]
+        return found
+
+    def bytes(self, slot: int) -> int:
+        return int(16 * (self.line[slot, STOP] - self.line[slot, START]) + 16 * self.line[slot, K])
+
+    def _check(self, shift: int, head: int, end: int, bar: Floats) -> None:
+        for slot in np.flatnonzero(self.line[:, K]).tolist():
+            first, last, k = self.line[slot, [FIRST, END, K]].tolist()
+            good, place = self.good[first:last], self.place[first:last]
+            # within its room, in order of arrival, all before the bar and in the window
+            assert self.line[slot, START] <= first and last < self.line[slot, STOP]
+            assert np.all(place[1:] > place[:-1]) and np.all(good >= bar[slot])
+            assert place[0] - shift >= head and place[-1] - shift < end
+            # the answer is the k best of them, of equal ones the newer first
+            best = np.lexsort((place, good))[::-1][:k]
+            top = slice(self.line[slot, TOP], self.line[slot, TOP] + k)
+            assert np.array_equal(self.top_place[top], place[best]) and np.array_equal(
+                self.top_good[top], good[best]
+            )
