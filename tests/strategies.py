@@ -104,7 +104,7 @@ COMPILED = ("x", "2 * x - y", "least(x, y) ^ 2")  # one axis, two of both direct
 def on_an_index(made: st.SearchStrategy, name: str, scores: Sequence[str]) -> st.SearchStrategy:
     """The questions for an algorithm that compiles each score with each set of columns that a WHERE bounds.
 
-    Seconds go into each, and into each direction of it, so `make test` draws some of these pairs, `make soak` all.
+    Seconds go into each, and into each direction of it, so `make test` draws some of these, `make soak` all.
     """
     every = name == "plain" or settings.default.max_examples > 100  # type: ignore[union-attr]
     if not every:
@@ -114,8 +114,12 @@ def on_an_index(made: st.SearchStrategy, name: str, scores: Sequence[str]) -> st
         for score in scores
         for where in (WHERES if every else {"", "c = 'a'", *BOXED.get(score, ())})
     ]
-    return st.builds(
-        lambda question, pair: replace(question, score=pair[0], where=pair[1], algorithm=name),
-        made,
-        st.sampled_from(sorted(pairs)),
-    )
+
+    def of(question: Question, pair: tuple[str, str]) -> Question:
+        score, where = pair
+        descending = question.descending
+        if not every and score != "x":  # one direction without a box, the other with one
+            descending = (where in ("", "c = 'a'")) == (score == COMPILED[-1])
+        return replace(question, score=score, where=where, descending=descending, algorithm=name)
+
+    return st.builds(of, made, st.sampled_from(sorted(pairs)))

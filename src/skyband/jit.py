@@ -129,7 +129,8 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     plain.__qualname__ = function.__qualname__
     if inline:
         return numba.njit(inline="always", error_model="numpy")(plain)
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(plain)
+    # Nobody calls a kernel from C: without that door there is less to compile.
+    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(plain)
     # The folder is set for this one function only: a user's own numba code keeps its settings.
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
