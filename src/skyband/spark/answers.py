@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -79,15 +80,28 @@ def answers_of(watches: Iterable[Watch]) -> Iterator[Answers]:
     alike: dict[Any, list[Watch]] = {}
     for watch in watches:
         if _on_board(watch):
-            # one that is called `score` may be the score itself, and is not shown twice
-            outputs = watch.outputs()
-            own = watch.query.score if any(output.name == "score" for output in outputs) else None
-            alike.setdefault((watch._stream.name, outputs, own), []).append(watch)
+            alike.setdefault(_looks(watch), []).append(watch)
         else:
             top = watch.top()
             yield Answers([watch.name], [top.num_rows], top, top_rows(watch.name, top, watch.selected(top)))
     for fellows in alike.values():
         yield _together(fellows)
+
+
+_LOOKS: dict[Any, int] = {}  # a number for each: to find equal ones among ten thousand takes a while
+_KNOWN: WeakKeyDictionary[Watch, tuple[Any, Any]] = WeakKeyDictionary()
+
+
+def _looks(watch: Watch) -> Any:
+    """What watches must have in common to be shown in one table."""
+    schema, known = watch._stream.schema, _KNOWN.get(watch)
+    if known is None or known[0] is not schema:
+        # one that is called `score` may be the score itself, and is not shown twice
+        outputs = watch.outputs()
+        own = watch.query.score if any(output.name == "score" for output in outputs) else None
+        looks = watch._stream.name, outputs, own
+        known = _KNOWN[watch] = schema, _LOOKS.setdefault(looks, len(_LOOKS))
+    return known[1]
 
 
 def _on_board(watch: Watch) -> bool:

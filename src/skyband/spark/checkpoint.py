@@ -62,6 +62,9 @@ class Checkpoint:
         self._batches = self.own / "batches.jsonl"
         self._steps = self.own / "steps"
         self._snapshots = self.own / "snapshots"
+        self._history: list[tuple[int, Queries]] | None = (
+            None  # what queries.json says; nobody else writes it
+        )
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -112,11 +115,12 @@ class Checkpoint:
 
     def queries(self, batch: int) -> Queries:
         """The queries in force at a batch."""
-        current: Queries = ()
-        for record in self._read_json("queries.json") or []:
-            if record["from"] <= batch:
-                current = tuple(QuerySpec(name, sql) for name, sql in record["queries"])
-        return current
+        if self._history is None:
+            self._history = [
+                (record["from"], tuple(QuerySpec(name, sql) for name, sql in record["queries"]))
+                for record in self._read_json("queries.json") or []
+            ]
+        return next((queries for first, queries in reversed(self._history) if first <= batch), ())
 
     def set_queries(self, first: int, queries: Queries) -> None:
         """Let `queries` hold from batch `first` on."""
@@ -124,6 +128,7 @@ class Checkpoint:
         if self.queries(first - 1) != queries or not history:
             history.append({"from": first, "queries": [[q.name, q.sql] for q in queries]})
         self._write_json("queries.json", history)
+        self._history = None
 
     # -- batches and steps
 

@@ -7,6 +7,7 @@ queries that were in force at its batch.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,12 @@ from .sinks import TOP_SCHEMA, batch_column
 if TYPE_CHECKING:
     from ..monitor import Monitor
     from ..query.model import Query
-    from ..sift import Sifted
+    from ..sift import Sifted, Sifter
 
 # A snapshot is due after so many batches, or when replaying the steps since the last would read so many bytes.
 _SNAPSHOT_BATCHES = 16
 _SNAPSHOT_BYTES = 64 << 20
+MANY = 256  # queries
 SHARED = ("ra", "sa")  # algorithms whose lists have nothing in common: threads may have some each
 
 
@@ -52,6 +54,8 @@ class Engine:
         self.threads = 1  # that the work of many queries may be divided among
         self.tops = Slices()  # each query's answer, taken anew when it changes
         self._shown = Slices()  # the same as the `top` output has it
+        self._sifters: dict[str, Sifter] = {}  # as long as the queries stay
+        self.frozen = False  # whether the collector of garbage was told to leave alone what is there
         self._since: tuple[int, int] = (0, 0)  # batches and bytes since the last snapshot
 
     @property
@@ -86,12 +90,21 @@ class Engine:
         for query in wanted:
             if query.name in added:
                 self.monitor.watch(bound(query, self._pipeline), name=query.name)
-        self._queries = wanted
+        self._queries, self._sifters = wanted, {}
+        if len(added) >= MANY:
+            # Millions of objects that stay: to go through them again and again takes as long as a batch.
+            gc.freeze()
+            self.frozen = True
         return pa.concat_tables(leaves) if leaves else None
 
     def sifters(self) -> dict[str, Any]:
         """What the tasks of the next batch need, by stream."""
-        return {stream.name: self.monitor.sifter(stream.name) for stream in self._pipeline.streams}
+        if not self._sifters:  # to ask ten thousand watches what they want takes a while
+            self._sifters = {
+                stream.name: self.monitor.sifter(stream.name) for stream in self._pipeline.streams
+            }
+        doors = {name: self.monitor.streams[name].door() for name in self._sifters}
+        return {name: replace(sifter, door=doors[name]) for name, sifter in self._sifters.items()}
 
     def take(self, step: Step, leaves: pa.Table | None) -> Output:
         """Give a step to the monitor; what comes out."""
@@ -151,7 +164,7 @@ class Engine:
             self._monitor = Monitor.from_bytes(state)
         self._monitor.lists_only = True  # executors prune
         self._reached, self._queries, self._since = batch, queries, (0, 0)
-        self.tops, self._shown = Slices(), Slices()
+        self.tops, self._shown, self._sifters = Slices(), Slices(), {}
 
     def _steps(self, first: int, end: int) -> list[Step] | None:
         """The steps of batches first, ..., end - 1; None if one is missing or torn."""

@@ -11,6 +11,7 @@ Spark commits. Wherever it is killed, the next start finds either nothing of the
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -245,6 +246,8 @@ class Run:
         finally:
             if self._ahead is not None:
                 self._ahead.join()
+            if self._engine.frozen:
+                gc.unfreeze()
             self._lag.close(session)
             if spark is None:
                 with _signals_ignored():

@@ -14,21 +14,24 @@ import math
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
+import numpy as np
 import pyarrow as pa
 
 from ..errors import InputError
-from ..stream.arrow import python_rows
+from ..stream.arrow import numbers_array, python_rows
 from .config import SinkSpec
 from .files import write_atomic
 
 TOP_SCHEMA = pa.schema(
     [("query", pa.string()), ("rank", pa.int32()), ("score", pa.float64()), ("row", pa.string())]
 )
+_MANY = 65_536  # changes whose encoding is worth a thread
 
 
 class Sink(Protocol):
@@ -85,14 +88,21 @@ class FileSink:
         pass
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
-        if rejects.num_rows:
-            self._write(self.folder / "rejects" / f"batch-{batch}.{self._form}", rejects)
-        self._write(self.folder / "changes" / f"batch-{batch}.{self._form}", changes)
-        self._write(self.folder / "top" / f"top.{self._form}", tops)
+        tables = {
+            self.folder / "rejects" / f"batch-{batch}.{self._form}": rejects,
+            self.folder / "changes" / f"batch-{batch}.{self._form}": changes,
+            self.folder / "top" / f"top.{self._form}": tops,
+        }
+        if not rejects.num_rows:
+            del tables[self.folder / "rejects" / f"batch-{batch}.{self._form}"]
+        if changes.num_rows < _MANY:
+            encoded = [self._encode(table) for table in tables.values()]
+        else:
+            with ThreadPoolExecutor(2, "skyband-write") as pool:
+                encoded = list(pool.map(self._encode, tables.values()))
+        for path, data in zip(tables, encoded, strict=True):
+            write_atomic(path, data, self._temporary)
         shutil.rmtree(self._temporary, ignore_errors=True)
-
-    def _write(self, path: Path, table: pa.Table) -> None:
-        write_atomic(path, self._encode(table), self._temporary)
 
 
 class ConsoleSink:
@@ -177,4 +187,4 @@ def top_rows(name: str, top: pa.Table, selected: pa.Table) -> pa.Table:
 
 def batch_column(table: pa.Table, batch: int) -> pa.Table:
     """The table with its batch's id as the first column."""
-    return table.add_column(0, "batch", pa.array([batch] * table.num_rows, pa.int64()))
+    return table.add_column(0, "batch", numbers_array(np.full(table.num_rows, batch, dtype=np.int64)))
