@@ -54,9 +54,10 @@ coverage:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
 	@$(PY) -m coverage erase
 	@status=0; \
+	export NUMBA_OPT=$${NUMBA_OPT:-1}; \
 	PYTHONPATH="$(CURDIR)/tests/measured" \
 	PYSPARK_SUBMIT_ARGS="--conf spark.python.daemon.module=measured_daemon pyspark-shell" \
-	$(PY) -m coverage run -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder || status=$$?; \
+	$(PY) -m coverage run -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder || status=$$?; \
 	$(PY) -m coverage run -m pytest -q -m soak tests/test_uncompiled.py -k without_compiling || status=$$?; \
 	find . -maxdepth 1 -name '.coverage.*' -size 0 -delete; \
 	$(PY) -m coverage combine -q && $(PY) -m coverage report && exit $$status
