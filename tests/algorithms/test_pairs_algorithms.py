@@ -272,6 +272,8 @@ def test_answers_are_exact_after_every_row_while_pairs_wait(after: float) -> Non
                 often=1,
             )
             assert made[0].counts["sweeps"] < 40
+            if not late:  # the best are kept in order, row after row
+                assert made[0].foremost.known == (after == 0)
             copy = PAIRS["scase"]({"refresh": 4.0}, question_of(case))
             copy.load(made[0].dump())
             assert copy.best(5, Recency(0, 0))[0].tolist() == made[0].best(5, Recency(0, 0))[0].tolist()

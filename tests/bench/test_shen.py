@@ -11,7 +11,7 @@ import pytest
 from skyband.bench import Settings, run, shen
 from skyband.bench.pairing import Run, question, table
 from skyband.bench.shen_page import BOOK
-from skyband.structures.stairs import better
+from skyband.order import LOWEST
 
 PARTS = {  # those without many compiled loops: the rest is for the soak
     "snapshots": {"snapshots"},
@@ -54,14 +54,15 @@ def test_the_bound_answers_nothing() -> None:
 def test_the_best_after_every_row_are_those_of_the_skyband() -> None:
     """What keeps the answer while the skyband lags behind knows the same at the end of a step."""
     for score in ("s1", "s4"):
-        told = Run("told", question(score, 2), 5, 400, table("uniform", 1000, 2))
-        while told.at < 1000:
-            told.push(50)
-            algorithm = told.algorithm
-            held = int(algorithm.held[0])
-            good, older, newer = (column[:held].tolist() for column in algorithm.answer)
-            picks = np.empty(5, dtype=np.int64)
-            pairs = algorithm.pairs
-            count = better(*pairs, 0, len(pairs[0]), algorithm.rows.first, 5, picks)
-            found = [column[picks[:count]].tolist() for column in pairs]
-            assert [good, older, newer] == found
+        rows = table("uniform", 1000, 2)
+        lagging, strict = (Run(name, question(score, 2), 5, 400, rows) for name in ("refreshed", "every row"))
+        waited = 0
+        while lagging.at < 980:
+            lagging.push(49)
+            strict.push(49)
+            best = [run.algorithm.best(5, LOWEST) for run in (lagging, strict)]
+            assert [column.tolist() for column in best[0]] == [column.tolist() for column in best[1]]
+            assert lagging.algorithm.foremost.known
+            lagging.algorithm._check()
+            waited += int(lagging.algorithm._state[2])
+        assert waited

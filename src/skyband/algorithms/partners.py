@@ -146,9 +146,8 @@ class Partners:
         self.pairing: Pairing | None = None  # None: leaves won't do, and the columns themselves are kept
         self.rendered = False
         self.copied: list[int] = []  # the leaves with a float32 copy each, for quick tests
-        self.greatest: dict[
-            int, float
-        ] = {}  # of each of these, the greatest magnitude so far, as a power of two
+        # of each of these, between what it has been so far, rounded so that it seldom changes
+        self.between: dict[int, tuple[float, float]] = {}
         self.table: pa.Table | None = None
         self._numbered: tuple[pa.Table | None, dict[str, Floats]] = (None, {})
         self.colours = Codes()
@@ -178,7 +177,7 @@ class Partners:
             and (self.pairing.where is None or self.pairing.symmetric)
         ):
             self.copied = self.pairing.scored()
-            self.greatest = dict.fromkeys(self.copied, 0.0)
+            self.between = dict.fromkeys(self.copied, (0.0, 0.0))
         self.pool = Pool([*(_KINDS[leaf.kind] for leaf in leaves), *(np.float32 for _ in self.copied)])
         self.pool.reach(1)
 
@@ -306,9 +305,10 @@ class Partners:
         with np.errstate(over="ignore"):
             for i in self.copied:
                 # a NaN never makes a pair, in float32 neither
-                largest = float(np.fmax.reduce(np.abs(values[i]), initial=self.greatest[i]))
-                if largest > self.greatest[i]:
-                    self.greatest[i] = 2.0 ** np.ceil(np.log2(largest)) if largest < np.inf else np.inf
+                low = float(np.fmin.reduce(values[i], initial=self.between[i][0]))
+                high = float(np.fmax.reduce(values[i], initial=self.between[i][1]))
+                if (low, high) != self.between[i]:
+                    self.between[i] = _rounded(low, high)
                 values.append(values[i].astype(np.float32))
 
     def _reach(self, more: int) -> None:
@@ -453,6 +453,14 @@ class Partners:
         assert np.array_equal(self.pool.number[places], np.arange(self.first, self.next))
         runs = self.column("run")
         assert np.all(places >= self.pool.head[runs]) and np.all(places < self.pool.tail[runs])
+
+
+def _rounded(low: float, high: float) -> tuple[float, float]:
+    """A range that holds this one, by steps of an eighth of a power of two."""
+    if np.isinf(low) or np.isinf(high) or np.isinf(high - low):
+        return -np.inf, np.inf
+    step = max(2.0 ** (np.ceil(np.log2(high - low)) - 3), 2.0**-1074)
+    return float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
 
 
 def _column(source: Rows, e: Expression) -> pa.Array:

@@ -16,8 +16,9 @@ the scores on the way (structures/paired.py). With `a.c = b.c` only rows of the 
 **Wrong choice when** the window is so long that scoring all of it for each row takes too long: nothing that answers
 arbitrary scores does better; for differences of columns there is `ta`.
 
-With `refresh = r` the skyband is refreshed every r rows, whatever the steps: what waits for it is looked at when an
-answer is asked for, so answers are exact after every step.
+With `refresh = r` the skyband is refreshed every r rows, whatever the steps, and the K best pairs are kept in order
+after every row (structures/foremost.py). Shorter windows look at what waits for the skyband besides it, so answers are
+exact after every step.
 
 Answers for any k up to K and any window up to the longest come from one state: the pairs whose older row is inside are
 the skyband of the shorter window. A late row takes its place in the order of recency; if none of its pairs gets over
@@ -38,6 +39,7 @@ from skyband.algorithms.partners import Found, Late, Partners, Question
 from skyband.order import Floats, Ints, Recency
 from skyband.structures.answers import places_of
 from skyband.structures.coloured import move_up
+from skyband.structures.foremost import Foremost
 from skyband.structures.paired import Loops, loops
 from skyband.structures.stairs import better, climb, places, settling
 
@@ -103,12 +105,13 @@ class SCase:
             "late rows without a sweep": 0,
             "above the staircase of late rows": 0,
         }
+        self.foremost = Foremost()  # the K best, where the skyband may lag
         self._no_pairs()
         self._kernel_counts = np.zeros(
             4, dtype=np.int64
         )  # chunks hit, in vain, pairs above the staircase, sweeps
         self._exact_test = False  # the quick test of chunks was of no use
-        self._slack_for: tuple[tuple[float, ...], float | None] = ((), None)  # for these greatest magnitudes
+        self._slack_for: tuple[tuple[Any, ...], float | None] = ((), None)  # for leaves between these
         self._new = _columns(_WAITING)
 
     _list: tuple[Any, Any, Any]  # the skyband: scores, numbers of older rows, of newer rows
@@ -121,6 +124,7 @@ class SCase:
         self._state = np.array([0, 0, 0, 0, -1, 0], dtype=np.int64)
         self._list = _columns(room)
         self._swept = _columns(room)
+        self.foremost.forget()
 
     @property
     def seq(self) -> Ints:
@@ -142,6 +146,7 @@ class SCase:
             return
         self.rows.expire(self.rows.number_of(horizon))
         self._state[0] += np.searchsorted(self.pairs[1], self.rows.first)
+        self.foremost.expire(self.rows.first)
 
     def add(self, table: pa.Table, time: Ints, seq: Ints) -> None:
         """Rows come, oldest first; each is paired with all that are there."""
@@ -197,6 +202,7 @@ class SCase:
                 done = self._by_loops(ready, done, place, lows, highs)
 
     def _by_numpy(self, number: int, place: int, low: int, high: int) -> None:
+        self.foremost.forget()
         self._scan_by_numpy(number, place, low, high, False)
         self._state[5] += 1
         if self._state[5] >= self.refresh or self._state[2] > max(64, 2 * self.k):
@@ -204,11 +210,13 @@ class SCase:
 
     def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints, highs: Ints) -> int:
         rows = self.rows
+        if self.refresh and not self.foremost.known:
+            self.foremost.know(self.k, self._search(self.k, rows.first))
         while done < len(place):
             done = ready.many(
                 done, len(place), self._every(), place, lows, highs, rows.pool.number, rows.bar, rows.base, rows.first,
                 *self._parameters(), self.k, self._best(), self._state, *self._list, *self._new, *self._swept,
-                self._kernel_counts,
+                self._kernel_counts, *self.foremost.arrays,
             )  # fmt: skip
             if done < len(place):
                 self._grow()
@@ -229,11 +237,17 @@ class SCase:
     def _late(self, row: Late) -> tuple[int, int]:
         """A row takes its place among the others, and is paired with those before and after it; number and place."""
         rows = self.rows
+        self.foremost.forget()
         self._settle(rows.next - 1)
         number, place = rows.insert(row)
         for numbers in self.pairs[1:]:
             move_up(numbers, number)
-        self._climb()
+        if (
+            number > rows.first
+        ):  # it has no pairs yet, so it is outlived by those that outlive the row before it
+            rows.bar[number - rows.base] = rows.bar[number - 1 - rows.base]
+        else:
+            self._climb()
         before = self.counts["above the staircase"]
         for later in (False, True):
             low, high = rows.range_of(place, number, later)
@@ -353,9 +367,9 @@ class SCase:
         rows = self.rows
         if self._exact_test or not rows.copied or rows.pairing is None:
             return None
-        greatest = tuple(rows.greatest.values())
-        if self._slack_for[0] != greatest:
-            self._slack_for = greatest, rows.pairing.slack(rows.greatest)
+        between = tuple(rows.between.values())
+        if self._slack_for[0] != between:
+            self._slack_for = between, rows.pairing.slack(rows.between)
         return self._slack_for[1]
 
     def _compiled(self, later: bool) -> Loops | None:
@@ -382,21 +396,28 @@ class SCase:
 
     def best(self, k: int, horizon: Recency) -> Found:
         """The best k pairs of a window that begins at the horizon, best first."""
+        low = self.rows.number_of(horizon)
+        if self.foremost.known and low <= self.rows.first and k <= self.k:
+            return self._found(*self.foremost.best(k))
+        return self._found(*self._search(k, low))
+
+    def _search(self, k: int, low: int) -> tuple[Any, Any, Any]:
+        """The best k pairs from the row numbered `low` on: in the skyband, and among what waits to be put into it."""
         begin, end, waiting = self._state[:3].tolist()
-        low, listed = self.rows.number_of(horizon), min(k, end - begin)
+        listed = min(k, end - begin)
         picks = np.empty(listed, dtype=np.int64)
         if listed:
             picks = picks[: better(*self._list, begin, end, low, listed, picks)]
+        good, older, newer = (column[picks] for column in self._list)
         if not waiting:
-            return self._found(*(column[picks] for column in self._list))
-        # what waits for the skyband to be refreshed may be among the best
+            return good, older, newer
         inside = np.flatnonzero(self._new[1][:waiting] >= low)
         good, older, newer = (
-            np.concatenate([column[picks], new[inside]])
-            for column, new in zip(self._list, self._new, strict=True)
+            np.concatenate([found, new[inside]])
+            for found, new in zip((good, older, newer), self._new, strict=True)
         )
         order = np.lexsort((newer, older, good))[::-1][:k]
-        return self._found(good[order], older[order], newer[order])
+        return good[order], older[order], newer[order]
 
     def _found(self, good: Floats, older: Ints, newer: Ints) -> Found:
         time, seq = self.rows.recency(older)
@@ -476,6 +497,9 @@ class SCase:
         self._climb()
         now = rows.bar[rows.first - rows.base : rows.next - rows.base]
         assert np.array_equal(bar, now, equal_nan=True)
+        if self.foremost.known:  # the K best are what a search would find
+            found = self._search(self.k, rows.first)
+            assert all(map(np.array_equal, self.foremost.best(self.k), found))
         own = now[older - rows.first]
         assert np.all((good > own) | np.isnan(own))
         assert not len(older) or np.bincount(older - rows.first).max() <= self.k

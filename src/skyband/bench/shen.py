@@ -378,7 +378,7 @@ def late(scale: Scale) -> list[Figure]:
     )  # fmt: skip
     dear = timed(
         "late-cost",
-        "CPU time of a step of one row, by its age",
+        "CPU time of a row, by its age",
         "age in rows",
         scale,
         "µs a row",
@@ -394,7 +394,7 @@ def late(scale: Scale) -> list[Figure]:
     )
     n = scale.n
     total = n + (scale.steps + 1) * scale.step
-    rows, random = table("uniform", 2 * total, 2), np.random.default_rng(6)
+    rows, random = table("uniform", 2 * total + 2100, 2), np.random.default_rng(6)
     for share in (0, 10, 50):
         times = 10 * np.arange(2 * total) - (random.random(2 * total) < share / 100) * random.integers(
             0, 5 * n, 2 * total
@@ -416,13 +416,22 @@ def late(scale: Scale) -> list[Figure]:
         falling.add("s1", "scase", max(1, age), mean=mean)
         unmoved = counts["late rows without a sweep"] / max(1, counts["late rows"])
         shortcut.add("s1", "scase", max(1, age), mean=unmoved)
-        for late_by in (0, age) if age == 1 else (age,):  # one row a step; for comparison rows in order
-            alone = []
-            for _ in range(20 if n > 100 else 2):
-                own = 10 * (run.at - late_by) - (5 if late_by else 0)
-                alone.append(run.push(1, np.append(10 * np.arange(run.at), own)))
-            dear.add("s1", "scase", late_by, mean=float(np.median(alone)))
+        for late_by in (0, age) if age == 1 else (age,):  # for comparison rows in order
+            for size, words in ((1, "one row a step"), (50 if n > 100 else 2, "fifty rows a step")):
+                taken, times = _aged(run, times, late_by, size, 20 if n > 100 else 2)
+                dear.add("s1", words, late_by, mean=taken)
     return [figure, falling, shortcut, dear]
+
+
+def _aged(run: Run, times: Any, late_by: int, size: int, steps: int) -> tuple[float, Any]:
+    """CPU seconds of a row in steps of rows that so many rows are newer than; and the times of all rows then."""
+    spent = []
+    for _ in range(steps):
+        now = times.max()
+        own = np.full(size, now - 10 * late_by + 5) if late_by else now + 10 * np.arange(1, size + 1)
+        times = np.append(times, own)
+        spent.append(run.push(size, times) / size)
+    return float(np.median(spent)), times
 
 
 def colours(scale: Scale) -> list[Figure]:

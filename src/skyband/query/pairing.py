@@ -84,10 +84,11 @@ class Pairing:
                     return int(left)
         return None
 
-    def slack(self, greatest: dict[int, float]) -> float | None:
-        """How far from the score its computation in float32 can be, given each leaf's greatest magnitude; None: any."""
-        found = _rounding(lift(self.score)[0], lift(self.score)[1], greatest)
-        return None if found is None else 2.0 * found[0]
+    def slack(self, between: dict[int, tuple[float, float]]) -> float | None:
+        """How far from the score its computation in float32 can be, given between what each leaf is; None: any. And a
+        little more, for the score and what it is compared with are rounded, too."""
+        found = _rounding(lift(self.score)[0], lift(self.score)[1], between)
+        return None if found is None else 1.01 * found[0] + _LEAST
 
     def _columns(self) -> list[str]:
         return [f"{side}.{i}" for i in range(len(self.leaves)) for side in "ab"]
@@ -276,26 +277,31 @@ def _difference(e: nodes.Arithmetic) -> Expression:
 
 
 def _rounding(
-    e: Expression, constants: tuple[float, ...], greatest: dict[int, float]
+    e: Expression, constants: tuple[float, ...], between: dict[int, tuple[float, float]]
 ) -> tuple[float, float] | None:
     """How far an expression in float32 can be from its value, and how large that can be; None: not known."""
 
     def rounded(error: float, size: float) -> tuple[float, float] | None:
         return (error + (size + error) * _EPSILON + _LEAST, size) if size <= _LARGEST else None
 
-    parts = [_rounding(part, constants, greatest) for part in nodes.children(e)]
+    parts = [_rounding(part, constants, between) for part in nodes.children(e)]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
     match e:
         case Column():
-            return rounded(0.0, greatest[int(e.name)])
+            return rounded(0.0, max(map(abs, between[int(e.name)])))
         case nodes.Parameter(i):
             return rounded(0.0, abs(constants[i]))
         case nodes.Number():  # an exponent
             return 0.0, 0.0
         case nodes.Negate() | nodes.Call("abs"):
             return known[0]
+        case nodes.Arithmetic("-", Column(one), Column(other)) if (
+            one == other
+        ):  # no larger than the leaf's range
+            low, high = between[int(one)]
+            return rounded(known[0][0] + known[1][0], high - low)
         case nodes.Arithmetic("+" | "-"):
             return rounded(known[0][0] + known[1][0], known[0][1] + known[1][1])
         case nodes.Arithmetic("*"):

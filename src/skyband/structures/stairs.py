@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.jit import generated, kernel
+from skyband.jit import generated, inlined, kernel
 from skyband.order import Floats, Ints
 from skyband.structures.skyband import push_heap, replace_root
 
@@ -145,25 +145,52 @@ def settling(k: int) -> Any:
 @kernel
 def arrange(good: Floats, older: Ints, newer: Ints, count: int, first: int) -> int:
     """Put new pairs in order (newest older row first, then better, then newer), without those that are gone and those
-    that are there twice; returns how many there are. Those of one row come in order already, so this is short."""
+    that are there twice; returns how many there are. Those of one row come in order already; those of several are put
+    in order by a word for each, older row and place, so that little is moved on the way."""
     kept = 0
-    for t in range(count):
-        value, a, b = good[t], older[t], newer[t]
-        if a < first:
+    while (
+        kept < count
+        and older[kept] >= first
+        and (
+            kept == 0
+            or older[kept - 1] > older[kept]
+            or (older[kept - 1] == older[kept] and ahead(good, newer, kept - 1, kept))
+        )
+    ):
+        kept += 1
+    if kept == count:
+        return count
+    words = np.empty(count, dtype=np.int64)
+    for t in range(kept):
+        words[t] = (older[t] - first) << 16 | t
+    for t in range(kept, count):
+        a = older[t] - first
+        if a < 0:
             continue
         u = kept
-        while u > 0 and (
-            older[u - 1] < a
-            or (older[u - 1] == a and (good[u - 1] < value or (good[u - 1] == value and newer[u - 1] < b)))
-        ):
+        while u > 0 and words[u - 1] >> 16 < a:
             u -= 1
-        if u > 0 and older[u - 1] == a and newer[u - 1] == b:
+        while u > 0 and words[u - 1] >> 16 == a and ahead(good, newer, t, words[u - 1] & 0xFFFF):
+            u -= 1
+        if u > 0 and words[u - 1] >> 16 == a and newer[words[u - 1] & 0xFFFF] == newer[t]:
             continue
         for v in range(kept, u, -1):
-            good[v], older[v], newer[v] = good[v - 1], older[v - 1], newer[v - 1]
-        good[u], older[u], newer[u] = value, a, b
+            words[v] = words[v - 1]
+        words[u] = a << 16 | t
         kept += 1
+    values, rows = np.empty(kept), np.empty(kept, dtype=np.int64)
+    for t in range(kept):
+        values[t], rows[t] = good[words[t] & 0xFFFF], newer[words[t] & 0xFFFF]
+    for t in range(kept):
+        good[t], older[t], newer[t] = values[t], (words[t] >> 16) + first, rows[t]
     return kept
+
+
+@inlined
+def ahead(good: Floats, newer: Ints, one: int, other: int) -> bool:
+    """Whether of two pairs with one older row the one is better, or as good and newer."""
+    found: bool = good[one] > good[other] or (good[one] == good[other] and newer[one] > newer[other])
+    return found
 
 
 @kernel
