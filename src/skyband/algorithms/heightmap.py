@@ -34,7 +34,7 @@ from skyband.algorithms.mapped import PIECE, Mapped, read_only
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.catchup import LEAST_STACK, adopt
-from skyband.structures.intake import BEGIN, LATE, admit, look_back, take_in
+from skyband.structures.intake import BEGIN, LATE, admit, arrive, take_in
 from skyband.structures.meeting import HITS, WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE
 from skyband.structures.slack import (
@@ -93,6 +93,8 @@ class HeightMap(Mapped):
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
         self._most = 1  # ranks that any query wants
+        self._meeting: Any = None  # the kernel, when it is first needed
+        self._resume = np.zeros(5, dtype=np.int64)  # of it: block, row, hits dealt with, hits, short queries
         self._hits = (np.empty(HITS, dtype=np.int32), np.empty(HITS, dtype=np.int32), np.empty(HITS))
         self._scratch_heap(1)
         self._scratch_lists(1)
@@ -168,18 +170,38 @@ class HeightMap(Mapped):
         assert not len(deleted_seq)
         time, seq = read_only(time), read_only(seq)
         columns = tuple(read_only(column) for column in columns)
-        blocks, state = self.blocks, self.blocks.state
-        look_back(
-            self.ks, self.horizon_time, self.horizon_seq, self.seen_time, self.seen_seq, self.back, time, seq,
-            state, blocks.meta,
+        blocks, relief = self.blocks, self.relief
+        at = arrive(
+            -1 if blocks.late else min(PIECE, self._points.shape[2]), relief.now, relief.frame is not None,
+            self.ks, self.horizon_time, self.horizon_seq, self.seen_time, self.seen_seq, self.back,
+            blocks.state, self.clock, columns, time, seq,
+            blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
+            self.stands.count, *relief.mapping(), self._picks, self._eager,
+            self._points, self._when, self._number, self._counts, self.totals,
         )  # fmt: skip
+        if at >= 0:
+            if blocks.supply():
+                self._store(columns, time, seq, at, len(seq))
+            short = self._meet()
+        else:
+            short = self._by_pieces(columns, time, seq)
+        if short or self.back[0]:
+            todo = self.todo[:short].copy()
+            if self.back[0]:
+                todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])])
+            self._renew(todo, SHARE_AGAIN)
+        self._keep_up()
+
+    def _by_pieces(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
+        """Rows of a step that are very many, or of which some are late or too old; how many queries are short then."""
+        blocks, state = self.blocks, self.blocks.state
         if blocks.late:
             blocks.drop_late()
         begin, late = int(state[BEGIN]), int(state[LATE])
         if begin:
             self.totals[SEEN] += begin
             self.totals[REJECTED] += begin
-        short, at, end = 0, begin, len(seq)
+        at, end = begin, len(seq)
         while True:
             stop = min(at + PIECE, end if at >= late else late)
             if self._points.shape[2] < stop - at:
@@ -192,13 +214,7 @@ class HeightMap(Mapped):
             short = self._meet()
             at = stop
             if at >= end:
-                break
-        if short or self.back[0]:
-            todo = self.todo[:short].copy()
-            if self.back[0]:
-                todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])])
-            self._renew(todo, SHARE_AGAIN)
-        self._keep_up()
+                return short
 
     def _store(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, at: int, stop: int) -> None:
         """Put rows away and gather those that the maps let pass."""
@@ -229,10 +245,12 @@ class HeightMap(Mapped):
     def _meet(self) -> int:
         """What passed meets the queries; returns how many of them are short of rows now."""
         self._ready()
-        if not self.compiled:
+        if not self._compiled and not self.compiled:
             return self._meet_plainly()
-        meet = meeting(self.rendered or "", self.axes, self.constants.shape[1])
-        resume = np.zeros(5, dtype=np.int64)  # block, row, hits dealt with, hits, short queries
+        meet, resume = self._meeting, self._resume
+        if meet is None:
+            meet = self._meeting = meeting(self.rendered or "", self.axes, self.constants.shape[1])
+        resume.fill(0)
         stands, ranked = self.stands, self.ranked
         while True:
             slot = meet(

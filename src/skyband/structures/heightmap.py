@@ -152,14 +152,22 @@ def strays(
 @inlined
 def sift(
     first: int, m: int, sign: Any, cell: Heights, level: Heights, outer: Heights, inner: Heights, picks: Ints,
-    eager: Ints, found: Any, passed: Any,
+    eager: Ints, found: Any, passed: Any, above: Any, eights: Any,
 ) -> Any:  # fmt: skip
     """m rows from `first` on against two maps, the outer one lower: places of those that pass the outer one are
-    added to the `found` that there are, of those that pass both to the `passed`; how many each."""
+    added to the `found` that there are, of those that pass both to the `passed`; how many each.
+
+    First a byte for each row (`above`, with seven to spare), which no row waits for; then eight bytes at a time (the
+    same memory as `eights`), most of which are all 0."""
     before = found
-    for i in range(m):  # each is written, and counts if it passes: a branch that is rarely taken costs more
-        picks[found] = first + i
-        found += np.int64(level[i] * sign >= outer[np.uint32(cell[i])])
+    for i in range(m):
+        above[i] = level[i] * sign >= outer[np.uint32(cell[i])]
+    above[m : m + 7] = 0
+    for w in range((m + 7) // 8):
+        if eights[w] != 0:
+            for i in range(8 * w, 8 * w + 8):  # each is written, and counts if it passes
+                picks[found] = first + i
+                found += np.int64(above[i])
     for p in range(before, found):
         i = picks[p] - first
         if level[i] * sign >= inner[np.uint32(cell[i])]:

@@ -23,7 +23,7 @@ COUNT, BASE, RESERVED, EPOCH, FIRST_TIME, FIRST_SEQ, LAST_TIME, LAST_SEQ, RISE, 
 FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
 TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
 NOTHING, WIDER, TIMES, SEQS = range(4)  # what is needed
-STRETCH = 512  # rows that are copied and sifted while they are at hand
+STRETCH = 2048  # rows that are copied, sifted and reserved while they are at hand
 
 
 @kernel
@@ -73,6 +73,8 @@ def sift_faces(
     axes = pool.shape[1]
     found = np.zeros(2, np.int64)
     cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
+    eights = np.empty(STRETCH // 8 + 1, np.uint64)
+    above = eights.view(np.uint8)
     aside = np.empty(STRETCH, np.float64)
     passed[:] = 0
     first = begin
@@ -101,7 +103,7 @@ def sift_faces(
                     level[i] -= sign * np.int32(rise)
                 found[face], passed[face] = sift(
                     first, m, sign, cell, level, outer[face], inner[face], picks[face], eager[face], found[face],
-                    passed[face],
+                    passed[face], above, eights,
                 )  # fmt: skip
                 for i in range(m):
                     level[i] += sign * np.int32(rise)
@@ -111,43 +113,37 @@ def sift_faces(
 
 @kernel
 def store(
-    columns: tuple[Floats, ...], source: int, rows: int, b: int, at: int, pool: Floats, faces: Ints, order: Ints,
+    columns: tuple[Floats, ...], source: int, m: int, b: int, at: int, pool: Floats, faces: Ints, order: Ints,
     size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
     eager: Ints, passed: Ints,
 ) -> int:  # fmt: skip
-    """As `sift_faces`, for rows that come: they are stored in the same pass, while they are at hand."""
+    """As `sift_faces`, for a stretch of rows that come: they are stored in the same pass."""
     axes = pool.shape[1]
     found = np.zeros(2, np.int64)
-    cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
+    cell, level = np.zeros(m, np.int32), np.zeros(m, np.int32)
+    eights = np.empty(m // 8 + 2, np.uint64)
+    above = eights.view(np.uint8)
     passed[:] = 0
-    done = 0
-    while done < rows:
-        m = min(STRETCH, rows - done)
-        first = at + done
-        outside = False
-        cell[:m] = 0
-        for a in range(axes - 1):
-            axis = order[a]
-            outside |= locate(
-                columns[axis][source + done : source + done + m], pool[b, axis, first : first + m], m,
-                low[axis], high[axis], base[axis], inverse[axis], np.int32(size[a]), np.float64(size[a] - 1), cell,
-            )  # fmt: skip
-        axis = order[axes - 1]
-        level[:m] = 0
+    outside = False
+    for a in range(axes - 1):
+        axis = order[a]
         outside |= locate(
-            columns[axis][source + done : source + done + m], pool[b, axis, first : first + m], m,
-            low[axis], high[axis], base[axis], inverse[axis], np.int32(0), UNIT, level,
+            columns[axis][source : source + m], pool[b, axis, at : at + m], m,
+            low[axis], high[axis], base[axis], inverse[axis], np.int32(size[a]), np.float64(size[a] - 1), cell,
         )  # fmt: skip
-        if outside:
-            passed[2] += strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell)
-        for face in range(2):
-            if faces[face] > 0:
-                sign = np.int32(1 - 2 * face)
-                found[face], passed[face] = sift(
-                    first, m, sign, cell, level, outer[face], inner[face], picks[face], eager[face], found[face],
-                    passed[face],
-                )  # fmt: skip
-        done += m
+    axis = order[axes - 1]
+    outside |= locate(
+        columns[axis][source : source + m], pool[b, axis, at : at + m], m,
+        low[axis], high[axis], base[axis], inverse[axis], np.int32(0), UNIT, level,
+    )  # fmt: skip
+    if outside:
+        passed[2] = strays(pool, b, at, m, low, high, outer.shape[1] - 1, cell)
+    for face in range(2):
+        if faces[face] > 0:
+            found[face], passed[face] = sift(
+                at, m, np.int32(1 - 2 * face), cell, level, outer[face], inner[face], picks[face], eager[face],
+                found[face], passed[face], above, eights,
+            )  # fmt: skip
     return int(unite(picks[0], found[0], picks[1], found[1], picks[2]))
 
 
@@ -164,44 +160,48 @@ def admit(
     points[face] gets the rows that pass that face's map, face 2 (queries that no map serves) all of them. Rows of
     the pen (not `stored`) have no reservoir. Without a map every row passes.
     """
-    passed = np.zeros(3, np.int64)
-    kept = rows
-    if mapped:
-        kept = store(
-            columns, source, rows, b, at, pool, faces, order, size, low, high, base, inverse, outer, inner, picks,
-            eager, passed,
-        )  # fmt: skip
-    else:
-        for axis in range(pool.shape[1]):
-            values, into = columns[axis][source : source + rows], pool[b, axis, at : at + rows]
-            for i in range(rows):
-                into[i] = values[i]
     if times.shape[0] > 0:
         for i in range(rows):
             times[b, at + i] = time[source + i]
     if meta[b, BASE] < 0:
         for i in range(rows):
             seqs[b, at + i] = seq[source + i]
-    if mapped and stored:
-        stock(pool, b, picks[2], kept, reserve, index, meta)
     totals[0] += rows
-    totals[1] += rows - kept
-    totals[9] += passed[2]
-    for face in range(3):
-        if faces[face] == 0:
-            continue
-        whole = face == 2 or not mapped
-        many = rows if whole else passed[face]
-        base_at = counts[face]
-        for p in range(many):
-            i = at + p if whole else eager[face, p]
+    passed = np.zeros(3, np.int64)
+    end = source + rows
+    while source < end:
+        m = min(end - source, STRETCH)
+        if mapped:
+            kept = store(
+                columns, source, m, b, at, pool, faces, order, size, low, high, base, inverse, outer, inner, picks,
+                eager, passed,
+            )  # fmt: skip
+            totals[1] += m - kept
+            totals[9] += passed[2]
+            if stored:
+                stock(pool, b, picks[2], kept, reserve, index, meta)
+        else:
             for axis in range(pool.shape[1]):
-                points[face, axis, base_at + p] = pool[b, axis, i]
-            when[face, base_at + p] = time[source + i - at]
-            number[face, base_at + p] = seq[source + i - at]
-        counts[face] = base_at + many
-        if face < 2:
-            totals[2] += many
+                values, into = columns[axis][source : source + m], pool[b, axis, at : at + m]
+                for i in range(m):
+                    into[i] = values[i]
+        for face in range(3):
+            if faces[face] == 0:
+                continue
+            whole = face == 2 or not mapped
+            many = m if whole else passed[face]
+            base_at = counts[face]
+            for p in range(many):
+                i = at + p if whole else eager[face, p]
+                for axis in range(pool.shape[1]):
+                    points[face, axis, base_at + p] = pool[b, axis, i]
+                when[face, base_at + p] = time[source + i - at]
+                number[face, base_at + p] = seq[source + i - at]
+            counts[face] = base_at + many
+            if face < 2:
+                totals[2] += many
+        source += m
+        at += m
 
 
 @kernel
@@ -233,7 +233,8 @@ def look_back(
             if own_t < seen_time[slot] or (own_t == seen_time[slot] and own_s < seen_seq[slot]):
                 back[0] += 1
                 back[back[0]] = slot
-    seen_time[:], seen_seq[:] = horizon_time, horizon_seq
+    for slot in range(ks.shape[0]):  # array to array in one go costs two seconds more to compile
+        seen_time[slot], seen_seq[slot] = horizon_time[slot], horizon_seq[slot]
     state[EDGE_TIME], state[EDGE_SEQ] = t, s
     ring = max(1, meta.shape[0])
     while state[FIRST] < state[NEXT]:
@@ -323,3 +324,28 @@ def take_in(
         b = state[FIRST] % ring
         clock[2], clock[3] = meta[b, FIRST_TIME], meta[b, FIRST_SEQ]
     return source
+
+
+@kernel
+def arrive(
+    most: int, epoch: int, mapped: bool, ks: Ints, horizon_time: Ints, horizon_seq: Ints, seen_time: Ints,
+    seen_seq: Ints, back: Ints, state: Ints, clock: Ints, columns: tuple[Floats, ...], time: Ints, seq: Ints,
+    pool: Floats, times: Ints, seqs: Ints, meta: Ints, reserve: Floats, index: Places, faces: Ints, order: Ints,
+    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
+    eager: Ints, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints,
+) -> int:  # fmt: skip
+    """`look_back`, and at once `take_in` where all rows are in time and at most `most`; else -1, with none taken in.
+
+    One call instead of two: what Python does between kernels costs the more the further they have driven it out of the
+    caches."""
+    look_back(ks, horizon_time, horizon_seq, seen_time, seen_seq, back, time, seq, state, meta)
+    if seq.shape[0] > most or state[LATE] > 0:
+        return -1
+    counts[:] = 0
+    return int(
+        take_in(
+            0, seq.shape[0], epoch, mapped, state, clock, columns, time, seq, pool, times, seqs, meta, reserve, index,
+            faces, order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts,
+            totals,
+        )
+    )  # fmt: skip

@@ -2,9 +2,10 @@
 
 The queries of a family stand in blocks, their constants column by column, each with its admission threshold. A row
 is scored for the 64 of a block at once, with nothing but comparisons ored together; only if one of them is reached
-the block is gone through, and who is concerned noted. When some hundreds of such *hits* have been found the rows are
-put into the lists, which lie far apart: since it is known by then which lists come next, each is fetched while others
-are worked on. Then lists are rid of rows that have left the window, and queries that are short of rows noted.
+the block is gone through, eight queries at a time, and who is concerned noted. When some hundreds of such *hits* have
+been found the rows are put into the lists, which lie far apart: since it is known by then which lists come next, each
+is fetched while others are worked on. Then lists are rid of rows that have left the window, and queries that are short
+of rows noted.
 
 The text is made from the rendered score, with the constants as parameters: any score serves, not sums alone.
 """
@@ -30,6 +31,8 @@ from skyband.structures.slack import deal, tidy
 @kernel
 def gather(resume, sign, block_face, points, counts, constants, edge, hit_place, hit_point, hit_value):
     first, first_point = resume[0], resume[1]
+    values, eights = np.empty(64, np.float64), np.empty(8, np.uint64)
+    above = eights.view(np.uint8)
     found = 0
     for b in range(first, block_face.shape[0]):
         o = b * 64
@@ -47,10 +50,15 @@ def gather(resume, sign, block_face, points, counts, constants, edge, hit_place,
             if found + 64 > hit_place.shape[0]:
                 resume[0], resume[1] = b, i
                 return found
-            for q in range(64):  # each is written, and counts if it is one
-                value = sign * ({score})
-                hit_place[found], hit_point[found], hit_value[found] = o + q, i, value
-                found += np.int64(value >= bar[q])
+            for q in range(64):
+                values[q] = sign * ({score})
+            for q in range(64):
+                above[q] = values[q] >= bar[q]
+            for w in range(8):
+                if eights[w] != 0:
+                    for q in range(8 * w, 8 * w + 8):  # each is written, and counts if it is one
+                        hit_place[found], hit_point[found], hit_value[found] = o + q, i, values[q]
+                        found += np.int64(above[q])
     resume[0], resume[1] = block_face.shape[0], 0
     return found
 

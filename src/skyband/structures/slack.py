@@ -220,8 +220,8 @@ def brim_of(n: int, k: int) -> int:
 
 @inlined
 def bury(
-    slot: int, k: int, horizon_t: int, horizon_s: int, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints,
-    size: Ints, old_time: Ints, old_seq: Ints,
+    slot: int, k: int, horizon_t: int, horizon_s: int, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
+    old_time: Ints, old_seq: Ints,
 ) -> bool:  # fmt: skip
     """Take rows that left the window out of the best k of a list; whether there was one."""
     begin, n = start[slot], size[slot]
@@ -231,7 +231,7 @@ def bury(
     at = n
     while at > 0 and live < k:
         at -= 1
-        t, s = (time[begin + at] if timed else 0), seq[begin + at]
+        t, s = time[begin + at], seq[begin + at]
         if precedes(t, s, horizon_t, horizon_s):
             first_dead = at
         else:
@@ -241,14 +241,51 @@ def bury(
     old_time[slot], old_seq[slot] = oldest_time, oldest_seq
     write = first_dead
     for i in range(first_dead + 1, n):
-        t, s = (time[begin + i] if timed else 0), seq[begin + i]
+        t, s = time[begin + i], seq[begin + i]
         if not precedes(t, s, horizon_t, horizon_s):
-            good[begin + write], seq[begin + write] = good[begin + i], s
-            if timed:
-                time[begin + write] = t
+            good[begin + write], time[begin + write], seq[begin + write] = good[begin + i], t, s
             write += 1
     size[slot] = write
     return bool(write < n)
+
+
+@inlined
+def bury_plainly(
+    slot: int, k: int, horizon: int, good: Floats, seq: Ints, start: Ints, size: Ints, old_time: Ints, old_seq: Ints
+) -> bool:  # fmt: skip
+    """As `bury`, where rows have no times: with places that can't be negative and hardly a branch, it takes half."""
+    one = np.uint64(1)
+    begin: Any = np.uint64(start[slot])
+    end: Any = np.uint64(start[slot] + size[slot])
+    top = min(k, size[slot])
+    at: Any = end - np.uint64(top)
+    dead = np.int64(0)
+    oldest: Any = np.int64(FAR)
+    for i in range(top):
+        s = seq[at + np.uint64(i)]
+        gone = s < horizon
+        dead += np.int64(gone)
+        oldest = min(oldest, np.int64(FAR) if gone else s)
+    missing = dead
+    while at > begin and missing > 0:  # others come up
+        at = at - one
+        s = seq[at]
+        if s >= horizon:
+            missing -= 1
+            oldest = min(oldest, s)
+    old_time[slot], old_seq[slot] = (0 if oldest < FAR else FAR), oldest
+    if dead == 0:
+        return False
+    while seq[at] >= horizon:
+        at = at + one
+    write: Any = at
+    for i in range(end - at - one):
+        here = at + one + np.uint64(i)
+        s = seq[here]
+        good[write], seq[write] = good[here], s  # each is written, and counts if it stays
+        write = write + np.uint64(s >= horizon)
+    size[slot] = np.int64(write - begin)
+    return True
 
 
 @kernel
@@ -352,10 +389,13 @@ def tidy(
         if slot < 0:
             continue
         t, s = horizon_time[slot], horizon_seq[slot]
-        if precedes(old_time[slot], old_seq[slot], t, s) and bury(
-            slot, ks[slot], t, s, timed, good, time, seq, start, size, old_time, old_seq
-        ):
-            touched[slot] = 1
+        if precedes(old_time[slot], old_seq[slot], t, s):
+            if timed or t != 0:
+                lost = bury(slot, ks[slot], t, s, good, time, seq, start, size, old_time, old_seq)
+            else:
+                lost = bury_plainly(slot, ks[slot], s, good, seq, start, size, old_time, old_seq)
+            if lost:
+                touched[slot] = 1
         if size[slot] < ks[slot] and edge[place] > -np.inf:
             todo[count] = slot
             count += 1
