@@ -10,7 +10,8 @@ searched for.
 **What is kept.** All rows of the window in a ring, the index, and a list for each query of little more than k rows.
 With `slack` s a search takes k + s·k rows and sets the bar that much further out: lists run short ever more rarely. A
 query that runs short again soon is searched for with twice the slack, up to sixteen times (rows that are alike come and
-leave together where they are correlated in time), and with less when it lasts.
+leave together where they are correlated in time), and with less when it lasts; and its list may grow longer before its
+bar is raised: a search costs as much as thousands of rows that come and leave.
 
 **Cost.** A row: a copy, a look-up, and little more than an append for each query that it concerns (rows in order, one
 window for all: structures/turnover.py, where a batch is gone through row by row; else O(k), see `ringed.py`). A search:
@@ -37,6 +38,8 @@ from skyband.structures.arrived import FIRST, Arrived, hand_back, take_over
 from skyband.structures.turnover import Notes, turning
 
 SLACK = 2.0
+SOON = 4  # windows: who is searched for again before that is patient
+PATIENCE = 4  # times the usual rows: as long as that a patient list may be before its bar is raised
 RAISED = 16  # batches in which bars were raised: then regions that have shrunk are entered anew
 arrive = inlined(sma.arrive.function)
 
@@ -247,9 +250,12 @@ class SNN(Ringed):
         keep, usual = self._lengths
         begins = self._leaving(since)
         now = store.seq[since - 1]
-        half = (now - store.seq[begins]) // 2
-        look_ahead(slots, now, half, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual)
-        arrived.provide(slots, keep, usual)
+        window = now - store.seq[begins]
+        patience = np.where(now - self.searched[slots] < SOON * window, PATIENCE, 1)
+        look_ahead(
+            slots, now, window // 2, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual
+        )
+        arrived.provide(slots, keep, usual, patience)
         most = int(keep[slots].max())
         room = 8 * most + 64
         fails = np.zeros(len(slots), dtype=np.bool_)

@@ -23,6 +23,7 @@ from skyband.order import MINIMUM, Floats, Ints, first_inside
 # of a slot's line: places in the pools, numbers of rows
 START, FIRST, END, STOP, TOP, K, LIMIT, USUAL = range(8)
 U = np.uint64
+BLOCK = 16  # rows of a list that are looked at together
 
 
 @inlined
@@ -52,12 +53,20 @@ def fall(
         at += 1
     best = -np.inf
     found = -1
-    for i in range(first, end):
-        v = good[U(i)]
-        fits = v < worst or (v == worst and place[U(i)] < since)
-        if fits and v >= best:
-            best = v
-            found = i
+    for begin in range(first, end, BLOCK):
+        stop = min(begin + BLOCK, end)
+        if stop - begin == BLOCK:  # mostly none of them is in question, which vector instructions tell
+            some = False
+            for i in range(BLOCK):
+                v = good[U(begin + i)]
+                some |= (v <= worst) & (v >= best)
+            if not some:
+                continue
+        for i in range(begin, stop):
+            v = good[U(i)]
+            if v >= best and (v < worst or (v == worst and place[U(i)] < since)):
+                best = v
+                found = i
     if found < 0:
         return True
     top_good[last] = best
@@ -277,13 +286,14 @@ class Arrived:
         self.top_good, self.top_place = np.empty(ks.sum()), np.empty(ks.sum(), np.int64)
         self.provide(np.flatnonzero(ks), keep, usual)
 
-    def provide(self, slots: Ints, keep: Ints, usual: Ints) -> None:
-        """Room for as many rows as a search for these slots finds, and for more that come; where there was not enough,
-        the list lies elsewhere from now on, and is empty."""
+    def provide(self, slots: Ints, keep: Ints, usual: Ints, patience: Any = 1) -> None:
+        """Room for as many rows as a search for these slots finds, and for more that come, and so many times the usual
+        rows before a bar is raised; where there was not enough, the list lies elsewhere from now on, and is empty."""
         ks = self.line[slots, K]
-        limit = keep[slots] + keep[slots] // 2 + ks + 16
-        self.line[slots, LIMIT], self.line[slots, USUAL] = limit, usual[slots]
-        need = 2 * limit
+        most = patience * usual[slots]
+        limit = np.maximum(keep[slots] + keep[slots] // 2 + ks + 16, most + most // 2)
+        self.line[slots, LIMIT], self.line[slots, USUAL] = limit, most
+        need = limit + limit // 2
         short = self.line[slots, STOP] - self.line[slots, START] < need
         if not short.any():
             return

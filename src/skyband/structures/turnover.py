@@ -51,8 +51,8 @@ from skyband.structures.arrived import (
 from skyband.structures.indexing import FIND, SHORT, load_constants, scalars
 
 CHUNK = 512  # rows looked up at once
-HITS = 1 << 14  # rows that concern somebody: so many are gone through together
-SAMPLE = 16  # of so many rows a search looks at one first
+HITS = 1 << 16  # rows that concern somebody: so many are gone through together
+SAMPLE = 16  # of so many rows a search looks at one first: eight that lie together, a line of the cache
 
 
 @kernel
@@ -254,12 +254,22 @@ def resume(progress, short, begin, came, end, left, head, shift, {columns}, cons
         floor = bar[slot]
         limit = {reach}
 {constants8}
-        for row in range(begin[t], stop):
-{loads}
-            raw = {raw}
-            rows[hits] = row
-            values[hits] = {value}
-            hits += raw >= limit
+        blocks = (stop - begin[t]) // 64 + 1
+        for b in range(blocks):
+            base = begin[t] + 64 * b
+            if b < blocks - 1:
+                hit = False
+                for j in range(64):
+{loads_block}
+                    hit |= {raw} >= limit
+                if not hit:
+                    continue
+            for row in range(base, min(base + 64, stop)):
+{loads_row16}
+                raw = {raw}
+                rows[hits] = row
+                values[hits] = {value}
+                hits += raw >= limit
         counts[slot, 2] += stop - begin[t]
         bounds[1] = hits
         lost, raised = play(
@@ -282,15 +292,16 @@ def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, s
         # so good is some row of a sample that hardly fewer rows than wanted are better
         for i in range(few):
             ranks[i] = -np.inf
-        for row in range(begin, end, {sample}):
-{loads}
-            raw = {raw}
-            if raw > ranks[few - 1]:
-                i = few - 1
-                while i > 0 and ranks[i - 1] < raw:
-                    ranks[i] = ranks[i - 1]
-                    i -= 1
-                ranks[i] = raw
+        for base in range(begin, end, 8 * {sample}):
+            for row in range(base, min(base + 8, end)):
+{loads_row16}
+                raw = {raw}
+                if raw > ranks[few - 1]:
+                    i = few - 1
+                    while i > 0 and ranks[i - 1] < raw:
+                        ranks[i] = ranks[i - 1]
+                        i -= 1
+                    ranks[i] = raw
         raw = ranks[few - 1]
         floor = {value}
         found = 0
@@ -361,7 +372,9 @@ def _turn(columns: int, score: str, constants: int, sign: float) -> Any:
             loads=_loads(columns, 12, "row"),
             loads8=_loads(columns, 8, "row"),
             loads_fast=_loads(columns, 24, "np.uint64(base + j)"),
+            loads_block=_loads(columns, 20, "np.uint64(base + j)"),
             loads_row=_loads(columns, 20, "row"),
+            loads_row16=_loads(columns, 16, "row"),
             constants8=load_constants(constants, 8),
             constants12=load_constants(constants, 12),
             constants16=load_constants(constants, 16),
