@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests import strategies as draws
 from tests.twin import TIMES, Question, Twin
 
+from skyband import sift
 from skyband.sift import Sifted, joined
 
 
@@ -60,11 +62,14 @@ def test_sifted_parts_equal_the_oracle(kind: str, data: st.DataObject, prune: bo
     for i, question in enumerate(data.draw(st.lists(draws.questions(timed), min_size=1, max_size=4))):
         twin.watch(f"q{i}", question)
     for batch in data.draw(draws.rows(timed).flatmap(draws.cuts)):
-        way = data.draw(st.sampled_from(["whole", "parts", "gates"]))
+        way = data.draw(st.sampled_from(["whole", "parts", "large parts", "gates"]))
         if way == "whole":
             twin.push(batch)
         elif way == "parts":
             sifted_push(twin, batch, data.draw(draws.cuts(batch)), prune)
+        elif way == "large parts":  # of which the older rows meet the gates of the newest
+            with patch.object(sift, "_HEAD", data.draw(st.integers(1, 3))):
+                sifted_push(twin, batch, data.draw(draws.cuts(batch)), True)
         else:
             gated_push(twin, batch, data.draw(draws.cuts(batch)))
 

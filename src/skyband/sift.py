@@ -175,7 +175,13 @@ class Sifter:
 
     def pruned(self, part: Accepted) -> Sifted:
         """What was accepted without the rows that can never be in an answer."""
-        return Sifted(self._pruned(part)[0])
+        older = part.table.num_rows - _HEAD
+        if older < 3 * _HEAD or part.position is not None or part.passed is not None:
+            return Sifted(self._pruned(part)[0])
+        # Most of a large part meets the gates of its newest rows, block by block: little is copied.
+        kept, gates = self.opened(_cut(part, older, part.count))
+        whole = joined([self.thinned(_cut(part, 0, older), gates), kept])
+        return Sifted(whole if whole.table.num_rows < _FEW else self._pruned(whole)[0])
 
     def opened(self, part: Accepted, threads: int = 1) -> tuple[Accepted, Gates]:
         """The newest rows of a batch pruned, and the gates that they are before rows that came earlier."""
@@ -242,6 +248,8 @@ class Sifter:
         return replace(part, table=kept, position=position[rows], time=part.time[rows], passed=passed)
 
 
+_HEAD = 262_144  # the newest rows of a large part
+_FEW = 65_536  # to prune so many takes as long as to let the engine have them
 _BLOCK = 16_384  # rows that are scored at once: their columns stay in the processor's caches
 _SAMPLE = 16_384  # rows that show what rows are like
 _STRAGGLERS = 0.1  # of the newest rows to come: those with earlier times than the others, which back no bar
@@ -261,6 +269,14 @@ def _edge(part: Accepted) -> int:
         return int(np.iinfo(np.int64).min)
     at = int(_STRAGGLERS * len(part.time))
     return int(np.partition(part.time, at)[at])
+
+
+def _cut(part: Accepted, first: int, stop: int) -> Accepted:
+    """Some consecutive rows of a part that has all its rows."""
+    return replace(
+        part, count=stop - first, total=stop - first, table=part.table.slice(first, stop - first),
+        time=part.time[first:stop],
+    )  # fmt: skip
 
 
 def joined(parts: Sequence[Accepted]) -> Accepted:

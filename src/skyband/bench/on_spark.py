@@ -21,8 +21,9 @@ HEAD = """# On Spark
 What the pipeline keeps of Spark's own speed, as `skyband bench spark` measured it: everything in one session, in turn,
 on two cores; ratios of medians against Spark's own Parquet source read into its no-op sink. Large batches are of
 weighted sums of four columns, k = 20, over the last million rows; of the small ones each has 200 rows; the restart is
-one on an old checkpoint, from the start of the run to the end of its first batch. [Spark](../spark.md) says how it
-works.
+one on an old checkpoint, from the start of the run to the end of its first batch. The cluster is Spark's standalone one
+on the same two cores, with a core for each worker, and a thousand queries with their state with the executors: what the
+system says that executors and driver have used of the processors, for each row. [Spark](../spark.md) says how it works.
 """
 
 
@@ -39,6 +40,8 @@ def main(settings: Settings) -> None:
 
 def figures(found: Figures, scale: str) -> Iterator[Figure]:
     """What was measured, as figures of the page."""
+    from skyband.spark.measure import WARM
+
     plan = found.plan
     size = f"{scale}: {plan.batch_rows:,} rows a batch, {plan.master}"
     rates = Figure("throughput", "Rows a second", "queries", "ratio", "of Spark alone", size, form="bars")
@@ -74,6 +77,20 @@ def figures(found: Figures, scale: str) -> Iterator[Figure]:
     for name, seconds in found.first.items():
         first.add("", "first answer", name, s=seconds)
     yield first
+    used = Figure(
+        "cluster",
+        "Processor time on a cluster",
+        "workers",
+        "ns",
+        "ns a row",
+        f"{scale}: {plan.batch_rows:,} rows a batch",
+        form="bars",
+    )
+    rows = plan.batch_rows * (plan.batches - WARM)
+    for workers, (executors, driver) in found.cluster.items():
+        for name, seconds in (("executors", executors), ("driver", driver)):
+            used.add("", name, workers, ns=1e9 * seconds / rows)
+    yield used
 
 
 def _at_least(placement: str, queries: int, goal: float) -> Claim:
@@ -99,10 +116,26 @@ def _restart(figure: Figure) -> tuple[bool, str] | None:
     return None if one is None or other is None else (one - other <= 2.0, f"{one - other:.1f} s later")
 
 
+def _constant(figure: Figure) -> tuple[bool, str] | None:
+    one, two = (figure.value("", "executors", workers) for workers in (1, 2))
+    return None if not one or two is None else (abs(two / one - 1) <= 0.1, f"{100 * (two / one - 1):+.0f} %")
+
+
+def _driver(figure: Figure) -> tuple[bool, str] | None:
+    driver, executors = (figure.value("", name, 2) for name in ("driver", "executors"))
+    if driver is None or executors is None:
+        return None
+    share = driver / (driver + executors)
+    return share < 0.1, f"{100 * share:.0f} %"
+
+
 BOOK = Book(
     name="spark",
     head=HEAD,
-    sections=(("throughput", "Large batches"), ("small", "Small batches"), ("restart", "Restart")),
+    sections=(
+        ("throughput", "Large batches"), ("small", "Small batches"), ("restart", "Restart"),
+        ("cluster", "Processor time on a cluster"),
+    ),
     claims={
         "throughput": (
             _at_least("driver", 1, 0.8),
@@ -112,6 +145,10 @@ BOOK = Book(
         ),
         "small": (Claim("driver: at most 1.3 times a trigger of Spark alone", _small),),
         "restart": (Claim("driver: at most 2 s later than Spark alone", _restart),),
+        "cluster": (
+            Claim("executors: the same for a row within 10 % with one worker and with two", _constant),
+            Claim("driver: less than 10 % of all, with two workers", _driver),
+        ),
     },
     said="wanted",
 )  # fmt: skip

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STATE = "spark.sql.streaming.stateStore"
 
 
 class ExecutorsRun(Run):
@@ -205,7 +206,9 @@ class _settings:
         self._session = session
         self._wanted = {
             "spark.sql.shuffle.partitions": str(partitions),
-            "spark.sql.streaming.stateStore.providerClass": _ROCKS,
+            f"{_STATE}.providerClass": _ROCKS,
+            # A batch's commit writes what has changed, not a copy of all files; those are copied once in a while.
+            f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
         }
         self._before: dict[str, str | None] = {}
 

@@ -8,6 +8,8 @@ count on both sides; the first batches of a run are left out.
 - **throughput**: large batches, for one and a thousand weighted sums over the last million rows, with the state in the
   driver; **many**: for ten thousand; **executors**: for a thousand, with the state in either place.
 - **small**: batches of 200 rows, where everything but the rows costs.
+- **cluster**: processor time on a standalone cluster of one worker and of two, with a core each: what executors use for
+  a row, and the driver's share of all, for a thousand weighted sums with the state with the executors.
 - **restart**: how much later a pipeline of a thousand queries answers its first batch after a start than a query that
   does nothing.
 """
@@ -34,12 +36,12 @@ from .progress import BatchInfo
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WARM = 2  # batches at the start of a run that don't count
+WARM = 2  # batches at the start of a run that don't count
 _COLUMNS = ("x0", "x1", "x2", "x3")
 _SCHEMA = ", ".join(f"{name} double" for name in _COLUMNS)
 _K = 20
 _WINDOW = 1_000_000
-PARTS = ("throughput", "many", "executors", "small", "restart")
+PARTS = ("throughput", "many", "executors", "small", "restart", "cluster")
 _RUNS = {
     "throughput": ("driver 1", "driver 1000"),
     "many": ("driver 10000",),
@@ -65,6 +67,10 @@ FULL = Plan(batches=5, batch_rows=4_000_000, rounds=2, restart=1000)
 # of the no-op sink's rate; of the driver's; of a no-op trigger; seconds
 GOALS = {"driver 1": 0.8, "driver 1000": 0.6, "driver 10000": 0.4, "executors/driver 1000": 0.5}
 SMALL_GOAL, RESTART_GOAL = 1.3, 2.0
+CLUSTER_GOAL, DRIVER_GOAL = (
+    0.1,
+    0.1,
+)  # by how much the processor time for a row may differ; the driver's share
 
 
 @dataclass
@@ -75,6 +81,9 @@ class Figures:
     rates: dict[str, float] = field(default_factory=dict)
     triggers: dict[str, float] = field(default_factory=dict)
     first: dict[str, float] = field(default_factory=dict)
+    cluster: dict[int, tuple[float, float]] = field(
+        default_factory=dict
+    )  # by workers: executors' and driver's seconds
 
     def ratios(self) -> dict[str, float]:
         """Each run's rate against the no-op sink's, and the executors' against the driver's."""
@@ -91,7 +100,7 @@ class Figures:
     def __str__(self) -> str:
         plan, lines = self.plan, []
         if self.rates:
-            rows = f"{plan.batch_rows:,} rows a batch, {plan.batches - _WARM} batches, {plan.rounds} rounds"
+            rows = f"{plan.batch_rows:,} rows a batch, {plan.batches - WARM} batches, {plan.rounds} rounds"
             lines.append(f"throughput: weighted sums of 4 columns, k = {_K}, {_WINDOW:,} rows; {rows}")
             lines.append(f"  {'Spark alone, into nothing':28} {self.rates['nothing'] / 1e6:6.2f} M rows/s")
             ratios = self.ratios()
@@ -114,6 +123,12 @@ class Figures:
             told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.first.items())
             lines.append(f"restart: {plan.restart:,} queries, from the start to the first answer: {told}")
             lines.append(f"  driver later by {later:.1f} s{_goal(later, RESTART_GOAL, least=False)}")
+        for workers, (executors, driver) in self.cluster.items():
+            rows = plan.batch_rows * (plan.batches - WARM)
+            lines.append(
+                f"cluster, {workers} workers: executors {1e9 * executors / rows:.0f} ns of processor time a row, "
+                f"driver {100 * driver / (driver + executors):.0f} % of all"
+            )
         return "\n".join(lines)
 
 
@@ -131,6 +146,14 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
     figures = Figures(plan)
     with tempfile.TemporaryDirectory(prefix="skyband-measure-") as name:
         home = Path(name)
+        if "cluster" in parts:
+            from .cluster_time import cluster_seconds
+
+            figures.cluster = {
+                workers: cluster_seconds(home / str(workers), plan, workers) for workers in (1, 2)
+            }
+        if parts == ("cluster",):
+            return figures
         spec = SparkSpec(checkpoint=home, master=plan.master)
         session = start_session(spec, home / "spark.log", scans=True)
         try:
@@ -204,11 +227,7 @@ class _Bench:
 
     def _pipeline(self, data: Path, placement: str, count: int) -> Path:
         path = self._folder(placement) / "pipeline.toml"
-        asked = "".join(f'[[query]]\nname = "q{i}"\nsql = "{sql}"\n' for i, sql in enumerate(weighted(count)))
-        path.write_text(
-            f'[stream.s]\npath = "{data}"\nmax_files = 1\n{asked}[sink]\nformat = "parquet"\npath = "out"\n'
-            f'[spark]\nmaster = "{self._plan.master}"\nplacement = "{placement}"\n'
-        )
+        path.write_text(pipeline_text(data, placement, count, self._plan.master))
         return path
 
     def _run(self, path: Path, told: Callable[[BatchInfo], None] = lambda info: None) -> None:
@@ -227,7 +246,7 @@ class _Bench:
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(rounds):
             for name, run in runs.items():
-                seconds[name] += list(_triggers(self._session, run))[_WARM:]
+                seconds[name] += list(_triggers(self._session, run))[WARM:]
         return seconds
 
 
@@ -255,6 +274,15 @@ def _triggers(session: SparkSession, run: Callable[[], None], since: float | Non
             taken = progress.durationMs["triggerExecution"] / 1000
             begun = datetime.fromisoformat(progress.timestamp).timestamp()
             yield taken if since is None else begun + taken - since
+
+
+def pipeline_text(data: Path, placement: str, count: int, master: str) -> str:
+    """A pipeline of so many weighted sums."""
+    asked = "".join(f'[[query]]\nname = "q{i}"\nsql = "{sql}"\n' for i, sql in enumerate(weighted(count)))
+    return (
+        f'[stream.s]\npath = "{data}"\nmax_files = 1\n{asked}[sink]\nformat = "parquet"\npath = "out"\n'
+        f'[spark]\nmaster = "{master}"\nplacement = "{placement}"\n'
+    )
 
 
 def weighted(count: int) -> list[str]:

@@ -1,0 +1,65 @@
+"""Processor time on a standalone cluster: what executors use for a row, and what the driver uses beside them.
+
+On a machine of two cores wall time tells little of how a pipeline grows: two workers share what one had. Processor time
+does: if a row costs the executors the same whether one worker or two do the work, more workers do more of it. The
+pipeline runs as a process of its own, and the system is asked what it and the executors have used between the end of
+the warm-up and the end of the last batch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ..errors import InputError
+from .measure import WARM, Plan, pipeline_text, write_files
+from .standalone import SOURCE, Cluster, processor_seconds
+
+_QUERIES = 1000
+_PATIENCE = 600.0  # seconds for a run
+_MEMORY = 'executor.memory = "1g"\nexecutor.extraJavaOptions = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"\n'
+
+
+def cluster_seconds(home: Path, plan: Plan, workers: int) -> tuple[float, float]:
+    """The executors' and the driver's seconds of processor time for the batches after the warm-up."""
+    folder = home / "run"
+    folder.mkdir(parents=True)
+    write_files(home / "data", plan.batches, plan.batch_rows)
+    with Cluster(home / "cluster", workers) as cluster:
+        text = pipeline_text(home / "data", "executors", _QUERIES, cluster.url)
+        (folder / "pipeline.toml").write_text(text + "shards = 2\n" + _MEMORY)
+        with open(folder / "said", "wb") as said:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "skyband", "run", "pipeline.toml", "--available-now"],
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), *sys.path[1:]])},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+        try:
+            before = _used_after(folder, driver, cluster, WARM - 1)
+            after = _used_after(folder, driver, cluster, plan.batches - 1)
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+    return after[0] - before[0], after[1] - before[1]
+
+
+def _used_after(
+    folder: Path, driver: subprocess.Popen[bytes], cluster: Cluster, batch: int
+) -> tuple[float, float]:
+    """What executors and driver have used when a batch is put out."""
+    output, until = folder / "out" / "changes" / f"batch-{batch}.parquet", time.monotonic() + _PATIENCE
+    while not output.exists():
+        if driver.poll() is not None or time.monotonic() > until:
+            raise InputError(
+                f"The pipeline on the cluster did not come to batch {batch}: {(folder / 'said').read_text()[-1000:]}"
+            )
+        time.sleep(0.005)
+    return sum(map(processor_seconds, cluster.executors())), processor_seconds(driver.pid)
