@@ -244,12 +244,12 @@ class Mapped(WindowAlgorithm):
         if relief.target:
             relief.wanted = int(np.clip(round(relief.wanted * target / relief.target), 1, 64))
         relief.target = target
-        floors = np.full(len(self.ks), np.inf)
+        floors, depths = np.full(len(self.ks), np.inf), self._depths(slots)
         for _ in range(3):
             part = 4 if relief.wanted >= 24 else 2  # some of the rows tell enough
             rank = max(1, relief.wanted // part)
             ranks = self._rank(b, count - count // part, count, rank, self._guess())
-            floors[slots] = ranks[self.stands.place[slots], rank - 1]
+            floors[slots] = np.minimum(ranks[self.stands.place[slots], rank - 1], depths)
             floors[slots[faces == LOOSE]] = np.inf
             relief.outer = relief.inner.copy()
             relief.carve(relief.outer, slots, faces, floors, self.constants)
@@ -274,6 +274,20 @@ class Mapped(WindowAlgorithm):
                 stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, blocks.meta)
                 if blocks.meta[place, EPOCH] < 0:
                     blocks.meta[place, [TRIED, TRIED_RISE]] = relief.now, 0
+
+    def _depths(self, slots: Ints) -> Floats:
+        """Scores that lists may reach down to when they are made anew: as far below the threshold as the k-th best row
+        is above it. The best row of a few thousand says little of a query; a floor that came out higher by chance would
+        have its next list made from the whole window."""
+        ranked, ks = self.ranked, self.ks[slots]
+        size, bars = ranked.size[slots], self.stands.bar[self.stands.place[slots]]
+        full = (size >= ks) & np.isfinite(bars)
+        depths = np.full(len(slots), np.inf)
+        last = ranked.good[(ranked.start[slots] + size - ks)[full]]
+        with np.errstate(over="ignore", invalid="ignore"):
+            lower = 2.0 * bars[full] - last
+        depths[full] = np.where(np.isfinite(lower), lower, np.inf)
+        return depths
 
     def _guess(self) -> Floats:
         """By place: a score that is likely to lie somewhat below a new floor."""

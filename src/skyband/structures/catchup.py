@@ -8,7 +8,8 @@ rise, so the stack and then the k best, backwards, are the list in its order, wi
 **The new threshold** is the k-th best score of the *young* rows, the newest two fifths of the window (a lesser share
 while scores fall): those k rows stay for the rest of a window, so the list can't run short before they go, whatever
 comes. That first part of the walk reads reservoirs and hopes that they are deep enough; if the k-th best turns out
-to lie below the floor of some block, it is walked again, and those blocks are searched row by row.
+to lie below the floor of some block, it is walked again, and those blocks are searched row by row: unless a larger part
+of the rows will do, whose k-th best lies higher.
 
 **Deepening.** A block whose reservoir was stocked under higher thresholds than this query needs is sifted again with
 the present map; every later query profits. Where scores fall, older blocks have many rows above the present thresholds:
@@ -215,6 +216,10 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
             full = n == k and n == ks[slot]
             if n < k and guess > -np.inf:
                 guess, level, phase = -np.inf, 1.7e308, 0
+            elif phase == 0 and n == k and now >= 0 and bar < floors[now, slot] and 2 * young < blocks[1] - oldest:
+                # no reservoir is deep enough, nor can be made so: the k-th best of more young rows lies higher
+                young *= 2
+                until = max(oldest, blocks[1] - young)
             elif phase == 0 and not (n == k and deepest <= bar):
                 # some reservoir may not be deep enough for what was found: again, with those blocks row by row
                 level, phase = bar if n == k else -np.inf, 1
