@@ -67,10 +67,6 @@ FULL = Plan(batches=5, batch_rows=4_000_000, rounds=2, restart=1000)
 # of the no-op sink's rate; of the driver's; of a no-op trigger; seconds
 GOALS = {"driver 1": 0.8, "driver 1000": 0.6, "driver 10000": 0.4, "executors/driver 1000": 0.5}
 SMALL_GOAL, RESTART_GOAL = 1.3, 2.0
-CLUSTER_GOAL, DRIVER_GOAL = (
-    0.1,
-    0.1,
-)  # by how much the processor time for a row may differ; the driver's share
 
 
 @dataclass
@@ -124,9 +120,9 @@ class Figures:
             lines.append(f"restart: {plan.restart:,} queries, from the start to the first answer: {told}")
             lines.append(f"  driver later by {later:.1f} s{_goal(later, RESTART_GOAL, least=False)}")
         for workers, (executors, driver) in self.cluster.items():
-            rows = plan.batch_rows * (plan.batches - WARM)
+            counted = plan.batch_rows * (plan.batches - WARM)
             lines.append(
-                f"cluster, {workers} workers: executors {1e9 * executors / rows:.0f} ns of processor time a row, "
+                f"cluster, {workers} workers: executors {1e9 * executors / counted:.0f} ns of processor time a row, "
                 f"driver {100 * driver / (driver + executors):.0f} % of all"
             )
         return "\n".join(lines)
