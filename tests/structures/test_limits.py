@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.structures.limits import limit_for, misses, misses_of, safe_limit
+from skyband.structures.limits import limit_for, misses, misses_in, misses_of, safe_limit
 
 
 def missed(ranks: tuple[int, ...], n: int, k: int, capacity: int) -> bool:
@@ -39,6 +39,17 @@ def test_the_expectation_is_that_of_all_orders(n: int, k: int, capacity: int) ->
 def test_a_larger_window_misses_more_and_never_more_than_a_very_large_one(k: int, more: int, n: int) -> None:
     here, larger = misses_of(n, k, k + more), misses_of(n + 1, k, k + more)
     assert here <= larger <= misses(k, k + more) * (1 + 1e-12)
+
+
+@given(k=st.integers(1, 6), more=st.integers(0, 8), n=st.integers(2, 24))
+def test_floats_say_what_fractions_do(k: int, more: int, n: int) -> None:
+    assert misses_in(n, k, k + more) == pytest.approx(float(misses_of(n, k, k + more)), rel=1e-9, abs=1e-300)
+
+
+def test_a_window_of_which_k_is_a_large_part_misses_fewer() -> None:
+    """What bench pripuzic sets misses beside: near the limit for k = 9 of 300 rows, far below it for k = 60."""
+    assert misses_in(300, 9, 20) == pytest.approx(misses(9, 20), rel=0.2)
+    assert misses_in(300, 60, 90) < 0.5 * misses(60, 90)
 
 
 @pytest.mark.parametrize(("k", "capacity"), [(1, 2), (1, 5), (2, 4), (3, 8)])

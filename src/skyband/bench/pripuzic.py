@@ -29,8 +29,7 @@ from skyband.bench.generators import clustered, independent, scaled, sensors
 from skyband.bench.pripuzic_page import BOOK
 from skyband.errors import InputError, SkybandError
 from skyband.order import Floats
-from skyband.structures.limits import limit_for
-from skyband.structures.limits import misses as calibrated
+from skyband.structures.limits import limit_for, misses_in
 
 UNIFORM, CLUSTERED, SHUFFLED, CORRELATED = "uniform", "clustered", "readings, shuffled", "readings, in time"
 SIX = ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
@@ -270,7 +269,7 @@ def errors(size: Table9) -> list[Figure]:
             figure.add(dataset, "missed", k, count=missed, certified=certified)
             figure.add(dataset, "told in error", k, count=false, certified=certified)
             figure.add(dataset, "stated error", k, count=error)
-            figure.add(dataset, "calibrated error", k, count=calibrated(k, k + limit_for(k, error)))
+            figure.add(dataset, "calibrated error", k, count=misses_in(size.n, k, k + limit_for(k, error)))
     return [figure]
 
 
@@ -415,9 +414,13 @@ def rates(size: Table9) -> list[Figure]:
     for dataset in (UNIFORM, SHUFFLED, CORRELATED):
         for d in (2, 4) if not tiny else (2,):
             found: dict[str, dict[str, float]] = {}
-            for sizes, who in ((long, ("snn", "sma", "ra")), (short, ("rapf", "sasf"))):
+            plain = Contestant("rapf, no index", "rapf", UNINDEXED)
+            for sizes, who in (
+                (long, named("snn", "sma", "ra")),
+                (short, [*named("rapf", "sasf"), plain]),
+            ):
                 other = replace(sizes, d=d)
-                found |= measure(other, dataset, with_options(named(*who), other), turn=TURN)
+                found |= measure(other, dataset, with_options(who, other), turn=TURN)
             for name, values in found.items():
                 figure.add(dataset, name, d, rate=1 / values["mean"], **values)
                 pushed.add(dataset, name, d, rate=1 / values["push"], **values)

@@ -18,7 +18,8 @@ but tails of fair coins remains: with B(T) the number of heads in T throws,
 
     sum over q < k of P(B(C+q) <= q)  +  2 sum over 0 < q < k of P(B(C+q) < q)  +  sum over T >= C+k of P(B(T) < k).
 
-So one limit does for every length of window, and for windows of time, whose number of rows nobody knows.
+So one limit does for every length of window, and for windows of time, whose number of rows nobody knows. Where k is a
+large part of the window there are fewer misses than that: of 1,000 rows and k = 81, three fifths (`misses_in`).
 
 **What it bounds.** A list that drops a row only while at least C rows of the window are better keeps every row that
 the list of the C best keeps, and so misses no more, whatever else it keeps. `limit_for` is the least C - k whose
@@ -98,6 +99,23 @@ def misses_of(n: int, k: int, capacity: int) -> Fraction:
                     of = factorial(p) * factorial(q) * factorial(both) * factorial(n - 1 - p - q - both)
                     paths = Fraction(comb(p + q, twice // 2), comb(p + q, p))
                     total += Fraction(ways, of * factorial(2 * n - 1)) * paths
+    return n * total
+
+
+def misses_in(n: int, k: int, capacity: int) -> float:
+    """The same in floats, for windows of some thousand rows: where k is a large part of n, fewer than `misses` says."""
+    c = capacity
+    log = np.cumsum(np.log(np.maximum(np.arange(2 * n), 1.0)))  # of factorials
+    reach = min(n, 4 * c + 200)  # with more ups or downs than that hardly a path ends among the first k
+    total = 0.0
+    for p in range(reach):
+        q, both = np.ogrid[: min(n - p, reach), : min(n - p, reach)]
+        start, end = p + both, q + both
+        twice = p + q + np.minimum(end, 2 * (k - 1) - end) - np.maximum(start, 2 * c - start)
+        q, both = np.nonzero((twice >= 0) & (p + q + both < n))
+        half, better = twice[q, both] // 2, p + q + 2 * both
+        ways = log[n - 1] + log[better] + log[2 * n - 2 - better] - log[both] - log[n - 1 - p - q - both]
+        total += float(np.exp(ways - log[2 * n - 1] - log[half] - log[p + q - half]).sum())
     return n * total
 
 
