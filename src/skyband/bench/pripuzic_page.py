@@ -383,8 +383,8 @@ row that the filter loses; so it is entered in the index anew more often. That t
 where entering costs little: with two intervals on each axis `rapf` takes less than half of `sasf`'s time (Figure 11),
 and the first table has it without an index. The finer cells that are chosen here are what makes `sasf` fast. `ra`
 meanwhile scores every row for every query in vector instructions, and sweeps a batch against itself before it takes
-anything in. Without an index a probable filter is many times faster than a strict or relaxed one (Figure 10), though the
-paper's groups are not seen.
+anything in. Without an index a probable filter is many times faster than a strict or relaxed one (Figure 10), though
+the paper's groups are not seen.
 
 The calibrated error is the exact expectation for a window of n rows in random order: of 1,000 rows and k = 81 it is
 three fifths of what a very long window has, which is what `explain` states.
@@ -403,8 +403,8 @@ BOOK = Book(
         "held-references": Beside(
             laws, "The laws are for rows in random order, one by one; these are sizes at one moment, the mean over all "
             "queries, with batches of 50 rows. At k = 1 that says little: a query's size is 9.8 with a standard "
-            "deviation of 2.8, so that the mean of 100 queries varies by 3 % even if they share no rows, and that of the "
-            "six by 4 %; ra's lists and sa's were the same there."
+            "deviation of 2.8, so that the mean of 100 queries varies by 3 % even if they share no rows, and that of "
+            "the six by 4 %; ra's lists and sa's were the same there."
         ),
     },
 )  # fmt: skip
