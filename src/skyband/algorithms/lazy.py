@@ -4,7 +4,9 @@
 
 **Idea.** The K-skyband of the longest window for the greatest k holds the answers of all. Rows join it without being
 compared with it; when it has grown by x, one sweep throws the dominated ones out. The x with the least cost is
-|SKB| (ln K + sqrt(ln K (4 + ln K))) / 2. A row that comes late may be dominated from the beginning: a *staircase* by
+|SKB| (ln K + sqrt(ln K (4 + ln K))) / 2; here |SKB| is counted without its first K, as in `ra`. With steps of more than
+K rows, which are swept by themselves before they join, and taken in at once since the answers are due at the step's
+end, it is at most |SKB|. A row that comes late may be dominated from the beginning: a *staircase* by
 recency, made at a sweep and never too strict afterwards, tells. And after a step the answers follow the rows that came
 and went (structures/following.py); those that can't are found by one walk from the newest candidate back for all of
 them (structures/answers.py).
@@ -57,9 +59,10 @@ def expected(k: int, n: float) -> float:
 
 
 def cost_of(work: Workload) -> float:
-    """Seconds for a batch: as `ra`, but for the answers, which mostly follow the rows instead of being searched for."""
-    walk = expected_size(work.k, work.window) * 4e-8
-    return taking(work) + 10e-6 + work.lists * walk + work.queries * 5e-7
+    """Seconds for a batch: as `ra`, but for the answers, which follow the rows that change them: those of windows of
+    very different lengths, of which only the longest is known here."""
+    changes = work.k * min(1.0, 20.0 * work.batch / max(1.0, work.window))
+    return taking(work) + 5e-6 + work.queries * 4.5e-7 * float(np.sqrt(changes))
 
 
 @kernel
