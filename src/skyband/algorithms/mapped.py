@@ -276,16 +276,17 @@ class Mapped(WindowAlgorithm):
                     blocks.meta[place, [TRIED, TRIED_RISE]] = relief.now, 0
 
     def _depths(self, slots: Ints) -> Floats:
-        """Scores that lists may reach down to when they are made anew: as far below the threshold as the k-th best row
-        is above it. The best row of a few thousand says little of a query; a floor that came out higher by chance would
-        have its next list made from the whole window."""
+        """Scores that lists may reach down to when they are made anew: below the threshold by half as much again as the
+        best quarter of the top is above its last. A floor is the score of few rows, and if it came out higher by chance
+        the query's next list would be made from the whole window."""
         ranked, ks = self.ranked, self.ks[slots]
-        size, bars = ranked.size[slots], self.stands.bar[self.stands.place[slots]]
-        full = (size >= ks) & np.isfinite(bars)
+        bars = self.stands.bar[self.stands.place[slots]]
+        full = np.flatnonzero((ranked.size[slots] >= ks) & np.isfinite(bars))
         depths = np.full(len(slots), np.inf)
-        last = ranked.good[(ranked.start[slots] + size - ks)[full]]
+        ends = (ranked.start[slots] + ranked.size[slots])[full]
         with np.errstate(over="ignore", invalid="ignore"):
-            lower = 2.0 * bars[full] - last
+            steep = ranked.good[ends - np.maximum(1, ks[full] // 4)] - ranked.good[ends - ks[full]]
+            lower = bars[full] - 1.5 * steep
         depths[full] = np.where(np.isfinite(lower), lower, np.inf)
         return depths
 

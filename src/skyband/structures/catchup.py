@@ -197,6 +197,7 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
             oldest -= 1
         totals[6] += 1
         young = max(1, int(np.ceil((blocks[1] - oldest) * share)))
+        most_young = (3 * (blocks[1] - oldest) + 3) // 4
         until = max(oldest, blocks[1] - young)
         above, level, phase = blocks[1], 1.7e308, 0
         n, extra, bar, full = np.int64(0), np.int64(0), -np.inf, False  # typed: literals would be compiled for apart
@@ -216,9 +217,9 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
             full = n == k and n == ks[slot]
             if n < k and guess > -np.inf:
                 guess, level, phase = -np.inf, 1.7e308, 0
-            elif phase == 0 and n == k and now >= 0 and bar < floors[now, slot] and 2 * young < blocks[1] - oldest:
+            elif phase == 0 and n == k and now >= 0 and bar < floors[now, slot] and young < most_young:
                 # no reservoir is deep enough, nor can be made so: the k-th best of more young rows lies higher
-                young *= 2
+                young = min(2 * young, most_young)
                 until = max(oldest, blocks[1] - young)
             elif phase == 0 and not (n == k and deepest <= bar):
                 # some reservoir may not be deep enough for what was found: again, with those blocks row by row
