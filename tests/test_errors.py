@@ -297,6 +297,30 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+SCORE = "The score (ORDER BY) must be a number; it is a condition or a text."
+WHERE = "WHERE must be a condition that is true or false."
+TYPED = {  # what only the columns' types tell
+    PAIRS.replace("abs(a.x - b.x)", "a.x > b.x"): SCORE,
+    PAIRS.replace("a.id < b.id", "a.x + b.x"): WHERE,
+    PAIRS.replace(" ROWS", " ROWS WITH (buffer = 3)"): "A pairs query has no option buffer; leave it out.",
+    GROUPED.replace("GROUP", "WHERE x GROUP"): WHERE,
+    GROUPED.replace(
+        "GROUP BY id", "GROUP BY id HAVING SUM(x)"
+    ): "HAVING must be a condition that is true or false.",
+    GROUPED.replace("BY SUM(x)", "BY SUM(x) > 1"): SCORE,
+}
+
+
+@pytest.mark.parametrize("query", TYPED)
+def test_the_sentence_of_a_type(query: str) -> None:
+    m = sb.Monitor()
+    m.push({"id": [1], "x": [1.0]}, stream="s")
+    with pytest.raises(sb.SkybandError) as error:
+        m.watch(query)
+    assert str(error.value) == TYPED[query]
+    assert not m.watches
+
+
 @pytest.mark.parametrize("case", list(CASES))
 def test_the_sentence(case: str) -> None:
     call, sentence = CASES[case]

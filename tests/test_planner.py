@@ -115,3 +115,14 @@ def test_a_box_each_is_one_family_for_some_and_many_for_others() -> None:
     monitor.push({"a": random.random(1000), "b": random.random(1000)})
     assert monitor.watches["q0"].explain().algorithm in ("tma", "sma")
     assert len(monitor.streams["s"].groups) == 1
+
+
+@pytest.mark.parametrize(("rows", "chosen"), [(1_000, "scase"), (1_000_000, "ta")])
+def test_pairs_that_one_difference_alone_can_decide(rows: int, chosen: str) -> None:
+    """As good as can be is a pair that is alike in one column: nearly all of a tree would be near."""
+    query = parse(
+        f"SELECT * FROM s a, s b ORDER BY abs(a.x - b.x) * abs(a.y - b.y) LIMIT 5 WINDOW {rows} ROWS"
+    )
+    choice = choose(query, Facts())
+    assert choice.algorithm == chosen
+    assert "one difference alone" in choice.alternatives["kd"]

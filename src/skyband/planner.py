@@ -25,7 +25,7 @@ from skyband.errors import QueryError
 from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, TopK
 from skyband.query.promises import cannot_bound, cannot_walk, is_whole, unknown_range
-from skyband.query.space import Space, is_linear, split_box
+from skyband.query.space import Space, split_box
 from skyband.structures.likely import MOST_STREAMS
 
 _PLAIN = {"topk": "ra", "threshold": "threshold"}  # answer everything, without the window's rows
@@ -283,8 +283,6 @@ def unfit(name: str, query: TopK | Threshold, facts: Facts) -> str | None:
             "it needs rows that leave in the order in which they came (first in, first out), and in an update stream "
             "(key=) any row may be replaced or deleted"
         )
-    if card.scores == "linear" and not is_linear(lift(query.score)[0]):
-        return "it needs a score that is a sum of numbers times columns"
     if card.scores == "monotone" and not _monotone(query):
         return "it needs a score that only rises or only falls with each column"
     if isinstance(query, Threshold) and card.window and query.bound in (float("inf"), float("-inf")):

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import skyband as sb
 from skyband.errors import InputError
+from skyband.spark import sinks
+from skyband.spark.answers import answers_of
 from skyband.spark.config import SinkSpec
 from skyband.spark.progress import BatchInfo, print_batch
 from skyband.spark.sinks import (
@@ -47,8 +50,9 @@ REJECTS = batch_column(
 TOP = pa.table([[1], [0.5], [4], [0.25], ["é"]], names=["rank", "score", "seq", "x", "g"])
 
 
-@pytest.mark.parametrize("form", ["parquet", "json"])
-def test_files(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize(("form", "many"), [("parquet", 5), ("json", 5), ("parquet", 1)])
+def test_files(tmp_path: Path, form: str, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "_MANY", many)  # changes from which on files are encoded in two threads
     sink = FileSink(tmp_path / "out", form)
     sink.prepare(True)
     tops = top_rows("q", TOP, TOP.select(["x", "g"]))
@@ -153,3 +157,18 @@ def test_the_plain_view() -> None:
         "batch 3: 1,000 rows in 0.50 s (2,000 rows/s), 20 to the driver, 5 changes, 1 rejected",
         "batch 4 (again): 1,000 rows in 0.00 s (0 rows/s), 20 to the driver, 5 changes",
     ]
+
+
+def test_answers_of_one_family_that_show_other_columns() -> None:
+    monitor = sb.Monitor()
+    for name, shown in [("a", "x"), ("b", "y"), ("c", "x")]:
+        monitor.watch(f"SELECT {shown} FROM s ORDER BY x ASC LIMIT 2 WINDOW 5 ROWS", name=name)
+    monitor.push({"x": [3.0, 1.0, 2.0], "y": [7.0, 8.0, 9.0]})
+    watches = monitor.watches
+    found = {
+        name: answers.tops.slice(sum(answers.sizes[:i]), answers.sizes[i]).to_pylist()
+        for answers in answers_of(watches.values())
+        for i, name in enumerate(answers.names)
+    }
+    assert found == {name: watch.top().to_pylist() for name, watch in watches.items()}
+    assert found["b"][0]["y"] == 8.0

@@ -62,8 +62,8 @@ class Card:
     wrong_when: str
     expected: Callable[[int, float], float]  # candidates for k and n rows in the window, random order
     options: Mapping[str, float]  # name and default
-    # which it can answer: "any", "monotone" on each axis, "linear" (sums of constant * column); of objects "bounded":
-    # monotone, and with no condition that chooses among them
+    # which it can answer: "any", "monotone" on each axis; of objects "bounded": monotone, and with no condition that
+    # chooses among them
     scores: str = "any"
     window: bool = False  # keeps the window's rows
     fifo: bool = True  # rows must leave in order of recency: not for update streams

@@ -58,9 +58,7 @@ GRIDDED = ("tma", "sma")  # the paper's
 
 def contestants(function: str = "linear", names: Sequence[str] = ()) -> list[Contestant]:
     """Those that exist and can answer such a function."""
-    wanted = {"linear": ("any", "monotone", "linear"), "distance": ("any",)}.get(
-        function, ("any", "monotone")
-    )
+    wanted = ("any",) if function == "distance" else ("any", "monotone")
     return [
         who
         for who in CONTESTANTS

@@ -154,20 +154,3 @@ def axes(shape: Expression, limits: Mapping[str, Interval]) -> tuple[tuple[str, 
     columns = columns_of(shape)
     columns = (*columns, *sorted(name for name in limits if name not in columns))
     return columns, tuple(i for i, name in enumerate(columns) if name in limits)
-
-
-def is_linear(shape: Expression) -> bool:
-    """Whether a shape is a sum of columns, each times a constant or not, and constants."""
-    match shape:
-        case Column() | nodes.Parameter():
-            return True
-        case nodes.Negate(operand):
-            return is_linear(operand)
-        case nodes.Arithmetic("+" | "-", left, right):
-            return is_linear(left) and is_linear(right)
-        case nodes.Arithmetic("*", left, right):
-            return (not columns_of(left) and is_linear(right)) or (not columns_of(right) and is_linear(left))
-        case nodes.Arithmetic("/", left, right):
-            return is_linear(left) and not columns_of(right)
-        case _:
-            return False
