@@ -63,6 +63,7 @@ def run(minutes: int, tests: list[str], **environment: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)  # make coverage runs it, too
 def test_everything_holds_without_compiling() -> None:
     long = (
         "memory or million or 1-100 or at_length or weights_of_all_signs"  # row by row they take minutes each
