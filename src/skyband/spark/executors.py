@@ -52,16 +52,18 @@ class ExecutorsRun(Run):
         new = max(begins, self._first_new())
         self._known: dict[int, Queries] = {}
         self._newest = new  # from this batch on the queries stay as they are
-        old = self._log.at(begins)
-        if (
-            begins < new
-        ):  # a batch was under way: it is done with the queries and the units that it was begun with
-            assert old is not None
-            again = self._query(session, [self._era(begins, old)], begins, once=True)
+        if begins < new:
+            # a batch was under way: it is done with the queries and the units that it was begun with
+            begun = self._log.at(begins)
+            assert begun is not None
+            again = self._query(session, [self._era(begins, begun)], begins, once=True)
             self._await(again)
             begins = self._committed() + 1
             if self._stop.event.is_set() or begins < new:
                 return again
+        # What is there is the state of the last batch's units: a start that ended before its first batch had begun may
+        # have noted others, which took nothing over.
+        old = self._log.at(begins - 1)
         return self._query(session, [self._new_era(session, begins, old)], begins, available_now)
 
     def _committed(self) -> int:
