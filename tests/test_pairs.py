@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,3 +219,28 @@ def test_explain_tells_of_late_rows_and_of_pairs_not_looked_at() -> None:
     assert counts["pairs accessed"] == counts["pairs there were"]  # too few pairs for sorted lists to be made
     assert [note for note in plan.notes if "late rows changed nothing" in note]
     assert "100.00 % of all pairs were looked at" in plan.notes
+
+
+def test_colours_of_several_columns() -> None:
+    """Two columns are one colour, whatever their types; -0.0 is 0.0."""
+    chance = random.Random(5)
+    rows = [(chance.choice("ab"), chance.choice([-0.0, 0.0, 1.5]), chance.random()) for _ in range(60)]
+    monitor = sb.Monitor()
+    watch = monitor.watch(
+        "SELECT * FROM s a, s b WHERE a.c = b.c AND a.d = b.d ORDER BY abs(a.x - b.x) LIMIT 3 WINDOW 20 ROWS"
+    )
+    for start in range(0, 60, 6):
+        some = rows[start : start + 6]
+        c = pa.array([row[0] for row in some]).dictionary_encode()
+        monitor.push(pa.table({"c": c, "d": [row[1] for row in some], "x": [row[2] for row in some]}))
+        inside = range(max(0, start + 6 - 20), start + 6)
+        pairs = [
+            (abs(rows[i][2] - rows[j][2]), i, j)
+            for i, j in combinations(inside, 2)
+            if rows[i][0] == rows[j][0] and rows[i][1] == rows[j][1]
+        ]
+        top = watch.top()
+        columns = (top[name].to_pylist() for name in ("score", "seq", "seq_b"))
+        assert {(score, *sorted(seqs)) for score, *seqs in zip(*columns, strict=True)} == set(
+            sorted(pairs)[:3]
+        )

@@ -33,6 +33,7 @@ TESTS = [
     "tests/test_nearest.py",
     "tests/test_pairs.py",
     "tests/test_promises.py",
+    "tests/test_rejecting.py",
     "tests/test_updates.py",
     "tests/test_windowed.py",
     "tests/test_oracle_equality.py::test_one_question",
