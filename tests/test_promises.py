@@ -293,3 +293,19 @@ def test_sums_that_need_all_their_bits() -> None:
                 (str(i), s)
                 for i, s in zip(top.column("id").to_pylist(), top.column("score").to_pylist(), strict=True)
             ] == expected
+
+
+def test_sorted_lists_are_walked_only_as_far_as_needed() -> None:
+    """A thousand objects: `sla` finds the same as adding all of them up, and has not walked through its lists."""
+    chance = np.random.default_rng(3)
+    asked = "SELECT id FROM s GROUP BY id ORDER BY SUM(x) + 0.5 * SUM(y) DESC LIMIT 3 WINDOW 2000 ROWS"
+    monitor = sb.Monitor()
+    lists, sums = (
+        monitor.watch(f"{asked} WITH (algorithm = '{name}')", name=name) for name in ("sla", "sums")
+    )
+    for _ in range(30):
+        rows = {"id": chance.integers(0, 1000, 200), "x": chance.random(200), "y": chance.random(200)}
+        monitor.push(rows)
+        assert lists.top().to_pylist() == sums.top().to_pylist()
+    counters = lists.explain().counters
+    assert 0 < counters["entries walked"] < counters["objects"]
