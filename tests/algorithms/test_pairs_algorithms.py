@@ -18,7 +18,7 @@ from skyband.order import Recency
 from skyband.query.expression import parse_expression
 from skyband.query.model import Pairs, Rows
 from skyband.query.nodes import Column, walk
-from skyband.structures.stairs import settling
+from skyband.structures.stairs import arrange, settling
 
 SKYBANDS = ["scase"]
 GLOBAL = ["scase", "ta", "kd"]
@@ -456,3 +456,16 @@ def test_the_size_is_as_expected() -> None:
         17.58, 82.54, 160.09, 308.50, 730.86, 1398.21,
     ]  # fmt: skip
     assert round(expected(20, 1_000_000), 2) == 492.71
+
+
+def test_more_new_pairs_than_two_bytes_count() -> None:
+    """A row that is paired with all of a long window, and then another one."""
+    n = 70_000
+    older = np.concatenate([np.arange(n)[::-1], [5, 4, 3]])
+    newer = np.concatenate([np.full(n, n), np.full(3, n + 1)])
+    good = np.random.default_rng(1).random(n + 3)
+    order = np.lexsort((-newer, -good, -older))
+    wanted = good[order], older[order], newer[order]
+    assert arrange(good, older, newer, n + 3, 0) == n + 3
+    for found, right in zip((good, older, newer), wanted, strict=True):
+        assert np.array_equal(found, right)

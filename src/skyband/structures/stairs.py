@@ -142,6 +142,9 @@ def settling(k: int) -> Any:
     return generated(_TEMPLATE.format(**parts))
 
 
+PLACE = 0xFFFFFFFF  # of a word: the place of a new pair. With a large K, or for a first row, there are more than 2^16
+
+
 @kernel
 def arrange(good: Floats, older: Ints, newer: Ints, count: int, first: int) -> int:
     """Put new pairs in order (newest older row first, then better, then newer), without those that are gone and those
@@ -162,27 +165,27 @@ def arrange(good: Floats, older: Ints, newer: Ints, count: int, first: int) -> i
         return count
     words = np.empty(count, dtype=np.int64)
     for t in range(kept):
-        words[t] = (older[t] - first) << 16 | t
+        words[t] = (older[t] - first) << 32 | t
     for t in range(kept, count):
         a = older[t] - first
         if a < 0:
             continue
         u = kept
-        while u > 0 and words[u - 1] >> 16 < a:
+        while u > 0 and words[u - 1] >> 32 < a:
             u -= 1
-        while u > 0 and words[u - 1] >> 16 == a and ahead(good, newer, t, words[u - 1] & 0xFFFF):
+        while u > 0 and words[u - 1] >> 32 == a and ahead(good, newer, t, words[u - 1] & PLACE):
             u -= 1
-        if u > 0 and words[u - 1] >> 16 == a and newer[words[u - 1] & 0xFFFF] == newer[t]:
+        if u > 0 and words[u - 1] >> 32 == a and newer[words[u - 1] & PLACE] == newer[t]:
             continue
         for v in range(kept, u, -1):
             words[v] = words[v - 1]
-        words[u] = a << 16 | t
+        words[u] = a << 32 | t
         kept += 1
     values, rows = np.empty(kept), np.empty(kept, dtype=np.int64)
     for t in range(kept):
-        values[t], rows[t] = good[words[t] & 0xFFFF], newer[words[t] & 0xFFFF]
+        values[t], rows[t] = good[words[t] & PLACE], newer[words[t] & PLACE]
     for t in range(kept):
-        good[t], older[t], newer[t] = values[t], (words[t] >> 16) + first, rows[t]
+        good[t], older[t], newer[t] = values[t], (words[t] >> 32) + first, rows[t]
     return kept
 
 
