@@ -104,8 +104,10 @@ rm -f "$venv"/skyband-*.stamp
 export PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0
 install --require-hashes -r requirements-build.txt
 # PySpark is built from its source archive, with the setuptools just pinned and not with whatever is newest today.
-install --no-build-isolation --require-hashes -r requirements.txt
-if [ "$kind" = dev ]; then install --require-hashes -r requirements-dev.txt; fi
+# Bytecode comes with the first import of what is used: to compile all of Spark's modules takes half a minute.
+dev=; [ "$kind" = dev ] && dev="-r requirements-dev.txt"
+# shellcheck disable=SC2086
+install --no-compile --no-build-isolation --require-hashes -r requirements.txt $dev
 install --no-build-isolation --no-deps --editable .
 echo "$wanted" >"$venv/skyband-$kind.stamp"
 echo "skyband: .venv is ready."
