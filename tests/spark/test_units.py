@@ -6,17 +6,21 @@ import random
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.spark.streams import QUERIES, SCHEMA, make_files, moment
+from tests.spark.streams import QUERIES, SCHEMA, make_files, moment, pipeline_text
 
 from skyband.errors import SkybandError
 from skyband.files.rows import Chunk
 from skyband.query.sql import parse
 from skyband.spark import merging, routing
+from skyband.spark.checkpoint import open_checkpoint
+from skyband.spark.config import load_pipeline
+from skyband.spark.executors import ExecutorsRun
 from skyband.spark.frames import late_of, write_frame
 from skyband.spark.gather import Gather, Told
 from skyband.spark.handover import _cut
@@ -238,6 +242,52 @@ def test_units_are_dealt_out_anew(tmp_path: Path) -> None:
         known = Layout(2, kinds)
         local.start(asked, known)
         compare(local, one, files[2 * start : 2 * start + 2], one.start(asked))
+
+
+class Start(ExecutorsRun):
+    """A start of a pipeline, as far as it goes without Spark: units take one batch, or it dies before there is any."""
+
+    def __init__(self, folder: Path, local: Local, shards: int) -> None:
+        more = f'placement = "executors"\nshards = {shards}\n'
+        (folder / "pipeline.toml").write_text(pipeline_text({"ties": KINDS["ties"]}, spark=more))
+        pipeline = load_pipeline(folder / "pipeline.toml")
+        checkpoint = open_checkpoint(pipeline)
+        checkpoint.set_queries(checkpoint.first_new(), pipeline.queries)
+        anything: Any = None
+        super().__init__(pipeline, checkpoint, {"s": SCHEMA}, anything, anything, anything)
+        self.local, self.folder = local, folder
+
+    def go(self, rows: pa.Table | None) -> pa.Table:
+        self.rows = rows
+        return self._start(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)), True)  # type: ignore[arg-type]
+
+    def _query(self, session: Any, eras: list[Era], begins: int, *_: Any, **__: Any) -> Any:
+        if self.rows is None:
+            raise KeyboardInterrupt
+        local = self.local
+        local.folder, local.batch, local.asked, local.before = (
+            self._checkpoint.own, begins, self._asked(begins), self._asked(begins - 1),
+        )  # fmt: skip
+        local.job = Job(self._streams, tuple(eras), str(local.folder), begins)
+        changes, _, _ = local.push([("s", self.rows)])
+        for log in ("offsets", "commits"):
+            (self._checkpoint.folder / log).mkdir(exist_ok=True)
+            (self._checkpoint.folder / log / str(begins)).write_text("")
+        return changes
+
+
+def test_a_start_dies_when_its_units_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch has begun with them, so none of them has state: the next start goes by those of the last batch."""
+    local, one = Local(tmp_path, STREAMS), One(STREAMS)
+    one.start({"ties": KINDS["ties"]})
+    monkeypatch.setattr("skyband.spark.handover.read_states", lambda *_: dict(local.states))
+    # the same number again, which has nothing to hand over any more; then another one, from units that never were
+    for rows, (noted, shards) in zip(make_files(3, seed=24), ((1, 1), (2, 2), (3, 1)), strict=True):
+        with pytest.raises(KeyboardInterrupt):
+            Start(tmp_path, local, noted).go(None)
+        changes = Start(tmp_path, local, shards).go(arrow(rows))
+        truth, _ = one.push([("s", arrow(rows))])
+        assert by_query(changes) == by_query(truth)
 
 
 def test_joined_streams(tmp_path: Path) -> None:
