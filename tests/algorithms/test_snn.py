@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import skyband as sb
+from skyband import jit
 from skyband.algorithms import WINDOWED
 from skyband.order import Recency
 from skyband.query.expression import lift
 from skyband.query.space import Space
+from skyband.structures import indexing
+from skyband.structures.query_index import QueryIndex
 
 NONE = np.empty(0, dtype=np.int64)
 SLOTS = 20
@@ -154,3 +157,45 @@ def test_time_windows_and_late_rows() -> None:
             assert monitor.watches[f"snn {i}"].top().equals(monitor.watches[f"ra {i}"].top()), (first, i)
     assert counted[0] > 100
     monitor._check()
+
+
+def test_slots_that_short_lists_cannot_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen bits name a slot in a cell's own list: cells that meet the region of a later one go by their bits."""
+    monkeypatch.setattr(jit, "_interpreted", True)  # so that kernels see the smaller number
+    monkeypatch.setattr(indexing, "NAMES", 7)
+    n, rows = 300, 500
+    points = data("plain", rows, 2)
+    algorithm = made(points, n)
+    short_way = turned(algorithm)
+    for first in range(n, rows, 50):
+        step(algorithm, points, first, first + 50, n)
+        for slot in range(SLOTS):
+            plainly(algorithm, points, slot, first + 50, n)
+    algorithm._check()
+    named = algorithm.index.named_
+    assert np.count_nonzero(named == indexing.CROWDED) > 10 < np.count_nonzero(named == 1)
+    assert short_way[0] > 0
+
+
+def test_more_queries_than_sixteen_bits_tell_apart() -> None:
+    """Slots on both sides of 65,536, a few of which are registered, are told which rows concern them."""
+    random = np.random.default_rng(5)
+    shape, _ = lift(sb.nearest({"x": 0.5, "y": 0.5}, 1, "6 rows").score)
+    space = Space(shape, ("x", "y"), -1.0)
+    slots = np.array([0, 3, 65535, 65536, 65539, 65600])
+    constants = np.full((65601, 2), np.nan)
+    constants[slots] = random.random((len(slots), 2))
+    index = QueryIndex(space, 2, 16)
+    columns = random.random(500), random.random(500)
+    index.learn(columns)
+    index.provide(len(constants))
+    least = np.full(len(constants), np.nan)
+    least[slots] = -0.3
+    for bars in (least[slots], least[slots] + 0.1, least[slots]):  # smaller once, so that cells are left, too
+        index.register(slots, bars, constants)
+        least[slots] = bars
+        starts, _, found, _ = index.look_up(columns, 0, 500, constants, least)
+        for slot in slots.tolist():
+            near = np.flatnonzero(space.good(columns, constants[slot]) >= least[slot])
+            assert np.array_equal(found[starts[slot] : starts[slot + 1]], near)
+        index._check(columns, lambda slot: space.good(columns, constants[slot]))

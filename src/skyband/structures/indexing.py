@@ -21,6 +21,7 @@ from skyband.query.boxes import OPERATIONS, render_bounds
 from skyband.query.space import Space
 
 SHORT = 8  # slots in a cell's own list
+NAMES = 1 << 16  # slots that sixteen bits name there; cells that later ones meet are crowded
 CROWDED = 255  # instead of their number: the bits tell
 
 Words = npt.NDArray[np.uint64]
@@ -32,7 +33,7 @@ def enter(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
     """A cell names a slot that it didn't name before."""
     bits[cell, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
     n = named[cell]
-    if n < SHORT and slot < 65536:
+    if n < SHORT and slot < NAMES:
         short[cell, n] = slot
         named[cell] = n + 1
     else:
@@ -58,7 +59,7 @@ def leave(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
             low = b ^ (b & (b - one))
             b ^= low
             other = (word << 6) + frexp(float(low))[1] - 1
-            if n == SHORT or other >= 65536:
+            if n == SHORT or other >= NAMES:
                 return  # crowded still
             short[cell, n] = other
             n += 1

@@ -187,7 +187,7 @@ def turn(progress, came, end, left, head, shift, {columns},
             if stray or few > {short}:
                 stop = row
                 break
-            both = (row - begun) << 16
+            both = (row - begun) << 16  # short lists name the first slots only: NAMES in indexing.py
             for i in range(4):
                 pair[pairs + i] = both | np.int64(short[c, i])
             for i in range(4, few):
