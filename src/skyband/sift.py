@@ -346,6 +346,6 @@ def _families(queries: Asked) -> list[Family]:
                 groups[key] = Group(query, algorithm, {})  # type: ignore[arg-type]
             groups[key].open(query, k)  # type: ignore[arg-type]
         known = _FAMILIES[queries] = [Family(group) for group in groups.values()]
-        while len(_FAMILIES) > 16:
+        while len(_FAMILIES) > 64:
             _FAMILIES.popitem(last=False)
     return known

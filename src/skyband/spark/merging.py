@@ -27,6 +27,7 @@ from .answers import answers_of
 from .engine import drop
 from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
+from .residents import begin_task, built, forgotten
 from .routing import Era, Job, Packed, task
 from .shards import Unit
 from .sinks import top_rows
@@ -84,6 +85,7 @@ def stepper(
     def step(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
+        begin_task()
         job, (batch, _) = packed.get(), task()
         parts = [part for rows in frames for part in _parts(rows)]
         before = bytes(state.get[0]) if state.exists else None
@@ -121,6 +123,7 @@ def take(
     held = _held(job, era, unit, before)
     telling = _Telling(unit, everything=batch == job.begins)
     if held.queries != unit.digest:
+        built()
         telling.ask(held.monitors)
         held.queries = unit.digest
     telling.begin(held.monitors)
@@ -139,6 +142,7 @@ def take(
     _HELD.move_to_end(key)
     while len(_HELD) > _RESIDENT:
         _HELD.popitem(last=False)
+        forgotten()
     return held.state, lines
 
 
@@ -158,10 +162,15 @@ def _grouped(parts: Sequence[Part]) -> list[tuple[str | None, list[Sifted]]]:
 def _held(job: Job, era: Era, unit: Unit, before: bytes | None) -> _Held:
     """The unit's monitors before the batch."""
     if before is None:
+        built()
         return _taken_over(job, unit, first=era.first == 0)
     known = _HELD.pop(unit.key, None)
     if known is not None and known.state == before:
         return known
+    if known is None:
+        built()
+    else:
+        forgotten()
     return unpacked(before)
 
 

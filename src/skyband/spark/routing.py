@@ -33,6 +33,7 @@ from ..stream.rejects import Reject
 from .frames import late_before
 from .hashing import stable_hash
 from .inputs import task_parts
+from .residents import begin_task, built, forgotten
 from .shards import ROWS, UPDATES, Streams, Unit
 from .sifting import with_gaps
 
@@ -55,6 +56,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _FEW_ROWS = 20_000
+_FEW_UNITS = 4  # that rows which one of them needs are sent to all of
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Packed:
         found = _JOBS.get(self._name)
         if found is None:
             _JOBS.clear()  # one at a time: the next one is another run's
+            forgotten()
             found = _JOBS[self._name] = pickle.loads(self._data)
         return found
 
@@ -111,6 +114,11 @@ class Route:
     wanted: bool  # whether it gets rows at all
     counts: bool  # whether it must know the times of all rows
 
+    @property
+    def pruning(self) -> bool:
+        """Whether its rows may be pruned where they are."""
+        return self.sifter is not None and self.sifter.can_prune
+
     def part_of(self, part: Accepted, prune: bool) -> Sifted:
         """A unit's own part of what was accepted."""
         if not self.unit.teller:
@@ -123,7 +131,7 @@ class Route:
         if self.unit.ids:
             own = id_hash(part.table, self.unit.ids) % np.uint64(self.unit.of) == self.unit.part
             return Sifted(_only(part, np.flatnonzero(own), self.counts))
-        if self.sifter is not None and prune and self.sifter.can_prune:
+        if self.sifter is not None and self.pruning and prune:
             return self.sifter.pruned(part)
         if self.sifter is not None and self.sifter.can_prune and self.sifter.columns:
             wanted = set(self.sifter.columns)
@@ -173,6 +181,7 @@ def routes(job: Job, era: Era) -> dict[str, list[Route]]:
             found[stream].append(Route(unit, sifter, wanted, counts))
     _ROUTES.clear()
     _ROUTES[era.first] = job, found
+    built()
     return found
 
 
@@ -199,6 +208,7 @@ def share_out(packed: Packed) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
     """The function for mapInArrow: from lines that name pieces of files to parts for units."""
 
     def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
         batch, partition = task()
         job = packed.get()
         era = job.era(batch)
@@ -233,11 +243,43 @@ def _lines(
     raw, rows = read(table)
     part = accept(doors(job, batch)[stream], raw, rows, texts)
     lines = []
-    for route in routes(job, era)[stream]:
-        sifted = route.part_of(part, rows >= _large(job, route.unit))
+    found = routes(job, era)[stream]
+    large = [rows >= _large(job, route.unit) for route in found]
+    pruned = _pruned_once(part, [route for route, prune in zip(found, large, strict=True) if prune])
+    for route, prune in zip(found, large, strict=True):
+        own = pruned.get(route.unit.key)
+        sifted = route.part_of(
+            part if own is None else own, prune and (own is None or len(pruned) > _FEW_UNITS)
+        )
         line = _line(route.unit.key, order, stream)
         lines.append({**line, "rows": sifted.count, "kept": sifted.kept, "blob": sifted.to_bytes()})
     return _batch(lines)
+
+
+def _pruned_once(part: Accepted, wanted: list[Route]) -> dict[int, Accepted]:
+    """By unit: the rows that are in the k-skyband of any unit's queries. Nearly all rows are in none, and are looked at
+    once for all units; those that must know every row's time are by themselves."""
+    found: dict[int, Accepted] = {}
+    for counts in (False, True):
+        alike = {
+            route.unit.key: route.sifter
+            for route in wanted
+            if route.sifter is not None and route.pruning and route.sifter.counts_rows is counts
+        }
+        if len(alike) > 1:
+            pruned = _common([*alike.values()]).pruned(part).part
+            found.update(dict.fromkeys(alike, pruned))
+    return found
+
+
+def _common(sifters: list[Sifter]) -> Sifter:
+    """A sifter that lets pass whatever one of these does."""
+    queries: dict[str, tuple[int, str]] = {}
+    for text, k, algorithm in (query for sifter in sifters for query in sifter.queries):
+        queries[text] = max(k, queries.get(text, (0, ""))[0]), algorithm
+    columns = sorted({name for sifter in sifters for name in sifter.columns or ()})
+    every = tuple((text, k, algorithm) for text, (k, algorithm) in queries.items())
+    return replace(sifters[0], queries=every, columns=tuple(columns))
 
 
 def _large(job: Job, unit: Unit) -> int:
