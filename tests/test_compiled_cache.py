@@ -173,3 +173,52 @@ def test_no_garbage_is_looked_for_while_a_kernel_is_compiled() -> None:
         assert not gc.isenabled()  # who has switched it off wants it so
     finally:
         gc.enable()
+
+
+@kernel
+def shifted(values: np.ndarray, by: float) -> np.ndarray:
+    out = np.empty(values.shape[0])
+    for i in range(values.shape[0]):
+        out[i] = values[i] + by
+    return out
+
+
+@kernel
+def shifted_sum(values: np.ndarray, by: float) -> float:
+    out = 0.0
+    for value in shifted(values, by):
+        out += value
+    return out
+
+
+@kernel
+def plain_sum(values: np.ndarray) -> float:
+    out = 0.0
+    for value in values:
+        out += value
+    return out
+
+
+@kernel
+def halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    middle = values.shape[0] // 2
+    return values[:middle], values[middle:]
+
+
+def test_only_kernels_that_make_arrays_count_references() -> None:
+    values = np.arange(5.0)
+    assert shifted_sum(values, 1.0) == 15.0
+    assert plain_sum(shifted(values, 2.0)) == 20.0
+    assert shifted.compiled().owns and shifted_sum.compiled().owns
+    assert not plain_sum.compiled().owns
+    code = {
+        name: next(iter(f.compiled().inspect_llvm().values()))
+        for name, f in [("own", shifted), ("lent", plain_sum)]
+    }
+    assert "NRT_decref" in code["own"]
+    assert "NRT_decref" not in code["lent"]
+
+
+def test_a_kernel_that_borrows_may_not_return_an_array() -> None:
+    with pytest.raises(TypeError, match=r"halves returns an array that it borrowed: let it write into one"):
+        halves(np.arange(4.0))

@@ -73,8 +73,8 @@ def kernel(function: Callable[..., Any]) -> Kernel:
 def inlined(function: Callable[..., Any]) -> Kernel:
     """A small kernel that is written out where another one calls it.
 
-    A call between compiled functions counts references to each array that it passes, with atomic instructions:
-    in an inner loop that costs more than the work.
+    A call between compiled functions hands over each array in seven words: in an inner loop that costs more than the
+    work.
     """
     assert isinstance(function, FunctionType)
     return Kernel(function, inline=True)
@@ -127,10 +127,14 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     plain = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
     plain.__module__ = function.__module__
     plain.__qualname__ = function.__qualname__
+    owns = _makes_arrays(plain)
     if inline:
-        return numba.njit(inline="always", error_model="numpy")(plain)
+        dispatcher = numba.njit(inline="always", error_model="numpy", _nrt=owns)(plain)
+        dispatcher.owns = owns
+        return dispatcher
     # Nobody calls a kernel from C: without that door there is less to compile.
-    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(plain)
+    dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, _nrt=owns)(plain)
+    dispatcher.owns = owns
     # The folder is set for this one function only: a user's own numba code keeps its settings.
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
@@ -141,6 +145,34 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     _take_turns(dispatcher)
     _compile_undisturbed(dispatcher, f"{plain.__module__}.{plain.__qualname__}")
     return dispatcher
+
+
+_MAKERS = frozenset({"argsort", "copy", "empty", "full", "sort", "zeros"})
+
+
+def _makes_arrays(function: FunctionType) -> bool:
+    """Whether a kernel makes arrays, itself or by one that it calls: only then are references counted in it.
+
+    All others borrow their arrays from the caller, who holds them until they return. To count would take atomic
+    instructions at every call between kernels, and nearly half of the compiler's time. A maker that isn't in the list
+    is no risk: numba refuses to compile it without counting."""
+    if _MAKERS.intersection(function.__code__.co_names):
+        return True
+    return any(getattr(value, "owns", False) for value in function.__globals__.values())
+
+
+def _refuse_lent(dispatcher: Any, name: str) -> None:
+    """A kernel that doesn't count references must not return an array: the caller would give back what it never had."""
+    from numba.core import types
+
+    def lent(kind: Any) -> bool:
+        return isinstance(kind, types.Buffer) or (isinstance(kind, types.BaseTuple) and any(map(lent, kind)))
+
+    for made in dispatcher.overloads.values():
+        if lent(made.signature.return_type):
+            raise TypeError(
+                f"The kernel {name} returns an array that it borrowed: let it write into one, or make one."
+            )
 
 
 def _compile_undisturbed(dispatcher: Any, name: str) -> None:
@@ -158,7 +190,10 @@ def _compile_undisturbed(dispatcher: Any, name: str) -> None:
         gc.disable()
         try:
             with global_compiler_lock, _nobody_else(f"{name} {signature}"):
-                return compile_for(signature)
+                compiled = compile_for(signature)
+                if not getattr(dispatcher, "owns", True):
+                    _refuse_lent(dispatcher, name)
+                return compiled
         finally:
             if collecting:
                 gc.enable()

@@ -62,7 +62,6 @@ def arrive(
     bar: Floats, bar_time: Ints, bar_seq: Ints, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, counts: Ints,
 ) -> int:  # fmt: skip
     """Take a row into the slot's skyband, evict whom it dominates as the k-th; 1 if the list has no room."""
-    # one way out: a function with several counts references to each of its arrays, with atomic instructions
     late = value == bar[slot] and (
         when < bar_time[slot] or (when == bar_time[slot] and number < bar_seq[slot])
     )

@@ -149,10 +149,7 @@ def least_of(totals: Floats, there: Counts, plan: Ints) -> Floats:
 
 @inlined
 def yet_to_come(told: int, stream: int, most: int, count: int, ever: bool) -> int:
-    """How many rows of a stream may yet be added to an instance that has so many.
-
-    (Of single numbers, for an array handed to a function costs two atomic instructions, though it be inlined.)
-    """
+    """How many rows of a stream may yet be added to an instance that has so many."""
     return 1 - ((told >> stream) & 1) if ever else max(0, most - count)
 
 

@@ -122,7 +122,6 @@ def hold(
     value: float, place: int, found: int, wanted: int, good: Floats, places: Ints, time: Ints, seq: Ints
 ) -> int:
     """Take a row among the best found so far, a heap, worst first; returns how many there are."""
-    # one way out: a function with several counts references to each of its arrays, with atomic instructions
     if found == wanted:
         if worse(good[0], places[0], value, place, time, seq):
             sink_row(good, places, wanted, value, place, time, seq)
