@@ -3,8 +3,8 @@
 Nearest neighbours over a window of rows: u points, drawn from the data, ask for the k rows nearest to them. One
 parameter varies, the others stay at Table IX's defaults. The data is uniform, clustered, sensor readings in random
 order, or the same readings in order of time, where each is much like the one before: the hard case. The readings are
-generated unless a file is named (`--data`): then they are its numeric columns, in the file's order, as with the
-SensorScope file that the paper reads.
+generated unless a file is named (`--data`): then they are columns of that (pripuzic_data.py), in the file's order, as
+with the SensorScope file that the paper reads.
 
 Everybody gets the same batches through Monitor.push, in turns, and what is told is the CPU time of the algorithms
 alone, as in the paper. The paper's engine takes one row at a time, this one a batch; part `r` shows what that
@@ -25,9 +25,10 @@ from skyband.approximate import Approximate
 from skyband.bench import Settings, parts_of
 from skyband.bench.drive import LEAST, Contestant, Pushed, Rows, Spent, race
 from skyband.bench.figures import Figure
-from skyband.bench.generators import clustered, independent, scaled, sensors
+from skyband.bench.generators import clustered, independent, sensors
+from skyband.bench.pripuzic_data import from_file
 from skyband.bench.pripuzic_page import BOOK
-from skyband.errors import InputError, SkybandError
+from skyband.errors import SkybandError
 from skyband.order import Floats
 from skyband.structures.limits import limit_for, misses_in
 
@@ -87,23 +88,8 @@ def readings(rows: int, columns: int, data: Path | None, seed: int) -> Floats:
     """Sensor readings in order of time: generated, or from the user's file (over and over, if it is short)."""
     if data is None:
         return sensors(rows, columns, seed)
-    import pyarrow as pa
-
-    from skyband.files import open_rows
-
-    table = pa.concat_tables([chunk.table for chunk in open_rows(data).chunks()])
-    numeric = [name for name in table.column_names if str(table.schema.field(name).type) in NUMBERS]
-    if len(numeric) < columns:
-        raise InputError(
-            f"{data} has {len(numeric)} columns of numbers, and this part needs {columns}: name a file with more, "
-            "or leave --data out."
-        )
-    points = np.column_stack([table[name].to_numpy().astype(float) for name in numeric[:columns]])
-    points = scaled(points[~np.isnan(points).any(axis=1)])
+    points = from_file(data, columns)
     return np.ascontiguousarray(np.resize(points, (rows, columns)) if len(points) < rows else points[:rows])
-
-
-NUMBERS = ("double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 
 def points_of(dataset: str, size: Table9, rows: int, seed: int) -> Floats:
