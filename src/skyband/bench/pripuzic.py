@@ -40,6 +40,7 @@ UNINDEXED = (("cells", 1.0),)
 WORK = ("filtered", "entered", "admitted")
 COUNTED = ("searches", *WORK)  # for each row that comes, and each query
 WARM = 3
+MOMENT, MOMENTS = 50, 20  # rows of a batch at most, and moments, where it is told what is kept
 TURN = 20  # batches of one after the other, where rows a second are told: else everybody would find his caches empty
 
 
@@ -427,15 +428,39 @@ def in_batches(size: Table9, r: int, who: Sequence[Contestant]) -> tuple[Table9,
 
 
 def held(size: Table9) -> list[Figure]:
-    """Figure 12: rows kept, and references to them."""
+    """Figure 12: rows kept, and references to them: means over time, and over all queries."""
     who = named("pa", "sa", "ra", *SIX, "cpm", "snn")
-    small = size if size.name == "tiny" else replace(size, r=50)  # laws are about rows that come one by one
-    objects = Figure("held-objects", "Rows kept for a query", "k", "objects", "rows", small.words("k"))
-    references = Figure(
-        "held-references", "References for a query", "k", "references", "rows", small.words("k")
-    )
-    sweep([objects, references], UNIFORM, size.ks, lambda k: at_k(small, int(k), who))
+    scale = size.words("k", "r").rpartition(", ")[0]
+    scale += f", batches of k rows and at most {MOMENT}; {MOMENTS} moments of two windows after the first"
+    objects = Figure("held-objects", "Rows kept for a query", "k", "objects", "rows", scale)
+    references = Figure("held-references", "References for a query", "k", "references", "rows", scale)
+    for k in size.ks:
+        # laws are about rows that come one by one: a batch of more than k would be swept against itself
+        at, everybody = at_k(replace(size, r=min(k, MOMENT)), k, who)
+        for name, values in kept(at, everybody).items():
+            objects.add(UNIFORM, name, k, **values)
+            references.add(UNIFORM, name, k, **values)
     return [objects, references]
+
+
+def kept(size: Table9, who: Sequence[Contestant], seed: int = 11) -> dict[str, dict[str, float]]:
+    """What everybody keeps: the mean of moments that lie evenly in two windows."""
+    points = points_of(UNIFORM, size, 3 * size.n, seed)
+    rows = Rows(points)
+    found = {}
+    for each in who:
+        made = engine(each, size, points, rows, seed)
+        (algorithm,) = made.algorithms()
+        slots = np.flatnonzero(algorithm.ks).tolist()
+        moments = []
+        for first in range(size.n, 3 * size.n, size.r):
+            made.step(rows, first, min(first + size.r, 3 * size.n))
+            if (first + size.r) * MOMENTS // (2 * size.n) > first * MOMENTS // (2 * size.n):
+                references = float(np.mean([algorithm.size(slot)[0] for slot in slots]))
+                moments.append((references, len(np.unique(algorithm.seqs())) / size.u))
+        means = np.mean(moments, axis=0).tolist()
+        found[each.name] = dict(zip(("references", "objects"), means, strict=True))
+    return found
 
 
 def admissions(size: Table9) -> list[Figure]:
