@@ -393,17 +393,26 @@ def test_drift_that_no_floor_foresaw(kind: str) -> None:
     assert stream.count("catch-ups") < 50 * 12
 
 
-def test_reservoirs_are_deepened() -> None:
-    """Scores fall so fast that older blocks are sifted again, under a raised map: what they promise they have."""
+@pytest.mark.parametrize("want", ["high", "low", "either", "newcomers"])
+def test_reservoirs_are_deepened(want: str) -> None:
+    """Scores fall so fast that older blocks are sifted again, for thresholds some steps higher: what they promise they
+    have, whichever way queries want each axis, and also to a query that comes later."""
     rng = np.random.default_rng(13)
     stream = Stream(space(weighted(3), 3), rows=8000, block=256, cells=4096)
     for _ in range(20):
-        stream.add(6, rng.random(3).tolist())
+        weights = rng.random(3)
+        weights *= {"low": -1.0, "either": np.array([rng.choice([-1.0, 1.0]), 1.0, 1.0])}.get(want, 1.0)
+        stream.add(6, weights.tolist())
     rises = 0
     for step in range(70):
-        stream.push(rng.random((400, 3)) * 0.985**step)
-        stream.compare(thorough=step in (45, 69))
+        if want == "newcomers" and step % 16 == 15:
+            stream.add(6, rng.normal(size=3).tolist())
+        values = rng.random((400, 3)) * 0.985**step
+        stream.push(1.0 - values if want == "low" else values)
+        if want == "high" or step % 6 == 0:
+            stream.compare(thorough=step in (42, 45, 66, 69))
         rises += int((stream.algorithm.blocks.meta[:, RISE] > 0).any())
+    stream.algorithm._check()
     assert stream.count("reservoirs deepened") > 0 and rises > 0
 
 
