@@ -131,8 +131,9 @@ class Figure:
             for p in self.points:
                 lines.writerow([p.panel, p.series, p.x, *(p.values.get(name, "") for name in names)])
 
-    def joined(self, folder: Path) -> Figure:
-        """With the points of an earlier run at the same sizes that this one didn't measure again, in their order."""
+    def joined(self, folder: Path, others: bool = False) -> Figure:
+        """With the points of an earlier run at the same sizes that this one didn't measure again, in their order; with
+        `others` also those of other series at a place where this run has measured some."""
         path = folder / f"{self.name}.json"
         if not path.exists():
             return self
@@ -144,7 +145,7 @@ class Figure:
         kept = [
             own.pop((point.panel, point.series, point.x), point)
             for point in before.points
-            if (point.panel, point.x) not in again or (point.panel, point.series, point.x) in own
+            if others or (point.panel, point.x) not in again or (point.panel, point.series, point.x) in own
         ]
         self.points = [*kept, *own.values()]
         return self

@@ -33,15 +33,12 @@ def main(settings: Settings) -> None:
     plan = FULL if settings.scale == "full" else QUICK
     found = measure(plan, parts_of(settings, PARTS))
     print(found, flush=True)
-    BOOK.publish(
-        (each.joined(settings.output / "spark") for each in figures(found, settings.scale)), settings
-    )
+    known = settings.output / "spark"
+    BOOK.publish((each.joined(known, others=True) for each in figures(found, settings.scale)), settings)
 
 
 def figures(found: Figures, scale: str) -> Iterator[Figure]:
     """What was measured, as figures of the page."""
-    from skyband.spark.measure import WARM
-
     plan = found.plan
     size = f"{scale}: {plan.batch_rows:,} rows a batch, {plan.master}"
     rates = Figure("throughput", "Rows a second", "queries", "ratio", "of Spark alone", size, form="bars")
@@ -83,10 +80,10 @@ def figures(found: Figures, scale: str) -> Iterator[Figure]:
         "workers",
         "ns",
         "ns a row",
-        f"{scale}: {plan.batch_rows:,} rows a batch",
+        f"{scale}: {plan.cluster_rows:,} rows a batch",
         form="bars",
     )
-    rows = plan.batch_rows * (plan.batches - WARM)
+    rows = plan.cluster_counted
     for workers, (executors, driver) in found.cluster.items():
         for name, seconds in (("executors", executors), ("driver", driver)):
             used.add("", name, workers, ns=1e9 * seconds / rows)

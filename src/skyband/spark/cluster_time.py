@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from ..errors import InputError
-from .measure import WARM, Plan, pipeline_text, write_files
+from .measure import Plan, pipeline_text, write_files
 from .standalone import SOURCE, Cluster, processor_seconds
 
 _QUERIES = 1000
@@ -28,7 +28,7 @@ def cluster_seconds(home: Path, plan: Plan, workers: int) -> tuple[float, float]
     """The executors' and the driver's seconds of processor time for the batches after the warm-up."""
     folder = home / "run"
     folder.mkdir(parents=True)
-    write_files(home / "data", plan.batches, plan.batch_rows)
+    write_files(home / "data", plan.batches, plan.cluster_rows)
     with Cluster(home / "cluster", workers) as cluster:
         text = pipeline_text(home / "data", "executors", _QUERIES, cluster.url)
         (folder / "pipeline.toml").write_text(text + "shards = 2\n" + _MEMORY)
@@ -43,7 +43,7 @@ def cluster_seconds(home: Path, plan: Plan, workers: int) -> tuple[float, float]
                 start_new_session=True,
             )
         try:
-            before = _used_after(folder, driver, cluster, WARM - 1)
+            before = _used_after(folder, driver, cluster, plan.warm - 1)
             after = _used_after(folder, driver, cluster, plan.batches - 1)
         finally:
             os.killpg(driver.pid, signal.SIGKILL)

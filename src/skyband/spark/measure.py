@@ -3,7 +3,7 @@
 The yardstick is Spark's own Parquet source into its no-op sink: reading the same files for nothing. Everything runs in
 one session, in turn, a few rounds, because a machine's mood lasts longer than a run; what is told are ratios of
 medians. The time of a micro-batch is Spark's own figure for the whole trigger, so that planning, logging and commit
-count on both sides; the first batches of a run are left out.
+count on both sides; the first batches of a run are left out: a JVM compiles its code while they run.
 
 - **throughput**: large batches, for one and a thousand weighted sums over the last million rows, with the state in the
   driver; **many**: for ten thousand; **executors**: for a thousand, with the state in either place.
@@ -16,6 +16,7 @@ count on both sides; the first batches of a run are left out.
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import threading
@@ -36,11 +37,12 @@ from .progress import BatchInfo
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WARM = 2  # batches at the start of a run that don't count
 _COLUMNS = ("x0", "x1", "x2", "x3")
 _SCHEMA = ", ".join(f"{name} double" for name in _COLUMNS)
 _K = 20
 _WINDOW = 1_000_000
+_GROUP = 500_000  # rows of a row group at most
+_DIFFERENT = 4  # files; further ones have the rows of those
 PARTS = ("throughput", "many", "executors", "small", "restart", "cluster")
 _RUNS = {
     "throughput": ("driver 1", "driver 1000"),
@@ -57,13 +59,20 @@ class Plan:
     batch_rows: int
     rounds: int
     restart: int
+    warm: int = 2  # batches at the start of a run that don't count
+    cluster_rows: int = 400_000  # of a batch on the cluster
     small_rows: int = 200
     small_batches: int = 20
     master: str = "local[2]"
 
+    @property
+    def cluster_counted(self) -> int:
+        """Rows on the cluster that count."""
+        return self.cluster_rows * (self.batches - self.warm)
+
 
 QUICK = Plan(batches=5, batch_rows=400_000, rounds=1, restart=200, small_batches=10)
-FULL = Plan(batches=5, batch_rows=4_000_000, rounds=2, restart=1000)
+FULL = Plan(batches=12, batch_rows=4_000_000, rounds=2, restart=1000, warm=6, cluster_rows=16_000_000)
 # of the no-op sink's rate; of the driver's; of a no-op trigger; seconds
 GOALS = {"driver 1": 0.8, "driver 1000": 0.6, "driver 10000": 0.4, "executors/driver 1000": 0.5}
 SMALL_GOAL, RESTART_GOAL = 1.3, 2.0
@@ -96,7 +105,9 @@ class Figures:
     def __str__(self) -> str:
         plan, lines = self.plan, []
         if self.rates:
-            rows = f"{plan.batch_rows:,} rows a batch, {plan.batches - WARM} batches, {plan.rounds} rounds"
+            rows = (
+                f"{plan.batch_rows:,} rows a batch, {plan.batches - plan.warm} batches, {plan.rounds} rounds"
+            )
             lines.append(f"throughput: weighted sums of 4 columns, k = {_K}, {_WINDOW:,} rows; {rows}")
             lines.append(f"  {'Spark alone, into nothing':28} {self.rates['nothing'] / 1e6:6.2f} M rows/s")
             ratios = self.ratios()
@@ -120,7 +131,7 @@ class Figures:
             lines.append(f"restart: {plan.restart:,} queries, from the start to the first answer: {told}")
             lines.append(f"  driver later by {later:.1f} s{_goal(later, RESTART_GOAL, least=False)}")
         for workers, (executors, driver) in self.cluster.items():
-            counted = plan.batch_rows * (plan.batches - WARM)
+            counted = plan.cluster_counted
             lines.append(
                 f"cluster, {workers} workers: executors {1e9 * executors / counted:.0f} ns of processor time a row, "
                 f"driver {100 * driver / (driver + executors):.0f} % of all"
@@ -242,7 +253,7 @@ class _Bench:
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(rounds):
             for name, run in runs.items():
-                seconds[name] += list(_triggers(self._session, run))[WARM:]
+                seconds[name] += list(_triggers(self._session, run))[self._plan.warm :]
         return seconds
 
 
@@ -296,10 +307,13 @@ def write_files(folder: Path, count: int, rows: int, first: int = 0) -> None:
 
     folder.mkdir(exist_ok=True)
     for number in range(first, first + count):
+        target = folder / f"{number:04}.parquet"
+        if number - first >= _DIFFERENT:  # the same rows again, under another name
+            os.link(folder / f"{number - _DIFFERENT:04}.parquet", target)
+            continue
         chance = np.random.default_rng(number)
         table = pa.table({name: chance.random(rows) for name in _COLUMNS})
-        target = folder / f"{number:04}.parquet"
-        pq.write_table(table, target, row_group_size=max(1, rows // 8), compression="none")
+        pq.write_table(table, target, row_group_size=max(1, min(rows // 8, _GROUP)), compression="none")
 
 
 if __name__ == "__main__":
