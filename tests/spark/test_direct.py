@@ -9,14 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.spark.test_units import Local, One, compare
 
 from skyband import rejecting
 from skyband.algorithms import base
 from skyband.monitor import Monitor
 from skyband.sift import Sifted
-from skyband.spark import direct, splits
+from skyband.spark import direct, routing, splits
 from skyband.spark.direct import Direct
 from skyband.spark.filelog import FileLog, StreamFiles
+from skyband.spark.shards import Layout, Streams
+from skyband.spark.splits import Split
 
 ROWS, BATCHES, GROUPS = 24_000, 3, 8
 
@@ -80,3 +83,38 @@ def test_large_batches_equal_a_push(tmp_path: Path, timed: bool, monkeypatch: py
         assert here.rejects().equals(whole.rejects())
         for name, watch in whole.watches.items():
             assert here.watches[name].top().equals(watch.top()), name
+
+
+@pytest.mark.parametrize(("timed", "units"), [(False, 2), (True, 6)])
+def test_tasks_read_the_newest_rows_first(
+    tmp_path: Path, timed: bool, units: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of the executors placement does the same with its splits, once for all units."""
+    monkeypatch.setattr(rejecting, "FEWEST_HEAD", 128)
+    monkeypatch.setattr(direct, "_HEAD_ROWS", 3000)
+    monkeypatch.setattr(routing, "_PIECE_ROWS", ROWS // GROUPS)
+    chance = np.random.default_rng(4)
+    tables = [table_of(chance, number) for number in range(BATCHES)]
+
+    def by_files(job: Any, era: Any, batch: int, order: Any, stream: str, chunk: Any) -> pa.RecordBatch:
+        path = tmp_path / f"{batch}.parquet"
+        pq.write_table(chunk.table, path, row_group_size=ROWS // GROUPS)
+        at = stream, "parquet", str(path), path.stat().st_size, path.stat().st_mtime_ns
+        (sent,) = routing._of_files(
+            job,
+            era,
+            batch,
+            [Split(0, *at, 0, 3, 3 * ROWS // GROUPS), Split(1, *at, 3, 5, 5 * ROWS // GROUPS)],
+        )
+        assert set(sent.column("rows").to_pylist()) == {ROWS}
+        assert max(sent.column("kept").to_pylist()) < ROWS / 4
+        return sent
+
+    monkeypatch.setattr(routing, "_lines", by_files)
+    monkeypatch.setattr(Local, "_cut", lambda self, table: [table])
+    streams = Streams({"s": "t"} if timed else {}, {}, {}, {"s": tables[0].schema})
+    asked = {f"q{number}": sql for number, sql in enumerate(questions(timed)[:-1])}
+    local, one = Local(tmp_path, streams), One(streams)
+    local.start(asked, Layout(2, {"rows": (units, 0)}))
+    one.start(asked)
+    compare(local, one, [[("s", table)] for table in tables])

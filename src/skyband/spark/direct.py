@@ -11,7 +11,8 @@ the same code, so every row gets the same seq.
 **Large ones** are read in as many threads as Spark has cores; Arrow and our kernels run outside the interpreter's lock.
 The newest rows come first. What they leave as k-th best scores are bars (rejecting.py) that older rows have to reach,
 whichever thread reads them: a row that doesn't has k better rows that are newer. The survivors of all pieces, few, are
-then pruned together, so what is written down and merged is the k-skyband of the batch, not one for each piece.
+then pruned together, so what is written down and merged is the k-skyband of the batch, not one for each piece. A task
+of the executors placement does the same with its own pieces.
 """
 
 from __future__ import annotations
@@ -57,12 +58,20 @@ class Direct:
                 continue
             pieces = max(1, sum(one.size for one in taken) // _PIECE)
             splits = plan_splits(self.log, [stream], start, end, pieces)
-            sifter = sifters[stream.name]
-            work = self._pruned if prune and sifter.can_prune else self._whole
-            found += [(stream.name, part) for part in work(splits, sifter)]
+            sifter, work = sifters[stream.name], Pieces(self.schemas, self.threads)
+            read = work.pruned if prune and sifter.can_prune else work.whole
+            found += [(stream.name, part) for part in read(splits, sifter)]
         return found
 
-    def _whole(self, pieces: list[list[Split]], sifter: Sifter) -> list[Sifted]:
+
+@dataclass(frozen=True)
+class Pieces:
+    """Reads consecutive pieces of files, each some splits, in order of arrival."""
+
+    schemas: Mapping[str, pa.Schema]
+    threads: int = 1
+
+    def whole(self, pieces: list[list[Split]], sifter: Sifter) -> list[Sifted]:
         """All rows that are accepted."""
         return [
             Sifted(part)
@@ -70,7 +79,7 @@ class Direct:
             for part in parts
         ]
 
-    def _pruned(self, pieces: list[list[Split]], sifter: Sifter) -> list[Sifted]:
+    def pruned(self, pieces: list[list[Split]], sifter: Sifter) -> list[Sifted]:
         """The rows that can be in an answer: the newest ones first, the others by what those say."""
         newest: list[Accepted] = []
         older = list(pieces)

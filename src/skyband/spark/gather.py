@@ -49,7 +49,9 @@ class Gather:
         names = dict.fromkeys([*_others(queries, asked), *asked])
         order = {name: place for place, name in enumerate(names)}
         # A query that is another now may have moved from one unit to another: its leaves still come first.
-        places = np.array([2 * order[name] for name in whole.column("query").to_pylist()], dtype=np.int64)
+        coded = whole.column("query").combine_chunks().dictionary_encode()
+        ranks = np.array([2 * order[name] for name in coded.dictionary.to_pylist()], dtype=np.int64)
+        places = ranks[np.asarray(coded.indices)]
         places += np.asarray(pc.equal(whole.column("change"), "enter"))
         return whole.take(pa.array(np.argsort(places, kind="stable")))
 

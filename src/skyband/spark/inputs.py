@@ -11,7 +11,7 @@ replay gives every row the same seq, whichever task reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -96,20 +96,35 @@ Piece = tuple[
 
 def task_parts(batches: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
     """The rows that a task's lines name or carry, each piece with its place in the order of arrival."""
-    from .reading import join_chunks
-    from .sifting import read_runs
+    splits, lines = task_lines(batches)
+    return record_parts(lines, schemas) if splits is None else file_parts(splits, schemas)
 
+
+def task_lines(batches: Iterator[pa.RecordBatch]) -> tuple[list[Split] | None, Iterator[pa.RecordBatch]]:
+    """The pieces of files that a task's lines name; None and the lines if they carry records."""
     some = (batch for batch in batches if batch.num_rows)
     first = next(some, None)
     if first is None:
-        return
+        return [], iter(())
     lines = chain([first], some)
-    places = {name: place for place, name in enumerate(schemas)}
     if first.column("format")[0].as_py().startswith(RECORD):
-        for stream, partition, offset, chunk in _record_runs(lines, schemas):
-            yield places[stream], partition, offset, stream, chunk
-        return
-    splits = (Split(**row) for batch in lines for row in _split_columns(batch).to_pylist())
+        return None, lines
+    return [Split(**row) for batch in lines for row in _split_columns(batch).to_pylist()], iter(())
+
+
+def record_parts(lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
+    """The rows of records, run by run."""
+    places = {name: place for place, name in enumerate(schemas)}
+    for stream, partition, offset, chunk in _record_runs(lines, schemas):
+        yield places[stream], partition, offset, stream, chunk
+
+
+def file_parts(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
+    """The rows of pieces of files, run by run."""
+    from .reading import join_chunks
+    from .sifting import read_runs
+
+    places = {name: place for place, name in enumerate(schemas)}
     for piece, run in enumerate(read_runs(splits, schemas)):
         yield places[run.split.stream], run.split.number, piece, run.split.stream, join_chunks(run.chunks)
 

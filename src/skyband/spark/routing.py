@@ -15,6 +15,7 @@ import pickle
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,14 @@ from ..stream.accept import Accepted, Door, accept
 from ..stream.arrow import numbers_array
 from ..stream.batches import read
 from ..stream.rejects import Reject
+from .direct import Pieces
 from .frames import late_before
 from .hashing import stable_hash
-from .inputs import task_parts
+from .inputs import file_parts, record_parts, task_lines
 from .residents import begin_task, built, forgotten
 from .shards import ROWS, UPDATES, Streams, Unit
 from .sifting import with_gaps
+from .splits import Split, in_pieces
 
 PART_COLUMNS = (
     "unit bigint, place int, number bigint, piece bigint, stream string, rows bigint, kept bigint, host string, "
@@ -56,6 +59,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _FEW_ROWS = 20_000
+_PIECE_ROWS = 262_144  # rows that are read at once, or a row group
 _FEW_UNITS = 4  # that rows which one of them needs are sent to all of
 
 
@@ -214,10 +218,44 @@ def share_out(packed: Packed) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
         era = job.era(batch)
         if partition == 0:
             yield _controls(era, batch)
-        for place, number, piece, stream, chunk in task_parts(batches, job.streams.schemas):
-            yield _lines(job, era, batch, (place, number, piece), stream, chunk)
+        splits, lines = task_lines(batches)
+        if splits is None:
+            for place, number, piece, stream, chunk in record_parts(lines, job.streams.schemas):
+                yield _lines(job, era, batch, (place, number, piece), stream, chunk)
+        for _, own in groupby(splits or (), key=lambda split: split.stream):
+            yield from _of_files(job, era, batch, [*own])
 
     return share
+
+
+def _of_files(job: Job, era: Era, batch: int, splits: list[Split]) -> Iterator[pa.RecordBatch]:
+    """The lines for consecutive splits of a stream."""
+    stream, found = splits[0].stream, routes(job, era)[splits[0].stream]
+    door = doors(job, batch)[stream]
+    sifter = _for_all(job, found, splits)
+    if sifter is None:
+        for place, number, piece, _, chunk in file_parts(splits, job.streams.schemas):
+            yield _lines(job, era, batch, (place, number, piece), stream, chunk)
+        return
+    # Large Parquet files for queries about single rows and nobody else: the newest rows first, the others behind them.
+    place = [*job.streams.schemas].index(stream)
+    pieces = [[piece] for split in splits for piece in in_pieces(split, _PIECE_ROWS)]
+    parts = Pieces(job.streams.schemas).pruned(pieces, replace(sifter, door=door))
+    for number, sifted in enumerate(parts):
+        order = place, splits[0].number, number
+        again = len(found) > _FEW_UNITS
+        yield _batch([_told(route, order, route.part_of(sifted.part, again), stream) for route in found])
+
+
+def _for_all(job: Job, found: list[Route], splits: list[Split]) -> Sifter | None:
+    """What sifts these splits for all units at once; None if somebody needs more than its k-skyband."""
+    sifters = [route.sifter for route in found if route.sifter is not None and route.pruning]
+    rows = sum(split.rows for split in splits)
+    if len(sifters) < len(found) or len({sifter.counts_rows for sifter in sifters}) != 1:
+        return None
+    parquet = all(split.format == "parquet" for split in splits)
+    large = max(_large(job, route.unit) for route in found)
+    return _common(sifters) if parquet and rows >= max(large, 4 * _PIECE_ROWS) else None
 
 
 def _controls(era: Era, batch: int) -> pa.RecordBatch:
@@ -251,9 +289,13 @@ def _lines(
         sifted = route.part_of(
             part if own is None else own, prune and (own is None or len(pruned) > _FEW_UNITS)
         )
-        line = _line(route.unit.key, order, stream)
-        lines.append({**line, "rows": sifted.count, "kept": sifted.kept, "blob": sifted.to_bytes()})
+        lines.append(_told(route, order, sifted, stream))
     return _batch(lines)
+
+
+def _told(route: Route, order: tuple[int, int, int], sifted: Sifted, stream: str) -> dict[str, Any]:
+    line = _line(route.unit.key, order, stream)
+    return {**line, "rows": sifted.count, "kept": sifted.kept, "blob": sifted.to_bytes()}
 
 
 def _pruned_once(part: Accepted, wanted: list[Route]) -> dict[int, Accepted]:

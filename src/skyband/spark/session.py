@@ -125,6 +125,8 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, scans: bool) -> dict[str
     java = [f"-Dlog4j2.configurationFile=file:{scratch / 'log4j2.properties'}", f"-Djava.io.tmpdir={scratch}"]
     if local:
         java += _SCANNING_JVM if scans else _LIGHT_JVM
+    else:
+        java += _LIGHT_JVM[:1]  # rows pass through the executors' JVMs, not through the driver's
     # The user's own options come last, so that they win.
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, [*java, settings.get("spark.driver.extraJavaOptions")])

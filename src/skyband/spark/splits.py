@@ -8,7 +8,7 @@ numbers. A task gets consecutive splits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from .filelog import FileLog, StreamFiles, Taken, file_path
@@ -66,6 +66,14 @@ def plan_splits(
             )
             weights.append(weight)
     return _share(splits, weights, target)
+
+
+def in_pieces(split: Split, rows: int) -> list[Split]:
+    """A split of a Parquet file cut at its row groups into pieces of about so many rows."""
+    groups = max(1, rows * split.count // max(1, split.rows))
+    ends = range(split.first, split.first + split.count, groups)
+    last = split.first + split.count
+    return [replace(split, first=first, count=min(groups, last - first), rows=-1) for first in ends]
 
 
 def _share(splits: list[Split], weights: list[int], target: int) -> list[list[Split]]:
