@@ -147,7 +147,7 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     return dispatcher
 
 
-_MAKERS = frozenset({"argsort", "copy", "empty", "full", "sort", "zeros"})
+_MAKERS = frozenset({"argsort", "copy", "empty", "full", "partition", "sort", "zeros"})
 
 
 def _makes_arrays(function: FunctionType) -> bool:
