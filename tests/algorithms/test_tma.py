@@ -17,6 +17,7 @@ from skyband.errors import QueryError
 from skyband.query.expression import lift, parse_expression
 from skyband.query.nodes import columns_of
 from skyband.query.space import Space
+from skyband.structures import grid
 
 COORDINATE = st.one_of(
     st.integers(-2, 3).map(float), st.sampled_from([0.0, -0.0, np.inf, -np.inf, np.nan]), st.floats(-2, 2)
@@ -355,3 +356,19 @@ def test_hundreds_of_queries_and_many_axes() -> None:
         for asked in field.asked[turn::7]:
             field.drop(asked)
     assert field.algorithm.grid.bits.shape[1] >= 3
+
+
+@pytest.mark.parametrize("room", [7, 40])
+def test_cells_with_more_rows_than_lie_side_by_side(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search goes through them in pieces, several searches at a time; long lists are heaps."""
+    monkeypatch.setattr(grid, "NEAR", room)
+    random = np.random.default_rng(14)
+    field = Field(Watched, linear(2), cells=3.0)
+    field.step(random.integers(0, 12, (400, 2)))
+    asked = [field.ask(k, tuple(random.normal(size=2)), 300) for k in (1, 5, 20, 150)]
+    for _ in range(4):
+        field.step(random.integers(0, 12, (150, 2)) * 0.9)
+    everything = np.array([each.slot for each in asked])
+    field.algorithm.search(everything)  # all of them in one call
+    field.check()
+    assert field.algorithm.searches > 12

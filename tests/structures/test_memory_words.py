@@ -1,10 +1,10 @@
-"""Fetching memory ahead changes nothing, compiled or not."""
+"""Fetching memory ahead changes nothing, and the first bit of a word is the same, compiled or not."""
 
 import numpy as np
 
 from skyband.jit import kernel
 from skyband.order import Floats
-from skyband.structures.memory import fetch
+from skyband.structures.memory import fetch, first_bit
 
 
 @kernel
@@ -21,3 +21,21 @@ def test_fetching_is_no_reading() -> None:
     for n in (0, 1, 1000):
         values = np.arange(float(n))
         assert total(values) == total.function(values) == n * (n - 1) / 2
+
+
+@kernel
+def places(word: int) -> int:
+    """The sum of (place + 1)² over all bits of a word."""
+    found = 0
+    while word != np.uint64(0):
+        found += (first_bit(word) + 1) ** 2
+        word &= word - np.uint64(1)
+    return found
+
+
+def test_the_first_bit() -> None:
+    rng = np.random.default_rng(3)
+    some = [np.uint64(1) << np.uint64(i) for i in range(64)]
+    for word in [*some, np.uint64(0), np.uint64(2**64 - 1), *rng.integers(0, 2**64 - 1, 50, dtype=np.uint64)]:
+        bits = [i for i in range(64) if int(word) >> i & 1]
+        assert places(word) == places.function(word) == sum((i + 1) ** 2 for i in bits)

@@ -369,13 +369,13 @@ class Gridded(WindowAlgorithm):
                 grid.stamp[:] = 0
                 self.age = 0
             self.age = compiled.walk(
-                walked, keep, scan, self.up, rows, cells, mine, lists, held,
+                walked, keep, scan, self.up, rows, grid.near(), cells, mine, lists, held,
                 grid.stamp, self.age, grid.heap_key, grid.heap_cell,
             )  # fmt: skip
         if len(descended):
             assert compiled is not None
             compiled.descend(
-                descended, keep, scan, self.space.sign, rows, cells, mine, lists, held,
+                descended, keep, scan, self.space.sign, rows, grid.near(), cells, mine, lists, held,
                 grid.own_sets(len(self.ks)), grid.as_set(_NO_CELLS), grid.node_room(), grid.heap_key, grid.heap_cell,
             )  # fmt: skip
         for slot in slots[ways == PLAIN].tolist():

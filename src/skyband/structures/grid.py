@@ -35,7 +35,9 @@ from skyband.structures.rows import Places, Rows
 TOTAL = 20_736  # 12^4, the best of the paper's grids
 ROWS_A_CELL = 4  # a small window has one cell for so many rows
 MOST_CELLS = 1 << 22
+OUTSIDE = 1 << 40  # beyond the number of any cell
 STRETCH = 64  # rows whose cells are found before they are put there
+NEAR = 16_384  # rows at most that a search puts side by side
 FAR = 8e307  # no grid reaches further: the difference of two edges is a number
 
 Words = npt.NDArray[np.uint64]
@@ -120,6 +122,7 @@ class Grid:
         self.heap_key = np.empty(self.total + 1, dtype=np.float64)
         self.heap_cell = np.empty(self.total + 1, dtype=np.int32)
         self.nodes = np.empty((0, 2 * axes), dtype=np.int32)
+        self._near: tuple[Any, ...] = ()
         if self.learned:
             self._cut()
         self.cover_low, self.cover_high = self.low[:, 0].copy(), self.high[range(axes), self.cells - 1]
@@ -250,6 +253,15 @@ class Grid:
         lows = [self.low[axis][index] for axis, index in enumerate(at)]
         return lows, [self.high[axis][index] for axis, index in enumerate(at)]
 
+    def near(self) -> tuple[Any, ...]:
+        """Room for rows side by side, and by cell in which turn they were put there and where; see visit.py."""
+        if not self._near or len(self._near[1]) < min(NEAR, len(self.rows)):
+            room = min(NEAR, 2 * len(self.rows) + 1)
+            by_cell = np.zeros(self.total, dtype=np.int64), *np.zeros((2, self.total), dtype=np.int32)
+            values = np.empty((self.axes, room)), np.empty(room), np.empty(room, dtype=np.int32)
+            self._near = (*values, *by_cell, np.zeros(2, dtype=np.int64))
+        return self._near
+
     def bytes(self) -> int:
         names = (
             "low",
@@ -264,7 +276,8 @@ class Grid:
             "heap_cell",
             "nodes",
         )
-        return sum(int(getattr(self, name).nbytes) for name in names)
+        near = sum(int(each.nbytes) for each in self._near)
+        return near + sum(int(getattr(self, name).nbytes) for name in names)
 
     def _check(self) -> None:
         rows, places = self.rows, self.rows.living()
@@ -359,20 +372,21 @@ def link(
     for begin in range(0, places.shape[0], STRETCH):
         end = min(begin + STRETCH, places.shape[0])
         for i in range(begin, end):
+            out[i] = 0
+        for axis in range(
+            axes
+        ):  # an axis at a time, without a branch: rows outside are marked, and seen to below
+            base, steps, stride = origin[axis], scale[axis], strides[axis]
+            edge, most = float(cells[axis]), cells[axis] - 0.5
+            for i in range(begin, end):
+                at = (x[places[i], axis] - base) * steps
+                within = at if at > 0.0 else 0.0
+                out[i] += int(within if within < most else most) * stride
+                out[i] |= 0 if (at > 0.0) & (at < edge) else OUTSIDE
+        for i in range(begin, end):
             place = places[i]
-            c = 0
-            inside = True
-            for axis in range(axes):
-                at = (x[place, axis] - origin[axis]) * scale[axis]
-                count = cells[axis]
-                if at > 0.0 and at < count:
-                    c += int(at) * strides[axis]
-                else:  # outside, or on the very edge
-                    inside = False
-                    if at >= count:
-                        c += (count - 1) * strides[axis]
-            out[i] = place
-            if not inside:
+            c = out[i] & (OUTSIDE - 1)
+            if out[i] >= OUTSIDE:  # or on the very edge
                 beyond = False
                 stray = False
                 for axis in range(axes):
@@ -383,11 +397,11 @@ def link(
                         low[axis, 0] = value
                     if value > high[axis, cells[axis] - 1]:
                         high[axis, cells[axis] - 1] = value
-                if beyond:
-                    outside += 1
-                if stray:
-                    strays += 1
-                    out[i] = ~place
+                outside += beyond
+                strays += stray
+                out[i] = ~place if stray else place
+            else:
+                out[i] = place
             cell[place] = c
             fetch(following, last[c])  # written to below
         for i in range(begin, end):

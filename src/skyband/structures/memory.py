@@ -1,7 +1,9 @@
-"""An instruction about memory that Python has no word for: fetch what will be needed.
+"""Instructions that Python has no word for: fetch what will be needed, and find the first bit of a word.
 
 A list that lies in a far cache is near by the time it is needed if somebody asks for it a few hundred instructions
 earlier. Queries' lists are many and short, so no machine foresees which comes next; the loops that use them know it.
+
+Sets of queries are words of 64 bits. A loop over a set goes from one bit to the next with one instruction each.
 """
 
 from __future__ import annotations
@@ -49,3 +51,25 @@ def _opaque() -> bool:
 @native(_fetch)
 def fetch(array: npt.NDArray[Any], at: int) -> None:
     """Bring an element nearer; any index will do, nothing is read."""
+
+
+def _first_bit() -> Any:
+    from llvmlite import ir
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def first_bit(typing: Any, word: Any) -> Any:
+        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.uint64), write
+
+    return first_bit
+
+
+@native(_first_bit)
+def first_bit(word: int) -> int:
+    """The place of the lowest bit that is set; of no meaning for 0."""
+    value = int(word)
+    return (value & -value).bit_length() - 1

@@ -16,6 +16,9 @@ out of influence lists that it no longer needs.
 one and cuts it in two along the axis with most cells, until a box is a cell. Cells that the slot had before and was
 not led to lose its entry.
 
+A cell's rows are put side by side before they are scored, and stay there for the other slots of the same call: most of
+these come by the same cells, and to follow a chain of rows takes longer than to score them.
+
 Both visit exactly the cells whose bound is at least the worst row held, and leave the slot in exactly those influence
 lists. With `scan` 0 they look at no row and only set the influence lists for the slot's present bar.
 
@@ -45,6 +48,7 @@ from skyband.structures.rows import Places
 VISITED, RECOMPUTED, SCORED, ADMITTED = range(4)
 COUNTERS = ("cells visited", "recomputations", "rows scored", "admitted")
 """The counters of every algorithm on a grid, in the order of their columns; own ones come after."""
+FEW = 128  # rows of a list that a search keeps in order
 
 
 # -- what needs no score, compiled once for all shapes -------------------------------------------------------
@@ -121,14 +125,26 @@ def sink_row(good: Floats, places: Ints, size: int, value: float, place: int, ti
 def hold(
     value: float, place: int, found: int, wanted: int, good: Floats, places: Ints, time: Ints, seq: Ints
 ) -> int:
-    """Take a row among the best found so far, a heap, worst first; returns how many there are."""
+    """Take a row among the best found so far, worst first; returns how many there are.
+
+    They are a heap, and a few are all in order, which is a heap as well: to move ten of them takes less time than to
+    guess wrongly which way a heap goes."""
     if found == wanted:
         if worse(good[0], places[0], value, place, time, seq):
-            sink_row(good, places, wanted, value, place, time, seq)
+            if wanted > FEW:
+                sink_row(good, places, wanted, value, place, time, seq)
+            else:
+                at = 0
+                while at + 1 < found and worse(good[at + 1], places[at + 1], value, place, time, seq):
+                    good[at] = good[at + 1]
+                    places[at] = places[at + 1]
+                    at += 1
+                good[at] = value
+                places[at] = place
     else:
         at = found
         while at > 0:
-            parent = (at - 1) >> 1
+            parent = at - 1 if wanted <= FEW else (at - 1) >> 1
             if worse(good[parent], places[parent], value, place, time, seq):
                 break
             good[at] = good[parent]
@@ -138,6 +154,36 @@ def hold(
         places[at] = place
         found += 1
     return found
+
+
+@kernel
+def collect(
+    c: int, place: int, first: Places, following: Places, x: Floats, near_x: Floats, near_place: Places,
+    near_in: Ints, near_begin: Places, near_end: Places, turn: Ints,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Put rows of a cell's chain, from a place on, side by side: where they begin and end, and the place that is next.
+
+    A cell of which all rows are there is known for the rest of the turn: queries that are searched for together come by
+    the same cells, and a chain leads through far memory."""
+    room = near_place.shape[0]
+    whole = place == first[c]
+    if 2 * turn[1] > room:  # room for a cell of usual size is not certain: begin anew
+        turn[0] += 1
+        turn[1] = 0
+    begin = turn[1]
+    at = begin
+    while place >= 0 and at < room:
+        near_place[at] = place
+        for axis in range(x.shape[1]):
+            near_x[axis, at] = x[place, axis]
+        place = following[place]
+        at += 1
+    turn[1] = at
+    if whole and place < 0:
+        near_in[c] = turn[0]
+        near_begin[c] = begin
+        near_end[c] = at
+    return begin, at, place
 
 
 @kernel
@@ -181,16 +227,17 @@ def finish(
     size[slot] = found
     oldest, oldest_number = latest, latest
     at = start[slot]
-    while found > 0:
-        place = held_place[0]
-        good[at] = held_good[0]
-        times[at] = time[place]
-        seqs[at] = seq[place]
+    for i in range(found):
+        root = i if wanted <= FEW else 0
+        place = held_place[root]
+        good[at + i] = held_good[root]
+        times[at + i] = time[place]
+        seqs[at + i] = seq[place]
         if time[place] < oldest or (time[place] == oldest and seq[place] < oldest_number):
             oldest, oldest_number = time[place], seq[place]
-        at += 1
-        found -= 1
-        sink_row(held_good, held_place, found, held_good[found], held_place[found], time, seq)
+        if wanted > FEW:
+            last = found - 1 - i
+            sink_row(held_good, held_place, last, held_good[last], held_place[last], time, seq)
     oldest_time[slot], oldest_seq[slot] = oldest, oldest_number
 
 
@@ -217,13 +264,12 @@ def halve(nodes: Places, node: int, made: int) -> int:
 # -- the text ------------------------------------------------------------------------------------------------
 
 _HEAD = """\"\"\"Generated by skyband.structures.visit: the loops of a grid for one shape of score.\"\"\"
-from math import frexp
 import numpy as np
 from skyband.jit import kernel
 from skyband.structures.grid import adopt, clear_slot, index_on
-from skyband.structures.memory import fetch
+from skyband.structures.memory import fetch, first_bit
 from skyband.structures.spans import {operations}
-from skyband.structures.visit import finish, halve, hold, pop_cell, push_cell, retreat
+from skyband.structures.visit import collect, finish, halve, hold, pop_cell, push_cell, retreat
 """
 
 _OFFER = """
@@ -249,13 +295,17 @@ def offer(first, first_slot, places, x, time, seq, cell, bits, count, used, bar,
             c = cell[place]
             if count[c] == 0:
                 continue
+            some = zero
+            for w in range(words):
+                some |= bits[c, w]
+            if some == zero:
+                continue
 {row:8}
-        for w in range(bits.shape[1]):
+        for w in range(words):
             b = used[w] if stray else bits[c, w]
             while b != zero:
-                least = b ^ (b & (b - one))
-                b ^= least
-                slot = (w << 6) + frexp(float(least))[1] - 1
+                slot = (w << 6) + first_bit(b)
+                b &= b - one
                 if i == first and slot < first_slot:
                     continue
 {constants:16}
@@ -278,6 +328,9 @@ _BEGIN = """
     constants, horizon_time, horizon_seq, limit_low, limit_high, counts, bar, complete, oldest_time, oldest_seq = slots
     good, times, seqs, start, size = lists
     held_good, held_place, at, begin, end, bottom, top = held
+    near_x, near_good, near_place, near_in, near_begin, near_end, turn = near
+    turn[0] += 1
+    turn[1] = 0
     axes = cells.shape[0]
     one = np.uint64(1)
     for axis in range(axes):
@@ -296,21 +349,30 @@ _BEGIN = """
 {boxes:8}
 """
 
-# What both searches do with the rows of a cell `c`.
+# What both searches do with the rows of a cell `c`: by pieces, which lie side by side.
 _SCAN = """
-                place = first[c]
-                while place >= 0:
-{row:20}
-                    value = {good}
-                    scored += 1
-                    if value >= floor:
-                        fits = time[place] > since or (time[place] == since and seq[place] >= since_seq)
-{fits:24}
-                        if fits:
-                            found = hold(value, place, found, wanted, held_good, held_place, time, seq)
-                            if found == wanted:
-                                floor = held_good[0]
-                    place = following[place]
+                low_end, high_end, rest = 0, 0, first[c]
+                if near_in[c] == turn[0]:
+                    low_end, high_end, rest = near_begin[c], near_end[c], -1
+                while low_end < high_end or rest >= 0:
+                    if low_end == high_end:
+                        low_end, high_end, rest = collect(c, rest, first, following, x, near_x, near_place, near_in,
+                                                          near_begin, near_end, turn)
+                    for i in range(low_end, high_end):
+{near:24}
+                        near_good[i] = {good}
+                    scored += high_end - low_end
+                    for i in range(low_end, high_end):
+                        value = near_good[i]
+                        if value >= floor:
+                            place = near_place[i]
+                            fits = time[place] > since or (time[place] == since and seq[place] >= since_seq)
+{fits:28}
+                            if fits:
+                                found = hold(value, place, found, wanted, held_good, held_place, time, seq)
+                                if found == wanted:
+                                    floor = held_good[0]
+                    low_end = high_end
 """
 
 _FINISH = """
@@ -325,7 +387,7 @@ _FINISH = """
 _WALK = (
     """
 @kernel
-def walk(todo, keep, scan, up, rows, grid, slots, lists, held, stamp, age, keys, heap):
+def walk(todo, keep, scan, up, rows, near, grid, slots, lists, held, stamp, age, keys, heap):
 """
     + _BEGIN
     + """
@@ -384,7 +446,7 @@ def walk(todo, keep, scan, up, rows, grid, slots, lists, held, stamp, age, keys,
 _DESCEND = (
     """
 @kernel
-def descend(todo, keep, scan, sign, rows, grid, slots, lists, held, mine, seen, nodes, keys, heap):
+def descend(todo, keep, scan, sign, rows, near, grid, slots, lists, held, mine, seen, nodes, keys, heap):
 """
     + _BEGIN
     + """
@@ -504,10 +566,14 @@ def _words(space: Space, constants: int, score: str) -> dict[str, Any]:
     return {
         "good": f"{sign}({scalars(score)})",
         "row": _Lines("\n".join(f"x{j} = x[place, {j}]" for j in axes)),
+        "near": _Lines("\n".join(f"x{j} = near_x[{j}, i]" for j in axes)),
         "constants": _Lines("\n".join(f"p{i} = constants[slot, {i}]" for i in range(constants))),
         "limits": _Lines("\n".join(limits)),
         "fits": _Lines(
-            "\n".join(f"fits = fits and x{axis} >= bottom[{axis}] and x{axis} <= top[{axis}]" for axis in boxed)
+            "\n".join(
+                f"fits = fits and near_x[{axis}, i] >= bottom[{axis}] and near_x[{axis}, i] <= top[{axis}]"
+                for axis in boxed
+            )
         ),
         "boxes": _Lines("\n".join(_BOX.format(i=i, axis=axis) for i, axis in enumerate(boxed))),
         "corner": _Lines("\n".join(
