@@ -33,7 +33,7 @@ from skyband.algorithms.base import Card, Workload
 from skyband.algorithms.mapped import PIECE, Mapped, read_only
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.catchup import LEAST_STACK, adopt
+from skyband.structures.catchup import GROUP, LEAST_STACK, LOWEST, OLDEST, adopt
 from skyband.structures.intake import BEGIN, LATE, admit, arrive, take_in
 from skyband.structures.meeting import HITS, WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE
@@ -104,29 +104,33 @@ class HeightMap(Mapped):
     def _scratch_heap(self, ranks: int) -> None:
         self._heap_time, self._heap_seq = np.empty(ranks, dtype=np.int64), np.empty(ranks, dtype=np.int64)
 
-    def _scratch_lists(self, ranks: int) -> None:
-        self._best = (np.empty(ranks), np.empty(ranks, dtype=np.int64), np.empty(ranks, dtype=np.int64))
-        self._out_for(0)
-
-    def _out_for(self, late: int) -> None:
-        ranks = len(self._best[0])
+    def _scratch_lists(self, ranks: int, late: int = 0) -> None:
+        """For queries that walk together: as many as there is room for."""
         self._stack = max(LEAST_STACK, 4 * ranks)
         room = self._stack + ranks + late + late // 2
-        self._out = (np.empty(room), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64))
+        group = max(1, min(GROUP, GROUP * 4 * LEAST_STACK // room))
+        self._members = (
+            np.zeros((group, OLDEST + 1), dtype=np.int64),
+            np.zeros((group, LOWEST + 1)),
+            np.empty(64),
+        )
+        self._best = _triple(group, ranks)
+        self._out = _triple(group, room)
 
     def _ready(self) -> None:
         """Scratch for the lists as they are: never more ranks than rows."""
         most = self._most
-        if most <= len(self._heap_time) and most <= len(self._best[0]) and not self.blocks.late:
+        if most <= len(self._heap_time) and most <= self._best[0].shape[1] and not self.blocks.late:
             return
         stored = len(self.blocks) + PIECE
         ranks = min(most, int(self.ranked.room.max(initial=1)))
         if len(self._heap_time) < ranks:
             self._scratch_heap(2 * ranks)
-        if len(self._best[0]) < min(most, stored):
+        if self._best[0].shape[1] < min(most, stored):
             self._scratch_lists(min(most, 2 * stored))
-        if len(self._out[0]) < self._stack + len(self._best[0]) + self.blocks.late:
-            self._out_for(self.blocks.late)
+        ranks = self._best[0].shape[1]
+        if self._out[0].shape[1] < self._stack + ranks + self.blocks.late:
+            self._scratch_lists(ranks, self.blocks.late)
 
     # -- slots ---------------------------------------------------------------------------------------------
 
@@ -335,7 +339,7 @@ class HeightMap(Mapped):
     def _refill(self, slots: Ints, share: float) -> None:
         refill = self._kernels().refill
         blocks, ranked, stands = self.blocks, self.ranked, self.stands
-        result = np.zeros(3, dtype=np.int64)
+        result = np.zeros(5, dtype=np.int64)
         numbers = np.array([blocks.first, blocks.next])
         first = 0
         while True:
@@ -348,19 +352,18 @@ class HeightMap(Mapped):
                 self._mapping(),
                 (ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim),
                 self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
-                *self._best, *self._out, np.zeros(1), result, self.totals,
+                *self._members, *self._best, *self._out, result, self.totals,
             )  # fmt: skip
             if not again:
                 return
-            turn, begin, length = result.tolist()
-            slot = int(slots[turn])
+            first, begin, length, ready, _ = result.tolist()
+            slot = int(slots[first - 1])
             ranked.size[slot] = 0
             self._roomier(slot, max(length, int(brim_of(length, int(self.ks[slot])))))
             adopt(
-                slot, begin, length, *self._out, self.ks[slot],
+                slot, begin, length, *(each[ready - 1] for each in self._out), self.ks[slot],
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.old_time, self.old_seq,
             )  # fmt: skip
-            first = turn + 1
 
     def _mapping(self) -> tuple[Any, ...]:
         order, size, low, high, base, inverse, outer, inner = self.relief.mapping()
@@ -393,3 +396,9 @@ class HeightMap(Mapped):
         self.old_time[slot], self.old_seq[slot] = (
             (int(times[oldest[0]]), int(seqs[oldest[0]])) if len(oldest) else (FAR, FAR)
         )
+
+
+def _triple(queries: int, rows: int) -> tuple[Floats, Ints, Ints]:
+    """Scores, times and seqs of so many rows for each of some queries."""
+    shape = queries, rows
+    return np.empty(shape), np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)

@@ -39,6 +39,7 @@ PIECE = 16384  # rows of a batch that go through at once
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
 LEAST_ROWS = 2048  # before a map is made (or four blocks, if they are small)
 LEAST_BLOCKS = 8  # before reservoirs are kept
+DEEPER = 16  # blocks whose reservoirs are made deeper when floors are set anew because scores fall
 RANKED = 48  # rows of a block that one query brings into its reservoir, at most
 
 
@@ -268,8 +269,12 @@ class Mapped(WindowAlgorithm):
         for number in range(blocks.first, blocks.next):
             place = blocks.place(number)
             missing = blocks.meta[place, EPOCH] < 0 and blocks.meta[place, TRIED] < 0
-            if missing or place in (b, newest):
+            # where scores fall, lists will reach below the floors of the rows before
+            deeper = self._falling and number >= blocks.next - DEEPER
+            if missing or deeper or place in (b, newest):
                 found = self._sift(place)
+                if found > blocks.reserved and deeper and blocks.meta[place, EPOCH] >= 0:
+                    continue  # too many rows: what it has stays
                 blocks.meta[place, [RESERVED, EPOCH, RISE]] = 0, relief.now, 0
                 stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, blocks.meta)
                 if blocks.meta[place, EPOCH] < 0:
