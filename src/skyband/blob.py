@@ -14,6 +14,7 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,21 @@ import pyarrow as pa
 
 from skyband.errors import InputError
 
+WATCHES = "watches"  # the entry of a monitor's content that is plain
 FORMAT = 2  # one more whenever something that is kept gets other content
 
 
 class Plain(dict[str, Any]):
     """A dict of nothing but what JSON can say: nobody need look for arrays in it."""
+
+
+class Written(list[Plain]):
+    """Entries of nothing but what JSON can say, whose text is known: it is not made again for every dump."""
+
+    def __init__(self, entries: Iterable[tuple[Plain, str]] = ()) -> None:
+        found = list(entries)
+        super().__init__(entry for entry, _ in found)
+        self.text = f"[{', '.join(text for _, text in found)}]"
 
 
 class OtherFormat(InputError):
@@ -76,7 +87,7 @@ def assemble(content: Parts) -> bytes:
     meta, parts = content
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        head = json.dumps({"skyband": FORMAT, "content": meta}, ensure_ascii=False).encode()
+        head = f'{{"skyband": {json.dumps(FORMAT)}, "content": {_text(meta)}}}'.encode()
         for name, data in [("meta.json", head), *parts.items()]:
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.file_size = (
@@ -90,9 +101,18 @@ def assemble(content: Parts) -> bytes:
     return out.getvalue()
 
 
+def _text(meta: dict[str, Any]) -> str:
+    """Content as JSON; what is written already goes last."""
+    known = {name: value for name, value in meta.items() if isinstance(value, Written)}
+    text = json.dumps({name: value for name, value in meta.items() if name not in known}, ensure_ascii=False)
+    for name, value in known.items():
+        text = f"{text[:-1]}{', ' if len(text) > 2 else ''}{json.dumps(name)}: {value.text}}}"
+    return text
+
+
 def _strip(value: Any, path: str, parts: dict[str, Any], copy: bool) -> Any:
     """What JSON can say, with arrays and tables replaced by the names of their parts."""
-    if isinstance(value, Plain):
+    if isinstance(value, Plain | Written):
         return value
     if isinstance(value, dict):
         return {
@@ -122,12 +142,12 @@ def from_bytes(data: bytes, name: str = "This state") -> dict[str, Any]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             head = json.loads(archive.read("meta.json"))
             check_format(head.get("skyband", 1), name)
-            content = _fill(head["content"], archive)
+            # of a thousand queries their watches are most of it, and have no arrays
+            content = {n: v if n == WATCHES else _fill(v, archive) for n, v in head["content"].items()}
     except OtherFormat:
         raise
     except (zipfile.BadZipFile, KeyError, ValueError, AttributeError, OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{name} is not whole, or not what Monitor.save wrote ({error}).") from None
-    assert isinstance(content, dict)
     return content
 
 

@@ -6,18 +6,20 @@ nothing had happened.
 
 from __future__ import annotations
 
+import json
+import marshal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.blob import Plain
+from skyband.blob import WATCHES, Plain, Written
 from skyband.couples import PairWatch
 from skyband.joint import Joint
 from skyband.objects import ObjectWatch
 from skyband.order import Recency
 from skyband.planner import Choice
-from skyband.query.model import Grouped, Joined, Last, Pairs, from_dict, window
+from skyband.query.model import Grouped, Joined, Last, Pairs, Query, Window, from_dict, window
 from skyband.stream.rejects import Rejects
 from skyband.stream.schema import declared
 from skyband.stream_state import Stream
@@ -53,7 +55,7 @@ def dump(monitor: Monitor) -> dict[str, Any]:
         "rejects": monitor._rejects.dump(),
         "streams": [stream.dump() for stream in monitor.streams.values()],
         "joints": [{**joint.dump(), "members": list(joint.members)} for joint in monitor.joints.values()],
-        "watches": [_dump_watch(watch) for watch in monitor.watches.values()],
+        WATCHES: _dump_watches(monitor),
     }
 
 
@@ -78,24 +80,33 @@ def _dump_schema(given: Any) -> Any:
     return None if schema is None else schema.empty_table()
 
 
-def _dump_watch(watch: Watch) -> Plain:
-    """Of a thousand watches this is most of a dump: nobody looks for arrays in it."""
-    return Plain(
-        {
-            "name": watch.name,
-            "query": watch.plain,
-            "why": watch.choice.why,
-            "alternatives": watch.choice.alternatives,
-            "stream": watch._stream.name,
-            "k": watch.k,
-            "window": str(watch.window),
-            "beginning": [int(part) for part in watch.beginning],
-            "growing": [[[int(part) for part in complete], k] for complete, k in watch.growing],
-            "group": watch._stream.groups.index(watch.group),
-            "place": watch.group.watches.index(watch),
-            "slot": watch.slot,
-        }
-    )
+def _dump_watches(monitor: Monitor) -> Written:
+    """Of a thousand watches this is most of a dump: nobody looks for arrays in it, and queries are written once."""
+    every: list[Stream] = [*monitor.streams.values(), *monitor.joints.values()]
+    groups = [(number, group) for stream in every for number, group in enumerate(stream.groups)]
+    places = {
+        watch.name: (number, place) for number, group in groups for place, watch in enumerate(group.watches)
+    }
+    return Written(_dump_watch(watch, *places[watch.name]) for watch in monitor.watches.values())
+
+
+def _dump_watch(watch: Watch, group: int, place: int) -> tuple[Plain, str]:
+    """A watch as plain data and as text; which family of its stream it is in, and at what place there."""
+    rest = {
+        "name": watch.name,
+        "why": watch.choice.why,
+        "alternatives": watch.choice.alternatives,
+        "stream": watch._stream.name,
+        "k": watch.k,
+        "window": str(watch.window),
+        "beginning": [int(part) for part in watch.beginning],
+        "growing": [[[int(part) for part in complete], k] for complete, k in watch.growing],
+        "group": group,
+        "place": place,
+        "slot": watch.slot,
+    }
+    text = f'{{"query": {watch.text}, {json.dumps(rest, ensure_ascii=False)[1:]}'
+    return Plain({"query": watch.plain, **rest}), text
 
 
 def restore(kind: type[Monitor], content: dict[str, Any]) -> Monitor:
@@ -129,20 +140,37 @@ def fill(monitor: Monitor, content: dict[str, Any]) -> None:
         monitor.joints[joint.name] = joint
         joint.load(part)
     monitor.watches = {}
-    _fill_watches(monitor, content["watches"])
+    _fill_watches(monitor, content[WATCHES])
     monitor._report.forget()
+
+
+_QUERIES: dict[bytes, Query] = {}
+_MOST_QUERIES = 20_000
+
+
+def _query_of(data: dict[str, Any]) -> Query:
+    """The query that was dumped. A worker of Spark reads the same ones again and again, and they never change."""
+    key = marshal.dumps(data, 2)
+    found = _QUERIES.get(key)
+    if found is None:
+        if len(_QUERIES) >= _MOST_QUERIES:
+            _QUERIES.clear()
+        found = _QUERIES[key] = from_dict(data)
+    return found
 
 
 def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]]) -> None:
     every: dict[str, Stream] = {**monitor.streams, **monitor.joints}
     places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
+    windows: dict[str, Window] = {}
     for part in parts:
-        query = from_dict(part["query"])
+        query = _query_of(part["query"])
         stream = every[part["stream"]]
         group = stream._parts[part["group"]]
         choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
         watch = make_watch(monitor, stream, part["name"], query, choice)
-        watch.k, watch.window = part["k"], window(part["window"])
+        text = part["window"]
+        watch.k, watch.window = part["k"], windows.get(text) or windows.setdefault(text, window(text))
         watch.beginning = Recency(*part["beginning"])
         watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]
         monitor.watches[watch.name] = watch

@@ -8,6 +8,7 @@ holds what is missing: pairs (complete from this recency on, ranks until then).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,11 @@ class Watch:
     def plain(self) -> Plain:
         """The query as plain data."""
         return Plain(to_dict(self.query))
+
+    @cached_property
+    def text(self) -> str:
+        """The same as JSON."""
+        return json.dumps(self.plain, ensure_ascii=False)
 
     @property
     def capacity(self) -> int:
