@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.algorithms import PAIRS
+from skyband.algorithms.halves import Halves
 from skyband.algorithms.partners import Couples, Question
 from skyband.errors import QueryError
 from skyband.order import LOWEST, Floats, Ints, Recency
@@ -54,16 +55,20 @@ NOBODY = Told(np.empty(0), _NONE, _NONE, _NONE)
 class PairGroup:
     """The watches of one score and predicate of two rows."""
 
-    windowed = True  # selected columns are put aside for as long as the window lasts
-
-    def __init__(self, query: Pairs, algorithm: str, options: dict[str, float]) -> None:
+    def __init__(
+        self, query: Pairs, algorithm: str, options: dict[str, float], share: tuple[int, int] | None = None
+    ) -> None:
         self.key = pair_family(query, algorithm, options)
         self.query = query
         self.sign = 1.0 if query.descending else -1.0
         self.algorithm_name, self.options = algorithm, options
         self.used = used_columns(query)
         question = Question(query.score, query.where, query.same, self.sign, self.used)
-        self.algorithm: Any = PAIRS[algorithm](options, question)
+        self.algorithm: Any = (
+            PAIRS[algorithm](options, question) if share is None else Halves({}, question, *share)
+        )
+        # Selected columns are put aside for as long as the window lasts; of a share, for the rows that are kept.
+        self.windowed = share is None
         self.watches: list[Watch] = []
         self.told: list[Told] = []
         self.timed = True

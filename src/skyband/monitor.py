@@ -85,6 +85,8 @@ class Monitor:
         self.lists_only = (
             False  # rows may be pruned before they come here: the planner picks nothing that needs them all
         )
+        # of questions about pairs it answers one of so many parts: which, and of how many (algorithms/halves.py)
+        self.share: tuple[int, int] | None = None
         self.journal: Engine | None = None  # steps go through it, if there is one
         self._known: dict[str, Watch] = {}  # while state is made anew: watches held
         if isinstance(self.retain, Last) and not self.time:

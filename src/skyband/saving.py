@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import marshal
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -68,6 +68,7 @@ def options(monitor: Monitor) -> dict[str, Any]:
         "schema": _dump_schema(monitor.schema),
         "retain": None if monitor.retain is None else str(monitor.retain),
         "max_ahead": None if monitor.max_ahead is None else monitor.max_ahead.nanoseconds,
+        **({} if monitor.share is None else {"share": list(monitor.share)}),
     }
 
 
@@ -126,6 +127,7 @@ def fill(monitor: Monitor, content: dict[str, Any]) -> None:
     else:
         monitor.schema = None if given is None else given.schema
     monitor.max_ahead = None if content["max_ahead"] is None else Last(int(content["max_ahead"]))
+    monitor.share = (share[0], share[1]) if (share := content.get("share")) else None
     monitor._next_seq, monitor._now, monitor._kind = content["next_seq"], content["now"], content["kind"]
     monitor._pending = content["pending"]
     monitor._rejects = Rejects(updates=bool(monitor.key))
@@ -144,18 +146,26 @@ def fill(monitor: Monitor, content: dict[str, Any]) -> None:
     monitor._report.forget()
 
 
-_QUERIES: dict[bytes, Query] = {}
+class _Kept(NamedTuple):
+    """A query that was read, as it was written."""
+
+    query: Query
+    plain: Plain
+    text: str
+
+
+_QUERIES: dict[bytes, _Kept] = {}
 _MOST_QUERIES = 20_000
 
 
-def _query_of(data: dict[str, Any]) -> Query:
+def _kept(data: dict[str, Any]) -> _Kept:
     """The query that was dumped. A worker of Spark reads the same ones again and again, and they never change."""
     key = marshal.dumps(data, 2)
     found = _QUERIES.get(key)
     if found is None:
         if len(_QUERIES) >= _MOST_QUERIES:
             _QUERIES.clear()
-        found = _QUERIES[key] = from_dict(data)
+        found = _QUERIES[key] = _Kept(from_dict(data), Plain(data), json.dumps(data, ensure_ascii=False))
     return found
 
 
@@ -164,11 +174,12 @@ def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]]) -> None:
     places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
     windows: dict[str, Window] = {}
     for part in parts:
-        query = _query_of(part["query"])
+        query, plain, written = _kept(part["query"])
         stream = every[part["stream"]]
         group = stream._parts[part["group"]]
         choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
         watch = make_watch(monitor, stream, part["name"], query, choice)
+        watch.plain, watch.text = plain, written
         text = part["window"]
         watch.k, watch.window = part["k"], windows.get(text) or windows.setdefault(text, window(text))
         watch.beginning = Recency(*part["beginning"])

@@ -365,7 +365,7 @@ class Stream:
         key = _family(watch.query, algorithm, options, self.fits)
         group = self._families.get(key)
         if group is None:
-            group = _group(watch.query, algorithm, options, self.fits)
+            group = _group(watch.query, algorithm, options, self.fits, self.monitor.share)
             group.timed = self.time is not None
             self.groups.append(group)
             self._families[key] = group
@@ -548,7 +548,7 @@ class Stream:
     def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
         """Groups are loaded in their order, each with its watches."""
         part = self._parts[number]
-        group = _group(watches[0].query, part["algorithm"], part["options"], self.fits)
+        group = _group(watches[0].query, part["algorithm"], part["options"], self.fits, self.monitor.share)
         group.timed = self.time is not None
         group.load(part["state"], watches, slots)
         self.groups.append(group)
@@ -580,9 +580,11 @@ def _family(query: Query, algorithm: str, options: dict[str, float], fits: Fits)
     return family(query, algorithm, options, fits)
 
 
-def _group(query: Query, algorithm: str, options: dict[str, float], fits: Fits) -> AnyGroup:
+def _group(
+    query: Query, algorithm: str, options: dict[str, float], fits: Fits, share: tuple[int, int] | None
+) -> AnyGroup:
     if isinstance(query, Pairs):
-        return PairGroup(query, algorithm, options)
+        return PairGroup(query, algorithm, options, share)
     if isinstance(query, Grouped | Joined):
         return ObjectGroup(query, algorithm, options)
     kind = Group if REGISTRY[algorithm].card.exact else Approximate

@@ -26,7 +26,18 @@ from skyband.spark.gather import Gather, Told
 from skyband.spark.handover import _cut
 from skyband.spark.merging import Part, take, unpacked
 from skyband.spark.routing import Era, Job
-from skyband.spark.shards import ROWS, Layout, LayoutLog, Streams, key_of, kind_of, murmur
+from skyband.spark.shards import (
+    COUPLES,
+    PAIRS,
+    ROWS,
+    Layout,
+    LayoutLog,
+    Streams,
+    key_of,
+    kind_of,
+    murmur,
+    plan_layout,
+)
 
 KINDS = {
     **QUERIES,
@@ -242,6 +253,26 @@ def test_units_are_dealt_out_anew(tmp_path: Path) -> None:
         known = Layout(2, kinds)
         local.start(asked, known)
         compare(local, one, files[2 * start : 2 * start + 2], one.start(asked))
+
+
+def test_pairs_that_were_dealt_out_by_query_stay_so(tmp_path: Path) -> None:
+    """A checkpoint from when each query about pairs had one unit: it goes on, and others like it come to its units."""
+    asked = {name: KINDS[name] for name in ("couples", "ties")}
+    known = Layout(2, {ROWS: (1, 0), PAIRS: (2, 0)})
+    local, one = Local(tmp_path, STREAMS), One(STREAMS)
+    files = [[("s", arrow(rows))] for rows in make_files(4, seed=91)]
+    local.start(asked, known)
+    one.start(asked)
+    assert {unit.kind for unit in local.job.eras[0].units} == {ROWS, PAIRS}
+    compare(local, one, files[:2])
+    (tmp_path / "pipeline.toml").write_text(pipeline_text(KINDS, spark="shards = 3\n"))
+    pipeline = load_pipeline(tmp_path / "pipeline.toml")
+    more = {**asked, "nearest": KINDS["nearest"]}
+    planned = plan_layout(pipeline, bound(more), 4, known)
+    assert dict(planned.kinds) == {ROWS: (3, 1), PAIRS: (2, 0)}
+    assert dict(plan_layout(pipeline, bound(more), 4, None).kinds) == {ROWS: (3, 0), COUPLES: (3, 0)}
+    local.start(more, planned)
+    compare(local, one, files[2:], one.start(more))
 
 
 class Start(ExecutorsRun):

@@ -179,7 +179,15 @@ class Partners:
             self.copied = self.pairing.scored()
             self.between = dict.fromkeys(self.copied, (0.0, 0.0))
         self.pool = Pool([*(_KINDS[leaf.kind] for leaf in leaves), *(np.float32 for _ in self.copied)])
-        self.pool.reach(1)
+        self.pool.reach(self._runs())
+
+    def _colour(self, run: Ints) -> Ints:
+        """The colours of some runs."""
+        return run
+
+    def _runs(self) -> int:
+        """How many runs there may be."""
+        return max(1, len(self.colours.values))
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -216,7 +224,7 @@ class Partners:
             codes.release(self.pool.columns[leaf + 1][places])
         self.pool.expire(run)
         if self.question.same:
-            self.colours.release(run)
+            self.colours.release(self._colour(run))
         if self.table is not None:
             self.table = self.table.slice(count)
         self.first = first
@@ -298,7 +306,7 @@ class Partners:
         if not self.question.same:
             return values, np.zeros(len(source), dtype=np.int64)
         run = self.colours.encode([source.array(name) for name in self.question.same])
-        self.pool.reach(len(self.colours.values))
+        self.pool.reach(self._runs())
         return values, run
 
     def _copy(self, values: list[Any]) -> None:
@@ -414,10 +422,10 @@ class Partners:
         for name in ("time", "seq", "run"):
             self._columns[name][:n] = blob[name]
         if self.question.same:
-            self.colours.load(blob["colours"], run)
+            self.colours.load(blob["colours"], self._colour(run))
         for i, codes in self.codes.items():
             codes.load(blob["codes"][str(i)], blob["leaves"][i])
-        self.pool.reach(len(self.colours.values))
+        self.pool.reach(self._runs())
         values = list(blob["leaves"])
         self._copy(values)
         self.pool.append(run, [np.arange(n), *values])

@@ -164,7 +164,7 @@ class SCase:
             while late < n and (time[late], seq[late]) < newest:
                 late += 1
         # retained rows, all at once: quicker from the beginning
-        if late > _MANY_LATE and 8 * late > len(rows):
+        if self._put_in_order(late):
             self.counts["late rows"] += late
             rows.merge(table, time, seq)
             self.rebuild()
@@ -175,6 +175,10 @@ class SCase:
         if late < n:
             number = rows.next
             self._in_order(number, rows.append(table.slice(late), time[late:], seq[late:]))
+
+    def _put_in_order(self, late: int) -> bool:
+        """Whether so many late rows had better be put in order with all others, and all pairs made anew."""
+        return late > _MANY_LATE and 8 * late > len(self.rows)
 
     def rebuild(self) -> None:
         """All pairs of all rows anew."""
@@ -190,7 +194,10 @@ class SCase:
         """Rows that are there already, numbered from `number` on, are each paired with all older ones."""
         rows = self.rows
         lows = rows.pool.head[rows.column("run")[number - rows.first :]]
-        highs = np.maximum(rows.same_since(place), lows)
+        self._paired(number, place, lows, np.maximum(rows.same_since(place), lows))
+
+    def _paired(self, number: int, place: Ints, lows: Ints, highs: Ints) -> None:
+        """Rows at these places are each paired with a range of partners."""
         self.counts["pairs scored"] += int((highs - lows).sum())
         done = 0
         while done < len(place):

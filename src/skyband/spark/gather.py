@@ -1,6 +1,6 @@
 """The driver's part of a batch whose state is with the executors: many units' lines become one output.
 
-Units of single rows and pairs tell finished changes; of objects they tell their parts of the answers, which are merged
+Units of single rows tell finished changes; of objects and pairs they tell their parts of the answers, which are merged
 here (`told`). Answers that have not changed are not told again: the driver remembers them for the `top` output, and the
 first batch after a start tells all.
 """
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..query.model import Pairs
 from .answers import Slices
 from .frames import make_frame
 from .merging import table_of
@@ -34,6 +35,7 @@ class Gather:
     def __init__(self, streams: Streams) -> None:
         monitor = streams.monitor()
         self._time = monitor._time_type()
+        self._timed: set[str | None] = {*streams.time}
         self._empty = _plain(monitor._report.table([], self._time))
         self.tops = Slices()
         self._shown = Slices()
@@ -68,7 +70,10 @@ class Gather:
     def _compared(self, name: str, query: Query, old: list[pa.Table], new: list[pa.Table]) -> pa.Table:
         k = getattr(query, "k", None)
         sign = 1.0 if query.descending else -1.0
-        return changes_of(name, merged(old, k)[0], merged(new, k)[0], sign, self._time)
+        timed = not isinstance(query, Pairs) or query.stream in self._timed
+        time = self._time if timed else (None, self._time[1])
+        pairs = isinstance(query, Pairs)
+        return changes_of(name, merged(old, k)[0], merged(new, k)[0], sign, time, pairs)
 
     def answers(self, told: Told, now: Asked) -> pa.Table:
         """The `top` output: answers that were told take the place of older ones."""

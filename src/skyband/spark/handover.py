@@ -64,6 +64,8 @@ def _cut(states: list[bytes], unit: Unit) -> bytes:
     if not kept:
         assert spare is not None
         kept = [spare]
+    for monitor in kept:
+        monitor.share = unit.share
     return frame({"format": FORMAT, "queries": ""}, *(monitor.to_bytes() for monitor in kept))
 
 

@@ -220,6 +220,7 @@ def _taken_over(job: Job, unit: Unit, first: bool) -> _Held:
             f"with an empty checkpoint and output folder."
         )
     monitor = job.streams.monitor()
+    monitor.share = unit.share
     _prepare(monitor)
     return _Held(b"", "", [monitor])
 

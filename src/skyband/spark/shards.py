@@ -1,9 +1,11 @@
 """Who keeps what, where the work is done by the executors.
 
 A *unit* is a part of the work that has its own state, kept by Spark under one key. Queries about single rows (top-k,
-threshold) and about pairs are dealt out whole: each belongs to one of its kind's units, by a hash of what it asks.
-Grouped and joined objects are split: each unit has those ids whose hash falls to it and all queries of its kind, and
-the driver merges their answers. An update stream may end any row, so everything about it is one unit.
+threshold) are dealt out whole: each belongs to one of its kind's units, by a hash of what it asks. Grouped and joined
+objects are split: each unit has those ids whose hash falls to it and all queries of its kind, and the driver merges
+their answers. Pairs are split, too: every unit sees all rows and keeps its own part of the window, by seq, and a pair
+belongs to the unit of the row that came first (algorithms/halves.py). An update stream may end any row, so everything
+about it is one unit. (Pairs were once dealt out by query; a checkpoint that was begun so goes on so.)
 
 How many units there are is written down with the checkpoint. The number for single rows may change at a start: units
 of a new *epoch*, with new keys, take over the state of the old ones (`handover`). A key is chosen so that Spark's own
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from ..monitor import Monitor
     from ..query.model import Query
 
-ROWS, PAIRS, UPDATES = "rows", "pairs", "updates"
+ROWS, PAIRS, COUPLES, UPDATES = "rows", "pairs", "pairs by row", "updates"
 _QUERIES = 250  # so many queries are worth a unit of their own
 _PARTS = 1 << 12  # more of one kind there are not
 _EPOCHS = 1 << 10
@@ -58,6 +60,11 @@ class Unit:
     def ids(self) -> tuple[str, ...]:
         """The columns whose values say which unit has a row; none: it isn't said by values."""
         return tuple(json.loads(self.kind)["key"]) if self.kind.startswith("{") else ()
+
+    @property
+    def share(self) -> tuple[int, int] | None:
+        """Of pairs, which part it has, and of how many."""
+        return (self.part, self.of) if self.kind == COUPLES else None
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -111,7 +118,10 @@ class Layout:
         return tuple(found)
 
     def kind_of(self, query: Query) -> str:
-        return UPDATES if UPDATES in self.kinds else kind_of(query)
+        if UPDATES in self.kinds:
+            return UPDATES
+        kind = kind_of(query)
+        return PAIRS if kind == COUPLES and PAIRS in self.kinds else kind
 
 
 def kind_of(query: Query) -> str:
@@ -119,7 +129,7 @@ def kind_of(query: Query) -> str:
     from ..query.model import Grouped, Joined, Pairs
 
     if isinstance(query, Pairs):
-        return PAIRS
+        return COUPLES
     if isinstance(query, Grouped | Joined):
         streams = query.streams if isinstance(query, Joined) else (query.stream,)
         key = query.key if isinstance(query, Grouped) else (query.key,)
@@ -138,9 +148,9 @@ def plan_layout(
     wanted = pipeline.spark.shards
     rows = wanted or max(1, min(cores, -(-single // _QUERIES)))
     parts = wanted or max(1, cores)
-    kinds = list(dict.fromkeys([ROWS, *(kind_of(query) for query in asked)]))
-    couples = sum(kind_of(query) == PAIRS for query in asked)
-    count = {kind: {ROWS: rows, PAIRS: min(parts, couples)}.get(kind, parts) for kind in kinds}
+    kind = kind_of if before is None else before.kind_of
+    kinds = list(dict.fromkeys([ROWS, *(kind(query) for query in asked)]))
+    count = {kind: rows if kind == ROWS else parts for kind in kinds}
     if before is None:
         partitions = max(1, min(sum(count.values()), cores))
         return Layout(partitions, {kind: (n, 0) for kind, n in count.items()})

@@ -1,4 +1,4 @@
-"""Answers in parts: of objects each unit has its own best, and the best of all is among them.
+"""Answers in parts: of objects and of pairs each unit has its own best, and the best of all is among them.
 
 A unit tells its part of an answer as a table of what decides the order: how good each entry is, and the recencies that
 break ties. The driver puts the parts together, before the batch and after it, cuts both at k, and what they differ in
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ..couples import PairWatch
 from ..report import COLUMNS
 from ..stream import clock
 
@@ -23,7 +24,9 @@ ANSWER = pa.schema(
         ("good", pa.float64()),
         ("time", pa.int64()),
         ("seq", pa.int64()),
-        ("id", pa.string()),
+        ("time_b", pa.int64()),  # of a pair, the newer row's
+        ("seq_b", pa.int64()),
+        ("id", pa.string()),  # of an object
     ]
 )
 
@@ -31,23 +34,27 @@ ANSWER = pa.schema(
 def answer_of(watch: Watch) -> pa.Table:
     """A watch's answer now, best first."""
     group: Any = watch.group
+    if isinstance(watch, PairWatch):
+        pairs = group.algorithm.told(watch.ranks(watch.horizon()) or 0, watch.horizon())
+        return pa.table([*pairs, pa.nulls(len(pairs[0]), pa.string())], schema=ANSWER)
     codes, good, time, seq = group.algorithm.slots[watch.slot].best(watch.ranks(watch.horizon()))
     ids = pa.array(group.ids(watch.slot, codes), pa.string())
-    return pa.table([good, time, seq, ids], schema=ANSWER)
+    nothing = np.zeros(len(seq), dtype=np.int64)
+    return pa.table([good, time, seq, nothing, nothing, ids], schema=ANSWER)
 
 
 def merged(parts: list[pa.Table], k: int | None) -> tuple[pa.Table, np.ndarray[Any, Any]]:
     """The best k of all parts, best first, and where they were in the parts one after the other."""
     whole = pa.concat_tables([ANSWER.empty_table(), *parts]).combine_chunks()
-    keys = [whole.column(name).to_numpy() for name in ("seq", "time", "good")]
+    keys = [whole.column(name).to_numpy() for name in ("seq_b", "time_b", "seq", "time", "good")]
     order = np.lexsort(keys)[::-1][:k]
     return whole.take(pa.array(order)), order
 
 
 def changes_of(
-    query: str, before: pa.Table, after: pa.Table, sign: float, time: tuple[Any, pa.DataType]
+    query: str, before: pa.Table, after: pa.Table, sign: float, time: tuple[Any, pa.DataType], pairs: bool
 ) -> pa.Table:
-    """What leaves and what enters, as a change table."""
+    """What leaves and what enters, as a change table: of pairs by their seqs, of objects by their ids."""
     old, new = _names(before), _names(after)
     there, still = set(old), set(new)
     left = [place for place, name in enumerate(old) if name not in still]
@@ -55,14 +62,15 @@ def changes_of(
     told = pa.concat_tables([before.take(pa.array(left, pa.int64())), after.take(pa.array(came, pa.int64()))])
     n = len(left) + len(came)
     kind, type_ = time
-    nothing = pa.nulls(n, pa.int64())
+    seqs: list[Any] = [pa.nulls(n, pa.int64())] * 2
+    if pairs:
+        seqs = [told.column(name) for name in ("seq", "seq_b")]
     columns = [
         pa.array([query] * n, pa.string()),
         pa.array(["leave"] * len(left) + ["enter"] * len(came), pa.string()),
         pa.array([None] * len(left) + [place + 1 for place in came], pa.int32()),
         pa.array(sign * told.column("good").to_numpy() + 0.0, pa.float64()),
-        nothing,
-        nothing,
+        *seqs,
         told.column("id"),
         pa.nulls(n, type_) if kind is None else clock.column(told.column("time").to_numpy(), kind, type_),
     ]
@@ -71,4 +79,4 @@ def changes_of(
 
 def _names(answer: pa.Table) -> list[tuple[Any, ...]]:
     """What tells one entry from another: an object whose score or latest row has changed is another."""
-    return list(zip(*(answer.column(key).to_pylist() for key in ("seq", "good")), strict=True))
+    return list(zip(*(answer.column(key).to_pylist() for key in ("seq", "seq_b", "good")), strict=True))
