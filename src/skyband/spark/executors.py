@@ -41,6 +41,8 @@ _STATE = "spark.sql.streaming.stateStore"
 class ExecutorsRun(Run):
     """One run of a pipeline whose state is with the executors."""
 
+    _stateful = True
+
     def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
         own = self._checkpoint.own
         self._streams = Streams.of(self._pipeline, self._schemas)

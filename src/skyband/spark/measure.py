@@ -162,7 +162,7 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
         if parts == ("cluster",):
             return figures
         spec = SparkSpec(checkpoint=home, master=plan.master)
-        session = start_session(spec, home / "spark.log", scans=True)
+        session = start_session(spec, home / "spark.log", scans=True, states=True)
         try:
             bench = _Bench(session, home, plan)
             runs = [run for part, its in _RUNS.items() if part in parts for run in its]

@@ -199,6 +199,8 @@ def say_queries(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> None:
 class Run:
     """One run of a pipeline, from the session's start to its stop."""
 
+    _stateful = False  # whether Spark keeps the state
+
     def __init__(
         self,
         pipeline: Pipeline,
@@ -283,7 +285,9 @@ class Run:
 
         kafka = needs_kafka(self._pipeline)
         log = self._checkpoint.own / "spark.log"
-        session = start_session(self._pipeline.spark, log, kafka=kafka, scans=self._scans())
+        session = start_session(
+            self._pipeline.spark, log, kafka=kafka, scans=self._scans(), states=self._stateful
+        )
         self._stop.install()  # Spark has put a handler of its own there
         return session
 
