@@ -106,12 +106,16 @@ SEED = int(os.environ.get("SKYBAND_SEED") or random.SystemRandom().randrange(10*
 KILLS = int(os.environ.get("SKYBAND_KILLS", "40"))
 
 
-def kill_often(pipeline: Pipeline, batches: int, kills: int, name: str, capsys: Capture) -> None:
+def kill_often(
+    pipeline: Pipeline, batches: int, kills: int, name: str, capsys: Capture, steps: bool = True
+) -> None:
     """Start and kill at random moments, then let it come to its end. SKYBAND_SEED repeats the choice of moments."""
     with capsys.disabled():  # also when all goes well
         print(f"\n{name}: SKYBAND_SEED={SEED} SKYBAND_KILLS={KILLS}, {kills} kills in {pipeline.folder}")
     chance = random.Random(f"{SEED} {name}")
-    moments = [lambda: pipeline.kill_some_time(chance), pipeline.kill_after_output, pipeline.kill_after_step]
+    moments = [lambda: pipeline.kill_some_time(chance), pipeline.kill_after_output]
+    if steps:  # where Spark keeps the state, there are none in our log
+        moments.append(pipeline.kill_after_step)
     done = 0
     while done < kills and pipeline.kills_left_work(batches):
         pipeline.start()
@@ -171,13 +175,21 @@ def test_kills_of_large_batches(tmp_path: Path, capsys: Capture, how: str) -> No
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_forty_kills_of_every_kind_into_sqlite(tmp_path: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("placement", ["driver", "executors"])
+def test_forty_kills_of_every_kind_into_sqlite(tmp_path: Path, capsys: Capture, placement: str) -> None:
     kills = KILLS * 2 // 5
-    steps = kinds.make_steps(5 * kills + 5, SEED)
+    steps, queries = kinds.make_steps(5 * kills + 5, SEED), kinds.QUERIES
+    if placement == "executors":  # with an update stream, one unit would do all
+        steps = [{name: rows for name, rows in step.items() if name != "up"} for step in steps]
+        queries = {name: sql for name, sql in queries.items() if "FROM up" not in sql}
     for number, step in enumerate(steps):
         kinds.write_step(tmp_path, number, step)
     sink = '[sink]\nformat = "sqlite"\npath = "out.db"\n'
-    (tmp_path / "pipeline.toml").write_text(kinds.pipeline_text(kinds.QUERIES, sink=sink))
+    spark = f'placement = "{placement}"\nshards = 2\n'
+    text = kinds.pipeline_text(queries, sink=sink, spark=spark)
+    if placement == "executors":
+        text = text[: text.index("[stream.up]")] + text[text.index("[[query]]") :]
+    (tmp_path / "pipeline.toml").write_text(text)
 
     def ask(sql: str) -> list[tuple[Any, ...]]:
         if not (tmp_path / "out.db").exists():
@@ -188,8 +200,9 @@ def test_forty_kills_of_every_kind_into_sqlite(tmp_path: Path, capsys: Capture) 
             except sqlite3.OperationalError:  # not there yet
                 return []
 
-    kill_often(TablePipeline(tmp_path, ask), len(steps), kills, "kinds", capsys)
-    truth, answers = kinds.Truth(kinds.QUERIES), kinds.Folded()
+    pipeline = TablePipeline(tmp_path, ask)
+    kill_often(pipeline, len(steps), kills, f"kinds, {placement}", capsys, steps=placement == "driver")
+    truth, answers = kinds.Truth(queries), kinds.Folded()
     names = ("query", "change", "score", "seq", "seq_b", "id")
     for batch, step in enumerate(steps):
         truth.push(step)

@@ -1,12 +1,15 @@
 """How much of Spark's own speed the pipeline keeps.
 
-The yardstick is Spark's own Parquet source into its no-op sink: reading the same files for nothing. Everything runs in
-one session, in turn, a few rounds, because a machine's mood lasts longer than a run; what is told are ratios of
-medians. The time of a micro-batch is Spark's own figure for the whole trigger, so that planning, logging and commit
-count on both sides; the first batches of a run are left out: a JVM compiles its code while they run.
+The yardstick is Spark's own Parquet source into its no-op sink: reading the same files for nothing. What is compared
+runs in one session, in turn, a few rounds, because a machine's mood lasts longer than a run; what is told are ratios of
+medians. The two placements are compared in a process of their own, with a JVM as the executors placement starts it:
+that of Spark alone compiles for long scans, which takes longer than a run has batches. The time of a micro-batch is
+Spark's own figure for the whole trigger, so that planning, logging and commit count on both sides; the first batches of
+a run are left out: a JVM compiles its code while they run.
 
 - **throughput**: large batches, for one and a thousand weighted sums over the last million rows, with the state in the
-  driver; **many**: for ten thousand; **executors**: for a thousand, with the state in either place.
+  driver; **many**: for ten thousand; **executors**: for a thousand, with the state in either place, also in larger
+  batches: what Spark's stateful operator costs for a batch doesn't depend on its rows.
 - **small**: batches of 200 rows, where everything but the rows costs.
 - **cluster**: processor time on a standalone cluster of one worker and of two, with a core each: what executors use for
   a row, and the driver's share of all, for a thousand weighted sums with the state with the executors.
@@ -16,6 +19,7 @@ count on both sides; the first batches of a run are left out: a JVM compiles its
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import statistics
 import tempfile
@@ -47,8 +51,8 @@ PARTS = ("throughput", "many", "executors", "small", "restart", "cluster")
 _RUNS = {
     "throughput": ("driver 1", "driver 1000"),
     "many": ("driver 10000",),
-    "executors": ("driver 1000", "executors 1000"),
 }
+_PLACEMENTS = ("driver 1000", "executors 1000")
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Figures:
     cluster: dict[int, tuple[float, float]] = field(
         default_factory=dict
     )  # by workers: executors' and driver's seconds
+    placements: dict[int, dict[str, float]] = field(default_factory=dict)  # by rows a batch, rates of the two
 
     def ratios(self) -> dict[str, float]:
         """Each run's rate against the no-op sink's, and the executors' against the driver's."""
@@ -101,6 +106,11 @@ class Figures:
             if placement == "executors" and f"driver {count}" in self.rates:
                 found[f"executors/driver {count}"] = rate / self.rates[f"driver {count}"]
         return found
+
+    def of_driver(self) -> dict[int, float]:
+        """By rows of a batch, the executors' rate against the driver's."""
+        driver, executors = _PLACEMENTS
+        return {rows: rates[executors] / rates[driver] for rows, rates in self.placements.items()}
 
     def __str__(self) -> str:
         plan, lines = self.plan, []
@@ -120,6 +130,10 @@ class Figures:
                     lines.append(
                         f"  {name + ' queries':28} {ratio:.2f}{_goal(ratio, GOALS.get(name), least=True)}"
                     )
+        for rows, ratio in self.of_driver().items():
+            goal = GOALS["executors/driver 1000"] if rows == plan.cluster_rows else None
+            said = f"placements, {rows:,} rows a batch: executors/driver 1000 queries {ratio:.2f}"
+            lines.append(said + _goal(ratio, goal, least=True))
         if self.triggers:
             ratio = self.triggers["driver"] / self.triggers["nothing"]
             told = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in self.triggers.items())
@@ -166,7 +180,7 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
         try:
             bench = _Bench(session, home, plan)
             runs = [run for part, its in _RUNS.items() if part in parts for run in its]
-            if runs:
+            if runs or "executors" in parts:
                 figures.rates = bench.throughput(dict.fromkeys(runs))
             if "small" in parts:
                 figures.triggers = bench.small()
@@ -174,7 +188,27 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
                 figures.first = bench.restart()
         finally:
             session.stop()
+    if "executors" in parts:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            figures.placements = pool.apply(_both_placements, (plan,))
+        figures.rates["executors 1000"] = figures.placements[plan.batch_rows]["executors 1000"]
     return figures
+
+
+def _both_placements(plan: Plan) -> dict[int, dict[str, float]]:
+    """The rates of the two placements by rows of a batch, in a session as the executors placement starts it."""
+    from .session import start_session
+
+    with tempfile.TemporaryDirectory(prefix="skyband-measure-") as name:
+        home = Path(name)
+        spec = SparkSpec(checkpoint=home, master=plan.master)
+        session = start_session(spec, home / "spark.log", states=True)
+        try:
+            bench = _Bench(session, home, plan)
+            sizes = dict.fromkeys([plan.batch_rows, plan.cluster_rows])
+            return {rows: bench.throughput(_PLACEMENTS, rows, alone=False) for rows in sizes}
+        finally:
+            session.stop()
 
 
 class _Bench:
@@ -182,16 +216,18 @@ class _Bench:
         self._session, self._home, self._plan = session, home, plan
         self._runs = 0
 
-    def throughput(self, names: Iterable[str]) -> dict[str, float]:
-        plan = self._plan
-        data = self._home / "large"
-        write_files(data, plan.batches, plan.batch_rows)
-        runs: dict[str, Callable[[], None]] = {"nothing": lambda: self._nothing(data)}
+    def throughput(
+        self, names: Iterable[str], rows: int | None = None, alone: bool = True
+    ) -> dict[str, float]:
+        plan, rows = self._plan, rows or self._plan.batch_rows
+        data = self._home / f"large-{rows}"
+        write_files(data, plan.batches, rows)
+        runs: dict[str, Callable[[], None]] = {"nothing": lambda: self._nothing(data)} if alone else {}
         for name in names:
             placement, count = name.split()
             runs[name] = self._skyband_run(data, placement, int(count))
         seconds = self._timed(runs, plan.rounds)
-        return {name: plan.batch_rows / statistics.median(found) for name, found in seconds.items()}
+        return {name: rows / statistics.median(found) for name, found in seconds.items()}
 
     def small(self) -> dict[str, float]:
         plan = self._plan
