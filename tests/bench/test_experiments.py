@@ -124,3 +124,25 @@ def test_figures_are_judged_by_their_goals() -> None:
         "restart: 200 queries, from the start to the first answer: nothing 1.0 s, driver 2.5 s, executors 4.0 s",
         "driver later by 1.5 s (goal: at most 2; met)",
     ]
+
+
+def test_placements_are_judged_in_the_larger_batches() -> None:
+    from skyband.bench.on_spark import BOOK
+    from skyband.bench.on_spark import figures as pictures
+    from skyband.spark.measure import FULL, Figures
+
+    small, large = FULL.batch_rows, FULL.cluster_rows
+    rates = {
+        small: {"driver 1000": 8e6, "executors 1000": 2e6},
+        large: {"driver 1000": 9e6, "executors 1000": 6e6},
+    }
+    found = Figures(FULL, placements=rates)
+    assert str(found).splitlines() == [
+        "placements, 4,000,000 rows a batch: executors/driver 1000 queries 0.25",
+        "placements, 16,000,000 rows a batch: executors/driver 1000 queries 0.67 (goal: at least 0.5; met)",
+    ]
+    (figure,) = (each for each in pictures(found, "full") if each.name == "placements")
+    judged = [claim.judge(figure) for claim in BOOK.claims["placements"]]
+    assert judged == [(True, "0.67"), (False, "0.25")]
+    (empty,) = (each for each in pictures(Figures(FULL), "full") if each.name == "placements")
+    assert [claim.judge(empty) for claim in BOOK.claims["placements"]] == [None, None]

@@ -130,9 +130,9 @@ class Figures:
                     lines.append(
                         f"  {name + ' queries':28} {ratio:.2f}{_goal(ratio, GOALS.get(name), least=True)}"
                     )
-        for rows, ratio in self.of_driver().items():
-            goal = GOALS["executors/driver 1000"] if rows == plan.cluster_rows else None
-            said = f"placements, {rows:,} rows a batch: executors/driver 1000 queries {ratio:.2f}"
+        for size, ratio in self.of_driver().items():
+            goal = GOALS["executors/driver 1000"] if size == plan.cluster_rows else None
+            said = f"placements, {size:,} rows a batch: executors/driver 1000 queries {ratio:.2f}"
             lines.append(said + _goal(ratio, goal, least=True))
         if self.triggers:
             ratio = self.triggers["driver"] / self.triggers["nothing"]
