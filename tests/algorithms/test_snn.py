@@ -199,3 +199,28 @@ def test_more_queries_than_sixteen_bits_tell_apart() -> None:
             near = np.flatnonzero(space.good(columns, constants[slot]) >= least[slot])
             assert np.array_equal(found[starts[slot] : starts[slot + 1]], near)
         index._check(columns, lambda slot: space.good(columns, constants[slot]))
+
+
+@pytest.mark.parametrize("kind", ["even", "crowded", "far from zero", "few numbers"])
+def test_the_table_alone_tells_a_cell_where_edges_begin_buckets(kind: str) -> None:
+    """Edges moved to the first numbers of buckets, to the last bit; where many would fall together they stay."""
+    random = np.random.default_rng(9)
+    columns = [random.random(3000), random.random(3000)]
+    if kind == "crowded":
+        columns = [np.exp(12 * column) for column in columns]
+    elif kind == "far from zero":
+        columns = [1e15 + 64 * column for column in columns]
+    elif kind == "few numbers":
+        columns = [np.floor(3 * column) for column in columns]
+    shape, constants = lift(sb.nearest({"x": 0.5, "y": 0.5}, 1, "6 rows").score)
+    space = Space(shape, ("x", "y"), -1.0)
+    index = QueryIndex(space, 2, 40)
+    index.learn(tuple(columns))
+    assert index.sharp == (kind == "even") or kind == "far from zero"
+    points = np.array(constants) * 0 + np.stack([column[:9] for column in columns], axis=1)
+    reaches = np.array([np.ptp(column) for column in columns]).max() * 0.05 * np.arange(1, 10)
+    for times in (1.0, 0.4, 3.0, 0.0):  # regions that shrink and grow leave and enter cells
+        index.register(np.arange(9), -reaches * times, points)
+        index._check(tuple(columns), lambda slot: space.good(tuple(columns), points[slot]))
+    index.register(np.arange(9), np.full(9, np.inf), points)
+    assert not index.bits.any() and not index.named_[:-1].any()

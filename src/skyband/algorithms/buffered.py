@@ -54,7 +54,7 @@ from skyband.structures.board import Board, Changes
 from skyband.structures.filters import PROBABLE, STRICT, shed
 from skyband.structures.indexing import Kernels, indexable, kernels
 from skyband.structures.limits import limit_for
-from skyband.structures.query_index import QueryIndex
+from skyband.structures.query_index import COARSE, INSIDE, QueryIndex
 from skyband.structures.ranked import Ranked
 from skyband.structures.recent import Recent, buffer_rows, buffer_time, too_long
 from skyband.structures.skyband import select
@@ -342,7 +342,9 @@ class Buffered(ListAlgorithm):
             if len(recent) < LEARN:
                 return None
             share = float(np.median(self.ks[used] + self.cap[used])) / len(recent)
-            self.index = QueryIndex(self.space, self.constants.shape[1], cells, min(share, 1.0))
+            # a probable filter's region reaches to its worst row, and moves with every row that it loses
+            inside = COARSE if self.kind == PROBABLE else INSIDE
+            self.index = QueryIndex(self.space, self.constants.shape[1], cells, min(share, 1.0), inside)
         self.index.provide(len(self.ks))
         if not self.index.ready or self.index.due(len(recent)):
             self.index.learn(recent.part(recent.head, recent.end))

@@ -303,8 +303,8 @@ class SNN(Ringed):
         for slot in slots[ranked.room[slots] < sizes[slots]].tolist():
             ranked.grow(slot, int(sizes[slot]))
         hand_back(
-            slots, whole, store.passed, store.time, store.seq, ranked.good, ranked.time, ranked.seq, ranked.start,
-            ranked.size, *self.arrived.lists(),
+            slots, whole, store.head, store.end, store.passed, store.time, store.seq,
+            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *self.arrived.lists(),
         )  # fmt: skip
 
     # -- what others ask for ------------------------------------------------------------------------------------

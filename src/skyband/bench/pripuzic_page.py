@@ -401,10 +401,8 @@ BOOK = Book(
     "pripuzic", HEAD, SECTIONS, CLAIMS,
     {
         "held-references": Beside(
-            laws, "The laws are for rows in random order, one by one; these are sizes at one moment, the mean over all "
-            "queries, with batches of 50 rows. At k = 1 that says little: a query's size is 9.8 with a standard "
-            "deviation of 2.8, so that the mean of 100 queries varies by 3 % even if they share no rows, and that of "
-            "the six by 4 %; ra's lists and sa's were the same there."
+            laws, "The laws are for rows in random order, one by one; these are means over all queries and over twenty "
+            "moments of two windows, with batches of k rows and at most fifty."
         ),
     },
 )  # fmt: skip

@@ -19,23 +19,26 @@ import numpy as np
 
 from skyband.jit import inlined, kernel
 from skyband.order import MINIMUM, Floats, Ints, first_inside
+from skyband.structures.memory import fetch
 
 # of a slot's line: places in the pools, numbers of rows
 START, FIRST, END, STOP, TOP, K, LIMIT, USUAL = range(8)
 U = np.uint64
-BLOCK = 16  # rows of a list that are looked at together
+LINE = 8  # numbers that are brought nearer together
 
 
 @inlined
-def rise(value: float, number: int, top: int, last: int, top_good: Floats, top_place: Ints) -> None:
-    """The newest row of all takes its place among the best, at [top, last]; the worst of them goes."""
+def rise(value: float, number: int, top: int, last: int, top_good: Floats, top_place: Ints) -> int:
+    """The newest row of all takes its place among the best, at [top, last]; the worst of them goes: which."""
+    gone = top_place[U(last)]
     at = last
-    while at > top and top_good[at - 1] <= value:
-        top_good[at] = top_good[at - 1]
-        top_place[at] = top_place[at - 1]
+    while at > top and top_good[U(at - 1)] <= value:
+        top_good[U(at)] = top_good[U(at - 1)]
+        top_place[U(at)] = top_place[U(at - 1)]
         at -= 1
-    top_good[at] = value
-    top_place[at] = number
+    top_good[U(at)] = value
+    top_place[U(at)] = number
+    return int(gone)
 
 
 @inlined
@@ -43,43 +46,54 @@ def fall(
     number: int, first: int, end: int, top: int, last: int, good: Floats, place: Ints, top_good: Floats, top_place: Ints
 ) -> bool:  # fmt: skip
     """One of the best leaves, and the next best of the rows at [first, end) follows them. Whether there was none."""
-    worst, since = top_good[last], top_place[last]
+    worst, since = top_good[U(last)], top_place[U(last)]
     at = top
-    while top_place[at] != number:
+    while top_place[U(at)] != number:
         at += 1
     while at < last:
-        top_good[at] = top_good[at + 1]
-        top_place[at] = top_place[at + 1]
+        top_good[U(at)] = top_good[U(at + 1)]
+        top_place[U(at)] = top_place[U(at + 1)]
         at += 1
-    best = -np.inf
-    found = -1
-    for begin in range(first, end, BLOCK):
-        stop = min(begin + BLOCK, end)
-        if stop - begin == BLOCK:  # mostly none of them is in question, which vector instructions tell
-            some = False
-            for i in range(BLOCK):
-                v = good[U(begin + i)]
-                some |= (v <= worst) & (v >= best)
-            if not some:
-                continue
-        for i in range(begin, stop):
-            v = good[U(i)]
-            if v >= best and (v < worst or (v == worst and place[U(i)] < since)):
-                best = v
+    # the best of those that are worse, in four strands that needn't wait for one another
+    b0 = b1 = b2 = b3 = -np.inf
+    equal = 0
+    stop = first + ((end - first) & -4)
+    for i in range(first, stop, 4):
+        v0, v1, v2, v3 = good[U(i)], good[U(i + 1)], good[U(i + 2)], good[U(i + 3)]
+        equal += (v0 == worst) + (v1 == worst) + (v2 == worst) + (v3 == worst)
+        b0 = v0 if (v0 < worst) & (v0 > b0) else b0
+        b1 = v1 if (v1 < worst) & (v1 > b1) else b1
+        b2 = v2 if (v2 < worst) & (v2 > b2) else b2
+        b3 = v3 if (v3 < worst) & (v3 > b3) else b3
+    for i in range(stop, end):
+        v0 = good[U(i)]
+        equal += v0 == worst
+        b0 = v0 if (v0 < worst) & (v0 > b0) else b0
+    best = max(max(b0, b1), max(b2, b3))
+    found = end - 1
+    if equal > 1 or best == -np.inf:  # the worst of them is not alone with its score, or nobody is worse
+        best, found = -np.inf, -1
+        for i in range(first, end):
+            v0 = good[U(i)]
+            if v0 >= best and (v0 < worst or (v0 == worst and place[U(i)] < since)):
+                best = v0
                 found = i
-    if found < 0:
-        return True
-    top_good[last] = best
-    top_place[last] = place[found]
+        if found < 0:
+            return True
+    else:
+        while good[U(found)] != best:
+            found -= 1
+    top_good[U(last)] = best
+    top_place[U(last)] = place[U(found)]
     return False
 
 
 @inlined
 def eldest(top: int, last: int, top_place: Ints) -> int:
     """The oldest of the best."""
-    found = top_place[top]
+    found = top_place[U(top)]
     for at in range(top + 1, last + 1):
-        found = min(found, top_place[at])
+        found = min(found, top_place[U(at)])
     return int(found)
 
 
@@ -93,13 +107,27 @@ def expel(
     short = False
     while oldest < due and not short:
         while (
-            first < end and place[first] <= oldest
+            first < end and place[U(first)] <= oldest
         ):  # those after it may have left since then, but not before
             first += 1
         short = fall(oldest, first, end, top, last, good, place, top_good, top_place)
         if not short:
             oldest = eldest(top, last, top_place)
     return first, oldest, short
+
+
+@inlined
+def approach(
+    slot: int, line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints
+) -> None:  # fmt: skip
+    """Bring a slot's list nearer, which comes next."""
+    top = line[slot, TOP]
+    for at in range(line[slot, FIRST], line[slot, END] + LINE, LINE):
+        fetch(good, at)
+        fetch(place, at)
+    for at in range(top, top + line[slot, K] + LINE - 1, LINE):
+        fetch(top_good, at)
+        fetch(top_place, at)
 
 
 @inlined
@@ -182,11 +210,14 @@ def take_over(
 
 @kernel
 def hand_back(
-    slots: Ints, whole: bool, shift: int, times: Ints, seqs: Ints,
+    slots: Ints, whole: bool, begin: int, end: int, shift: int, times: Ints, seqs: Ints,
     ranked_good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
     line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
 ) -> None:  # fmt: skip
-    """Write the answers of slots, or all rows of their lists, to lists in order of scores, best last."""
+    """Write the answers of slots, or all rows of their lists, to lists in order of scores, best last; rows lie in
+    [begin, end)."""
+    # numbered without gaps, all of one time: a row's place tells both, and nothing has to be fetched
+    plain = times[begin] == times[end - 1] and seqs[end - 1] - seqs[begin] == end - 1 - begin
     for i in range(slots.shape[0]):
         slot = slots[i]
         to, n = start[slot], line[slot, K]
@@ -194,8 +225,8 @@ def hand_back(
             for j in range(n):
                 row = top_place[line[slot, TOP] + j] - shift
                 ranked_good[to + n - 1 - j] = top_good[line[slot, TOP] + j]
-                time[to + n - 1 - j] = times[row]
-                seq[to + n - 1 - j] = seqs[row]
+                time[to + n - 1 - j] = times[begin] if plain else times[row]
+                seq[to + n - 1 - j] = seqs[begin] + row - begin if plain else seqs[row]
         else:
             first, n = line[slot, FIRST], line[slot, END] - line[slot, FIRST]
             ranks = np.argsort(

@@ -13,13 +13,15 @@ same few lines.
 in a few cells that name most queries. Here the edges along each axis are quantiles of a sample, so each slab holds
 about as many rows as any other. A coordinate finds its slab through a table of equal buckets, mostly at once: a
 bucket and an edge are numbered by the same arithmetic, which keeps order, so only the edges of its own bucket are in
-question.
+question. Where buckets are narrow beside slabs, each edge is moved to the very first number of a bucket: then the
+index is *sharp*, and the table alone tells.
 
 **Fine cells.** The smaller the cells, the fewer queries are named that a row doesn't concern, and the more rows are
 rejected for all queries by one look at a byte; but the dearer is entering a region. So whoever makes an index says
-what share of the rows a region has, and there are so many cells that it has a dozen or two. A cell has the few slots
-that it names in a short list of its own; the bits say the same at greater length, for cells that name more. A region is
-entered block by block of cells: blocks that it doesn't meet are passed over by one bound for all of their cells.
+what share of the rows a region has, and there are so many cells that it has a dozen or two; or fewer, if it is entered
+all the time. A cell has the few slots
+that it names in a short list of its own; the bits say the same at greater length, for cells that name more. Of
+a region the slabs are found first that it lies between, axis by axis; only the cells of that box are looked at.
 
 **Bars.** A region that grows (its bar falls) has to be registered anew before rows are looked up, or some would be
 missed. One that shrinks need not be: what is registered too widely costs a comparison a row, and never an answer.
@@ -30,8 +32,8 @@ needed now, so that it doesn't have to be said often.
 query; when strays or scores a row become many, `due` asks for a new index.
 
 **What is kept.** A bit for each cell and query, short lists, and the edges. **Cost.** A look-up: a few operations an
-axis, then a score for each query named. A registration: the range of the score over every block and over the cells of
-those that the region meets.
+axis, then a score for each query named. A registration: the range of the score over some slabs of each axis and over
+the cells of the box that the region lies in.
 """
 
 from __future__ import annotations
@@ -45,27 +47,32 @@ from skyband.query.space import Space
 from skyband.structures.grid import shape_for
 from skyband.structures.indexing import CROWDED, SHORT, clear, group, kernels
 
-LEAST, MOST = 1024, 65536  # cells
+LEAST, MOST = 64, 65536  # cells for each that a region has; cells
 INSIDE = 16  # cells of a region
+COARSE = 4  # cells of a region that is entered anew all the time
 WIDE = 4096  # cells of many axes: there a region meets most of space, and entering it costs every cell
 AXES = 6  # beyond so many
 MOST_BYTES = 1 << 25  # of the bits: many slots have larger cells
 SAMPLE = 4096  # rows that the edges are learned from
 BEYOND = 0.1  # border cells reach further than the sample by this part of half its range
 FAR = 8e307  # and no further than this: the difference of two ends is a number
-BUCKETS = 1024  # of the table that leads a coordinate to its slab
+BUCKETS = 256, 4096  # of the table that leads a coordinate to its slab, at least and at most
+NARROW = 6  # so many buckets to a slab, if there may be
 WASTE = 2.0  # so many times the scores a row that an index began with, and it is made anew
 
 
 class QueryIndex:
     """Which slots a row concerns; `per_axis` fixes the number of cells along each axis (0: chosen by the share of all
-    rows that a region has)."""
+    rows that a region has, so that it has about `inside` cells)."""
 
-    def __init__(self, space: Space, constants: int, per_axis: int = 0, share: float = 0.01) -> None:
+    def __init__(
+        self, space: Space, constants: int, per_axis: int = 0, share: float = 0.01, inside: int = INSIDE
+    ) -> None:
         self.axes = len(space.columns)
         self.sign = space.sign
         self.per_axis = per_axis
         self.share = share
+        self.inside = inside
         self.kernels = kernels(space, constants)
         self.bar = np.empty(0, dtype=np.float64)  # what is registered; inf: nothing is
         self.used = np.zeros(1, dtype=np.uint64)
@@ -85,25 +92,23 @@ class QueryIndex:
         if self.per_axis:
             cells = [self.per_axis] * self.axes
         else:
-            wanted = min(max(LEAST, int(INSIDE / self.share)), MOST if self.axes <= AXES else WIDE)
+            wanted = min(
+                max(LEAST * self.inside, int(self.inside / self.share)), MOST if self.axes <= AXES else WIDE
+            )
             cells = shape_for(self.axes, max(2**self.axes, min(wanted, MOST_BYTES // (8 * words))))
         self.cells = np.array(cells, dtype=np.int64)
         self.strides = np.concatenate([[1], np.cumprod(self.cells)[:-1]]).astype(np.int64)
         self.total = int(np.prod(self.cells))
-        self.block = np.minimum(self.cells, self._block())  # cells of a block along each axis
-        self.blocks = -(-self.cells // self.block)
         self.bits = np.zeros((self.total, words), dtype=np.uint64)
-        self.named_ = np.zeros(self.total, dtype=np.uint8)  # how many slots a cell names, or CROWDED
-        self.short = np.zeros((self.total, SHORT), dtype=np.uint16)
-        self.meets = np.zeros((len(self.bar), int(np.prod(self.blocks))), dtype=np.uint8)  # slots and blocks
-
-    def _block(self) -> int:
-        """How wide blocks must be so that entering a region looks at the fewest of blocks and cells."""
-        most = int(self.cells.max())
-        wide = INSIDE ** (1 / self.axes) + 1  # cells that a region meets along an axis, about
-        blocks = {b: float(-(-most // b)) ** self.axes for b in range(1, most + 1)}
-        looked = {b: n + min((wide + b) ** self.axes, self.total) for b, n in blocks.items()}
-        return min(looked, key=lambda b: looked[b])
+        # how many slots a cell names, or CROWDED; one more for all that lies outside
+        self.named_ = np.zeros(self.total + 1, dtype=np.uint8)
+        self.short = np.zeros((self.total + 1, SHORT), dtype=np.uint16)
+        self.buckets = min(
+            max(BUCKETS[0], 1 << (NARROW * int(self.cells.max()) - 1).bit_length()), BUCKETS[1]
+        )
+        self.box = np.zeros(
+            (len(self.bar), self.axes, 2), dtype=np.int64
+        )  # from which slab to which a slot is named
 
     def learn(self, columns: tuple[Floats, ...]) -> None:
         """Cut space by the quantiles of these rows. Nothing is registered afterwards."""
@@ -117,8 +122,30 @@ class QueryIndex:
         low = np.array([np.min(c, initial=FAR, where=np.isfinite(c)) for c in columns], dtype=np.float64)
         high = np.array([np.max(c, initial=-FAR, where=np.isfinite(c)) for c in columns], dtype=np.float64)
         more = BEYOND * (high / 2 - low / 2)
-        self.cut(edges, np.clip(low - more, -FAR, FAR).tolist(), np.clip(high + more, -FAR, FAR).tolist())
+        low, high = np.clip(low - more, -FAR, FAR), np.clip(high + more, -FAR, FAR)
+        edges = [self._snapped(inner, low[axis], high[axis]) for axis, inner in enumerate(edges)]
+        self.cut(edges, low.tolist(), high.tolist())
         self.learned = len(columns[0])
+
+    def _scale(self, low: float, high: float) -> tuple[float, float]:
+        """How a coordinate's bucket is numbered: what is taken off it, and what it is multiplied with."""
+        width = high / 2 - low / 2
+        return (low, self.buckets / 2 / width) if 1e-290 < width < 1e300 else (0.0, 0.0)
+
+    def _snapped(self, inner: Floats, low: float, high: float) -> Floats:
+        """Edges moved to the first numbers of buckets, unless many would fall together."""
+        origin, scale = self._scale(float(low), float(high))
+        if scale == 0.0 or not len(inner):
+            return inner
+        bucket = np.clip(np.rint((inner - origin) * scale), 1, self.buckets - 1)
+        if np.count_nonzero(np.diff(bucket) == 0) * 8 > len(bucket):
+            return inner
+        first: Floats = origin + bucket / scale
+        for _ in range(8):  # as rounding has it
+            first = np.where((first - origin) * scale < bucket, np.nextafter(first, np.inf), first)
+            before = np.nextafter(first, -np.inf)
+            first = np.where((before - origin) * scale >= bucket, before, first)
+        return first
 
     def cut(self, edges: list[Floats], low: list[float], high: list[float]) -> None:
         """Cells between the given inner edges, from the lowest to the highest coordinate."""
@@ -128,28 +155,38 @@ class QueryIndex:
         self.cover_low, self.cover_high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
         self.origin, self.scale = np.zeros(self.axes), np.zeros(self.axes)
         # by bucket: how many edges lie in earlier ones; a coordinate's slab is between that and the next bucket's
-        self.table = np.zeros((self.axes, BUCKETS + 1), dtype=np.int32)
+        self.table = np.zeros((self.axes, self.buckets + 1), dtype=np.int32)
+        self.steps = np.zeros(
+            (self.axes, self.buckets), dtype=np.int32
+        )  # what a bucket adds to a cell's number
+        self.sharp = True
         for axis in range(self.axes):
             inner = np.asarray(edges[axis], dtype=np.float64)
             count = int(self.cells[axis])
             self.edges[axis, : count - 1] = inner
             self.low[axis, :count] = np.concatenate([[low[axis]], inner])
             self.high[axis, :count] = np.concatenate([inner, [high[axis]]])
-            width = high[axis] / 2 - low[axis] / 2
-            if 1e-290 < width < 1e300:
-                self.origin[axis], self.scale[axis] = low[axis], BUCKETS / 2 / width
-            # as the kernels number a coordinate's bucket, to the last bit
-            with np.errstate(over="ignore"):
-                bucket = np.clip((inner - self.origin[axis]) * self.scale[axis], 0, BUCKETS - 1)
-            self.table[axis] = np.searchsorted(bucket.astype(np.int64), np.arange(BUCKETS + 1), side="left")
+            self.origin[axis], self.scale[axis] = self._scale(low[axis], high[axis])
+            bucket, before = self._bucket(inner, axis), self._bucket(np.nextafter(inner, -np.inf), axis)
+            self.table[axis] = np.searchsorted(bucket, np.arange(self.buckets + 1), side="left")
+            self.steps[axis] = self.table[axis, 1:] * self.strides[axis]
+            self.sharp &= bool(self.scale[axis] > 0 and np.all(before < bucket))
         self.bits[:] = 0
         self.named_[:] = 0
-        self.meets[:] = 0
+        self.named_[-1] = CROWDED
+        self.box[:] = 0
         self.used[:] = 0
         self.bar[:] = np.inf
         self.tally[:] = 0
         self.first_rate = np.inf
         self.ready = True
+
+    def _bucket(self, values: Floats, axis: int) -> Ints:
+        """As the kernels number a coordinate's bucket, to the last bit."""
+        with np.errstate(over="ignore"):
+            bucket: Floats = np.clip((values - self.origin[axis]) * self.scale[axis], 0, self.buckets - 1)
+        found: Ints = bucket.astype(np.int64)
+        return found
 
     def due(self, there: int) -> bool:
         """Whether space should be cut anew, if so many rows are there."""
@@ -173,7 +210,7 @@ class QueryIndex:
         if slots > len(self.bar):
             more = slots - len(self.bar)
             self.bar = np.concatenate([self.bar, np.full(more, np.inf)])
-            self.meets = np.vstack([self.meets, np.zeros((more, self.meets.shape[1]), dtype=np.uint8)])
+            self.box = np.concatenate([self.box, np.zeros((more, self.axes, 2), dtype=np.int64)])
         words = (max(slots, 1) + 63) // 64
         if words > self.bits.shape[1]:
             wider = np.zeros((self.total, words), dtype=np.uint64)
@@ -188,8 +225,8 @@ class QueryIndex:
         self.bar[slots] = bars
         self.entered += len(slots)
         self.kernels.reach(
-            slots, self.bar, constants, self.sign, self.low, self.high, self.cells, self.strides, self.block,
-            self.bits, self.named_, self.short, self.meets,
+            slots, self.bar, constants, self.sign, self.low, self.high, self.cells, self.strides,
+            self.bits, self.named_, self.short, self.box,
         )  # fmt: skip
         if known:
             return
@@ -202,7 +239,7 @@ class QueryIndex:
         if len(slots):
             self.provide(int(slots.max()) + 1)
             clear(slots, self.bits, self.used, self.named_, self.short)
-            self.meets[slots] = 0
+            self.box[slots] = 0
             self.bar[slots] = np.inf
 
     def named(self, columns: tuple[Floats, ...]) -> Ints:
@@ -252,13 +289,13 @@ class QueryIndex:
     def arrays(self) -> tuple[Any, ...]:
         """What a look-up reads, for whoever looks rows up in a kernel of his own."""
         return (
-            self.origin, self.scale, self.table, self.edges, self.cells, self.strides, self.cover_low, self.cover_high,
-            self.bits, self.named_, self.short, self.used, self.tally,
+            self.origin, self.scale, self.table, self.edges, self.strides, self.cover_low, self.cover_high,
+            self.sharp, self.steps, self.bits, self.named_, self.short, self.used, self.tally,
         )  # fmt: skip
 
     def bytes(self) -> int:
-        bits = self.bits.nbytes + self.short.nbytes + self.named_.nbytes + self.meets.nbytes
-        return int(bits + self.edges.nbytes * 3 + self.table.nbytes)
+        bits = self.bits.nbytes + self.short.nbytes + self.named_.nbytes + self.box.nbytes
+        return int(bits + self.edges.nbytes * 3 + 2 * self.table.nbytes)
 
     def _check(self, columns: tuple[Floats, ...], good: Any) -> None:
         """Every row that is no stray and at least as good as a slot's registered bar lies in a cell that names it."""
@@ -270,7 +307,13 @@ class QueryIndex:
             inside &= (column >= self.cover_low[axis]) & (column <= self.cover_high[axis])
         # a cell's short list has the slots of its bits
         count = np.bitwise_count(self.bits).sum(axis=1)
-        assert np.all((self.named_ == count) | (self.named_ == CROWDED))
+        assert (
+            np.all((self.named_[:-1] == count) | (self.named_[:-1] == CROWDED)) and self.named_[-1] == CROWDED
+        )
+        if self.sharp:  # the table alone tells a cell
+            buckets = [self._bucket(column[inside], axis) for axis, column in enumerate(columns)]
+            alone = sum(self.steps[axis, bucket].astype(np.int64) for axis, bucket in enumerate(buckets))
+            assert np.array_equal(alone, cell[inside])
         for c in np.unique(cell).tolist():
             if self.named_[c] != CROWDED:
                 bits = np.flatnonzero(np.unpackbits(self.bits[c].view(np.uint8), bitorder="little"))
