@@ -250,10 +250,7 @@ class Group:
             edges = [horizons[window] for window in self._windows]
             if len(edges) == 1 and edges[0] >= self._begun:  # it has passed all beginnings: the common case
                 self.oldest = edges[0]
-                seq = np.full(len(self.watches), edges[0][1], dtype=np.int64)
-                time = arrays.get("all at", NOTHING)
-                if not len(time) or time[0] != edges[0][0]:  # without event times it stays as it is
-                    time = arrays["all at"] = np.full(len(self.watches), edges[0][0], dtype=np.int64)
+                time, seq = self._one_horizon(*edges[0])
             else:
                 time, seq = self._own_horizons(*np.array(edges, dtype=np.int64)[arrays["window"]].T)
         ks = arrays["k"]
@@ -262,6 +259,17 @@ class Group:
             for index in arrays["growing"].tolist():
                 ks[index] = self.watches[index].ranks(Recency(int(time[index]), int(seq[index]))) or ALL
         return ks, time, seq
+
+    def _one_horizon(self, time: int, seq: int) -> tuple[Ints, Ints]:
+        """The same for all watches; in the same arrays at every step, where the algorithm has them for this step."""
+        arrays, count = self._arrays, len(self.watches)
+        if "all from" not in arrays or not self.windowed:
+            arrays["all from"], arrays["all at"] = np.empty(count, dtype=np.int64), np.full(count, time)
+        seqs, times = arrays["all from"], arrays["all at"]
+        seqs.fill(seq)
+        if times[0] != time:  # without event times it stays as it is
+            times.fill(time)
+        return times, seqs
 
     def _own_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
         """Each watch's own: its window's edge or its beginning, whichever is newer."""

@@ -20,16 +20,17 @@ from skyband import blob, saving
 from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING
 from skyband.joint import Joint, name_of
+from skyband.lane import Lane
 from skyband.order import MINIMUM, Ints
 from skyband.planner import choose
 from skyband.query.asked import asked
 from skyband.query.expression import columns_of
 from skyband.query.model import Joined, Last, Query, Window
-from skyband.report import Report
+from skyband.report import TIMELESS, Report
 from skyband.sift import Sifted, Sifter
 from skyband.stream import clock
 from skyband.stream.accept import Accepted, accept, without_ahead
-from skyband.stream.batches import Batch, names_of, read
+from skyband.stream.batches import Batch, names_of, no_times, read
 from skyband.stream.rejects import KEPT, Reject, Rejects
 from skyband.stream.schema import Raw, declared, extend, infer, old_type
 from skyband.stream.updates import COUNTED
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("skyband")
 
 NONE_DELETED = (NOTHING, NOTHING)
-TIMELESS: tuple[clock.Kind | None, pa.DataType] = (None, pa.timestamp("us", "UTC"))
 JUMP_STEPS = 3  # so many steps in a row that are ahead as a whole mean that the stream has jumped
 
 
@@ -88,6 +88,7 @@ class Monitor:
         # of questions about pairs it answers one of so many parts: which, and of how many (algorithms/halves.py)
         self.share: tuple[int, int] | None = None
         self.journal: Engine | None = None  # steps go through it, if there is one
+        self._lane: Lane | None = None  # the short way, where there is one
         self._known: dict[str, Watch] = {}  # while state is made anew: watches held
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
@@ -273,6 +274,11 @@ class Monitor:
             return self.journal.push(batch, stream, key).changes
         if key is not None:
             raise InputError("key= needs a journal, which remembers it: make the monitor with journal=.")
+        lane = self._lane
+        if lane is not None and isinstance(batch, pa.Table) and stream in (None, lane.stream.name):
+            told = lane.push(batch) if lane.serves() else None
+            if told is not None:
+                return told
         return self._push(*read(batch), stream)
 
     def _push(
@@ -280,7 +286,9 @@ class Monitor:
     ) -> pa.Table:
         target = self._stream_for(stream)
         if target.pushed and not unread and self.max_ahead is None and _whole(target, raw):
-            return self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
+            told = self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
+            self._lane = Lane.of(self, target)
+            return told
         if rows == 0 and target.schema is None:
             return self.no_changes()
         if target.schema is None:
@@ -415,7 +423,7 @@ class Monitor:
         """The plain case: a batch that was accepted as a whole, without times."""
         base = self._next_seq
         self._next_seq += rows
-        seq, time = np.arange(base, base + rows), np.zeros(rows, dtype=np.int64)
+        seq, time = np.arange(base, base + rows), no_times(rows)
         stream.count(time, seq, rows)
         return Batch(table, seq, time, timed=False) if rows else None
 

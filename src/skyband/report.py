@@ -9,6 +9,7 @@ is made, and the old one lives as long as somebody holds a slice of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,17 @@ from skyband.structures.emit import emit
 
 _WORDS = texts_array(["leave", "enter"])
 _ROWS = 16_384
+TIMELESS: tuple[clock.Kind | None, pa.DataType] = (
+    None,
+    pa.timestamp("us", "UTC"),
+)  # times of changes that have none
 COLUMNS = ["query", "change", "rank", "score", "seq", "seq_b", "id", "time"]
+
+
+@lru_cache(maxsize=8)
+def _nulls(kind: pa.DataType) -> pa.Array:
+    """A column without values: every pool has the same."""
+    return pa.nulls(_ROWS, kind)
 
 
 class Pool:
@@ -52,9 +63,10 @@ class Pool:
             rank,
             numbers_array(self.score),
             numbers_array(self.seq),
-            pa.nulls(rows, pa.int64()),
-            pa.nulls(rows, pa.string()),
-            pa.nulls(rows, time),
+            *(
+                _nulls(kind)[:rows] if rows <= _ROWS else pa.nulls(rows, kind)
+                for kind in (pa.int64(), pa.string(), time)
+            ),
         ]
         self.table = pa.Table.from_arrays(arrays, names=COLUMNS)
 
@@ -67,8 +79,13 @@ class Pool:
                 self.query, self.change, self.rank, self.valid, self.score, self.seq,
             )  # fmt: skip
             self.used += len(changes.seq)
-        table = self.table.slice(first, self.used - first)
-        self.used = (self.used + 7) & ~7  # no two steps share a byte of the bitmap
+        written, self.used = self.used - first, first
+        return self.cut(written)
+
+    def cut(self, count: int) -> pa.Table:
+        """So many rows that were written behind what is used, as a table."""
+        table = self.table.slice(self.used, count)
+        self.used = (self.used + count + 7) & ~7  # no two steps share a byte of the bitmap
         return table
 
 
@@ -111,6 +128,14 @@ class Report:
             if not isinstance(changes, Changes):
                 tables.append(self._others(group, changes, kind, type_))
         return pa.concat_tables(tables)
+
+    def pool(self, names: Iterable[str]) -> Pool:
+        """The pool of changes without times."""
+        if self._names is None:
+            self._name(names)
+        if self._pool is None or self._pool.time != TIMELESS[1]:
+            self._pool = Pool(_ROWS, self._names, TIMELESS[1])
+        return self._pool
 
     def _rows(
         self, pieces: list[tuple[Group, Changes]], kind: clock.Kind | None, type_: pa.DataType

@@ -86,6 +86,15 @@ def test_heightmap(tmp_path: Path) -> None:
     assert "target" in out and "kernels, in copies of the rows" in out
     page = (tmp_path / "skyband-bench" / "heightmap.md").read_text(encoding="utf-8")
     assert "| Monitor.push, in copies of the rows | ≤ 10 |" in page
+    before = json.loads((folder / "copy.json").read_text(encoding="utf-8"))
+    options = ("--scale", "tiny", "--only", "copy-IND-21", "--no-charts")
+    assert bench(tmp_path, "heightmap", *options)[0] == 0
+    after = json.loads((folder / "copy.json").read_text(encoding="utf-8"))
+    # one seed of one distribution anew, all others as they were
+    assert before["scale"] == after["scale"] and len(before["points"]) == len(after["points"])
+    assert [p for p in before["points"] if p["panel"] == "ANT"] == [
+        p for p in after["points"] if p["panel"] == "ANT"
+    ]
 
 
 def test_planner(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.catchup import GROUP, LEAST_STACK, LOWEST, OLDEST, adopt
 from skyband.structures.intake import BEGIN, LATE, admit, arrive, take_in
-from skyband.structures.meeting import HITS, WIDTH, Stands, meeting
+from skyband.structures.meeting import WIDTH, Stands, coming, hit_arrays, meeting
 from skyband.structures.relief import LOOSE
 from skyband.structures.slack import (
     CATCH_UPS,
@@ -65,6 +65,9 @@ def cost_of(work: Workload) -> float:
     return float(100e-6 + 30e-6 * min(1.0, work.batch / 100) + 1.2e-8 * work.batch + met)
 
 
+LONG = 32  # steps after which a kernel that spares a few microseconds of each is made
+
+
 class HeightMap(Mapped):
     """Height map, slack lists, reservoirs."""
 
@@ -85,6 +88,7 @@ class HeightMap(Mapped):
         boxes=False,
         cost_of=cost_of,
     )
+    counts_seqs = True
     counter_names: ClassVar[tuple[str, ...]] = (
         "rows seen", "rejected by the map", "survivors", "admitted", "overflows", "thresholds raised", "catch-ups",
         "blocks searched", "reservoirs deepened", "rows outside the frame", "maps made", "epochs",
@@ -94,8 +98,12 @@ class HeightMap(Mapped):
         super().__init__(options, space)
         self._most = 1  # ranks that any query wants
         self._meeting: Any = None  # the kernel, when it is first needed
-        self._resume = np.zeros(5, dtype=np.int64)  # of it: block, row, hits dealt with, hits, short queries
-        self._hits = (np.empty(HITS, dtype=np.int32), np.empty(HITS, dtype=np.int32), np.empty(HITS))
+        # of it: block, row, hits dealt with, hits, short queries; rows that have arrived
+        self._resume = np.zeros(6, dtype=np.int64)
+        self._coming: Any = None  # `arrive` and the kernel in one
+        self._steps = 0
+        self._looked_up = 0  # when the arrays at hand were looked up: see `Renewed`
+        self._hits = hit_arrays()
         self._scratch_heap(1)
         self._scratch_lists(1)
 
@@ -117,11 +125,15 @@ class HeightMap(Mapped):
         self._best = _triple(group, ranks)
         self._out = _triple(group, room)
 
+    def _is_ready(self) -> bool:
+        ranks = min(len(self._heap_time), self._best[0].shape[1])
+        return self._most <= ranks and not self.blocks.late
+
     def _ready(self) -> None:
         """Scratch for the lists as they are: never more ranks than rows."""
-        most = self._most
-        if most <= len(self._heap_time) and most <= self._best[0].shape[1] and not self.blocks.late:
+        if self._is_ready():
             return
+        most = self._most
         stored = len(self.blocks) + PIECE
         ranks = min(most, int(self.ranked.room.max(initial=1)))
         if len(self._heap_time) < ranks:
@@ -168,33 +180,65 @@ class HeightMap(Mapped):
 
     # -- a step --------------------------------------------------------------------------------------------
 
+    def _look_up(self) -> None:
+        """Have the arrays at hand that the kernels take at every step."""
+        blocks, relief, stands, ranked = self.blocks, self.relief, self.stands, self.ranked
+        latest = max(self.renewed, blocks.renewed, relief.renewed, stands.renewed, ranked.renewed)
+        if latest == self._looked_up:
+            return
+        self._looked_up = latest
+        self._piece = min(PIECE, self._points.shape[2])
+        self._arriving = (
+            self.ks, self.seen_time, self.seen_seq, self.back, blocks.state, self.clock,
+            blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
+            stands.count, *relief.mapping(), self._picks, self._eager,
+            self._points, self._when, self._number, self._counts, self.totals, *self._sifting,
+        )  # fmt: skip
+        self._met = (
+            self._resume, self.space.sign, stands.face, stands.constants, stands.bar, stands.member,
+            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
+            self.old_time, self.old_seq, self.wish, self.touched, self.todo, self._heap_time, self._heap_seq,
+            *self._hits,
+        )  # fmt: skip
+
     def window_step(
         self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
     ) -> None:
         assert not len(deleted_seq)
         time, seq = read_only(time), read_only(seq)
         columns = tuple(read_only(column) for column in columns)
-        blocks, relief = self.blocks, self.relief
-        at = arrive(
-            -1 if blocks.late else min(PIECE, self._points.shape[2]), relief.now, relief.frame is not None,
-            self.ks, self.horizon_time, self.horizon_seq, self.seen_time, self.seen_seq, self.back,
-            blocks.state, self.clock, columns, time, seq,
-            blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
-            self.stands.count, *relief.mapping(), self._picks, self._eager,
-            self._points, self._when, self._number, self._counts, self.totals,
-        )  # fmt: skip
-        if at >= 0:
-            if blocks.supply():
-                self._store(columns, time, seq, at, len(seq))
-            short = self._meet()
-        else:
-            short = self._by_pieces(columns, time, seq)
+        short = self._take(columns, time, seq)
         if short or self.back[0]:
             todo = self.todo[:short].copy()
             if self.back[0]:
                 todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])])
             self._renew(todo, SHARE_AGAIN)
         self._keep_up()
+
+    def _take(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
+        """Put rows away and let those that pass meet the queries; how many queries are short of rows then."""
+        blocks, relief = self.blocks, self.relief
+        self._look_up()
+        step = (
+            -1 if blocks.late else self._piece, relief.now, relief.frame is not None,
+            self.horizon_time, self.horizon_seq, columns, time, seq, *self._arriving,
+        )  # fmt: skip
+        self._steps += 1
+        if self._steps > LONG and self._compiled and self._is_ready():
+            if self._coming is None:
+                self._coming = coming(self.rendered or "", self.axes, self.constants.shape[1])
+            slot = self._coming(*step, *self._met)
+            if slot >= -1:
+                self._grant()
+                return int(self._resume[4]) if slot < 0 else self._meet(True)
+            at = int(self._resume[5])
+        else:
+            at = arrive(*step)
+        if at < 0:
+            return self._by_pieces(columns, time, seq)
+        if blocks.supply():
+            self._store(columns, time, seq, at, len(time))
+        return self._meet()
 
     def _by_pieces(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
         """Rows of a step that are very many, or of which some are late or too old; how many queries are short then."""
@@ -205,7 +249,7 @@ class HeightMap(Mapped):
         if begin:
             self.totals[SEEN] += begin
             self.totals[REJECTED] += begin
-        at, end = begin, len(seq)
+        at, end = begin, len(time)
         while True:
             stop = min(at + PIECE, end if at >= late else late)
             if self._points.shape[2] < stop - at:
@@ -228,7 +272,7 @@ class HeightMap(Mapped):
                 at, stop, self.relief.now, self.relief.frame is not None, blocks.state, self.clock, columns, time, seq,
                 blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
                 self.stands.count, *self.relief.mapping(), self._picks, self._eager,
-                self._points, self._when, self._number, self._counts, self.totals,
+                self._points, self._when, self._number, self._counts, self.totals, *self._sifting,
             )  # fmt: skip
             if not blocks.supply():
                 return
@@ -243,27 +287,24 @@ class HeightMap(Mapped):
             columns, time, seq, at, stop - at, 0, place, False, self.relief.frame is not None,
             blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late_meta, blocks.reserve, blocks.index,
             self.stands.count, *self.relief.mapping(), self._picks, self._eager,
-            self._points, self._when, self._number, self._counts, self.totals,
+            self._points, self._when, self._number, self._counts, self.totals, *self._sifting,
         )  # fmt: skip
 
-    def _meet(self) -> int:
-        """What passed meets the queries; returns how many of them are short of rows now."""
+    def _meet(self, again: bool = False) -> int:
+        """What passed meets the queries, or goes on to; returns how many of them are short of rows now."""
         self._ready()
         if not self._compiled and not self.compiled:
             return self._meet_plainly()
         meet, resume = self._meeting, self._resume
         if meet is None:
             meet = self._meeting = meeting(self.rendered or "", self.axes, self.constants.shape[1])
-        resume.fill(0)
-        stands, ranked = self.stands, self.ranked
+        if not again:
+            resume.fill(0)
         while True:
+            self._look_up()
             slot = meet(
-                resume, self.space.sign, stands.face, self._points, self._when, self._number, self._counts,
-                stands.constants, stands.bar, stands.member, self.blocks.timed,
-                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
-                self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
-                self.clock, self.wish, self.touched, self.todo, self.totals, self._heap_time, self._heap_seq,
-                *self._hits,
+                self.blocks.timed, self.horizon_time, self.horizon_seq, self._points, self._when, self._number,
+                self._counts, self.ks, self.clock, self.totals, *self._met,
             )  # fmt: skip
             self._grant()
             if slot < 0:

@@ -27,12 +27,14 @@ from skyband.structures.intake import (
     RISE,
     TRIED,
     TRIED_RISE,
+    sift_arrays,
     sift_faces,
     stock,
     take_in,
 )
 from skyband.structures.meeting import WIDTH, Stands, meeting
 from skyband.structures.relief import LOOSE, SAMPLE, Relief
+from skyband.structures.renewed import Renewed
 from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, STRANGERS, SURVIVED
 
 PIECE = 16384  # rows of a batch that go through at once
@@ -43,8 +45,10 @@ DEEPER = 16  # blocks whose reservoirs are made deeper when floors are set anew 
 RANKED = 48  # rows of a block that one query brings into its reservoir, at most
 
 
-class Mapped(WindowAlgorithm):
+class Mapped(Renewed, WindowAlgorithm):
     """Rows, queries and maps, and their upkeep."""
+
+    fleeting = frozenset({"horizon_time", "horizon_seq"})
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
@@ -80,6 +84,7 @@ class Mapped(WindowAlgorithm):
         self._falling = False  # whether reservoirs have become smaller
         self._patience = 1.0
         self._rate = 1.0  # survivors a row when it was made
+        self._sifting = sift_arrays()
         self._scratch_points(1)
 
     def _scratch_points(self, rows: int) -> None:
@@ -350,7 +355,7 @@ class Mapped(WindowAlgorithm):
                 at, len(seq), -1, False, blocks.state, self.clock, columns, time, seq,
                 blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
                 none, *self.relief.mapping(), self._picks, self._eager,
-                self._points, self._when, self._number, none, uncounted,
+                self._points, self._when, self._number, none, uncounted, *self._sifting,
             )  # fmt: skip
             blocks.supply()
 

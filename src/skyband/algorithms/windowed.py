@@ -38,6 +38,9 @@ class WindowAlgorithm(Algorithm):
 
     counter_names: ClassVar[tuple[str, ...]]
     candidate_bytes = 24
+    counts_seqs = (
+        False  # whether `window_step` takes the seq of the first row alone where the others' follow it
+    )
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         self.options = {**self.card.options, **options}

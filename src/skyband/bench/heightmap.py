@@ -200,6 +200,9 @@ PARTS: Mapping[str, Callable[..., list[Figure]]] = {
 }
 
 
+SEEDED = ("copy", "sma")  # parts with a figure for each seed
+
+
 # -- goals -----------------------------------------------------------------------------------------------------------
 
 
@@ -331,10 +334,15 @@ def main(settings: Settings) -> None:
         raise InputError(f"This version has no algorithm {WHO}: there is nothing to measure.")
     scale = SCALES[settings.scale]
     folder = settings.output / "heightmap"
-    halves = [f"{part}-{panel}" for part in PARTS for panel in DATA]  # each part can be measured by halves
-    for name in parts_of(settings, (*PARTS, *halves)) if settings.only else PARTS:
-        part, _, panel = name.partition("-")
-        for figure in PARTS[part](scale, (panel,) if panel else DATA):
+    # each part can be measured by halves, and those with a figure for each seed by seeds
+    halves = [f"{part}-{panel}" for part in PARTS for panel in DATA]
+    pieces = [f"{half}-{seed}" for half in halves if half.split("-")[0] in SEEDED for seed in scale.seeds]
+    for name in parts_of(settings, (*PARTS, *halves, *pieces)) if settings.only else PARTS:
+        part, panel, seed = (*name.split("-"), "", "")[:3]
+        measured = replace(scale, seeds=(int(seed),)) if seed else scale
+        for figure in PARTS[part](measured, (panel,) if panel else DATA):
+            if seed:
+                figure.scale = f"{scale.name}: {scale}"
             figure = figure.joined(folder)
             print(f"{figure.text()}\n", flush=True)
             figure.write(folder)

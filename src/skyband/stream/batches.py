@@ -8,7 +8,6 @@ direction in which dominance is decided; the columns are turned once and shared 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +22,7 @@ from skyband.stream.schema import Raw
 from skyband.stream.window import Floats, Ints
 
 Bools = npt.NDArray[np.bool_]
-_FLOAT = np.dtype(np.float64)
+FLOAT64 = pa.float64().id
 
 
 def read(batch: Any) -> tuple[Raw, int]:
@@ -55,6 +54,15 @@ def read(batch: Any) -> tuple[Raw, int]:
         f"A batch can't be a {type(batch).__name__}: give an Arrow table or record batch, a pandas or polars "
         "frame, a dict of columns, or a list of dicts."
     )
+
+
+_no_times = np.zeros(16384, dtype=np.int64)
+_no_times.flags.writeable = False
+
+
+def no_times(rows: int) -> Ints:
+    """The times of rows that have none, not to be written to: the same memory for all."""
+    return _no_times[:rows] if rows <= len(_no_times) else np.zeros(rows, dtype=np.int64)
 
 
 def names_of(raw: Raw) -> list[str]:
@@ -176,20 +184,14 @@ class Batch:
 
     def arrived_numbers(self, names: tuple[str, ...]) -> tuple[Floats, ...] | None:
         """Columns as float64 in order of arrival, not to be written to; None where a row has no value in one."""
-        # by the shortest way: this is done for every column of every step
-        parts = self.table.to_batches() if self.table.num_columns <= 4 * len(names) else []
-        if len(parts) == 1:
-            plain: tuple[Floats, ...] = ()
-            with suppress(pa.ArrowInvalid):  # its own memory can't be had where a value is missing
-                plain = tuple(parts[0].column(name).to_numpy() for name in names)
-            if plain and all(values.dtype == _FLOAT for values in plain):
-                return plain
         found = []
         for name in names:
             column = self.table.column(name)
             if column.null_count:
                 return None
-            values = numbers(column)
+            # by the shortest way: this is done for every column of every step
+            plain = column.type.id == FLOAT64 and column.num_chunks == 1
+            values = column.to_numpy() if plain else numbers(column)
             values.flags.writeable = False
             found.append(values)
         return tuple(found)

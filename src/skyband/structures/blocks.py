@@ -38,6 +38,7 @@ from skyband.structures.intake import (
     TIMES,
     WIDER,
 )  # fmt: skip
+from skyband.structures.renewed import Renewed
 
 CHUNK = 32  # rows of the reservoir that are tested at once
 
@@ -54,7 +55,7 @@ def time_at(b: int, i: int, times: Ints) -> int:
     return times[b, i] if times.shape[0] > 0 else 0
 
 
-class Blocks:
+class Blocks(Renewed):
     """A ring of blocks with their reservoirs, and the pen."""
 
     def __init__(self, axes: int, block: int) -> None:

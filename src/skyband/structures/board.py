@@ -9,7 +9,7 @@ Changes of all watches of a family go into one set of arrays, watch by watch, le
 per change, and the change table is made of the arrays themselves.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from skyband.order import Floats, Ints, first_inside
 from skyband.structures.lists import Lists, best
 from skyband.structures.memory import fetch
 from skyband.structures.ranked import Ranked
+from skyband.structures.renewed import Renewed
 
 Bytes = npt.NDArray[np.uint8]
 AHEAD = 4  # watches for whose answers memory is asked in advance
@@ -34,8 +35,21 @@ class Changes(NamedTuple):
     time: Ints
     seq: Ints
 
+    def part(self, count: int) -> "Changes":
+        """The first so many."""
+        return Changes(
+            self.watch[:count], self.rank[:count], self.good[:count], self.time[:count], self.seq[:count]
+        )
 
-class Board:
+
+def _buffer(room: int) -> Changes:
+    return Changes(
+        np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float64),
+        np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64),
+    )  # fmt: skip
+
+
+class Board(Renewed):
     """The reported answers of a family's watches, in one set of arrays."""
 
     def __init__(self) -> None:
@@ -50,6 +64,7 @@ class Board:
         self.time = np.empty(0, dtype=np.int64)
         self.seq = np.empty(0, dtype=np.int64)
         self._width = 1024  # changes that a round may find
+        self._found = _buffer(0)
         self._fitted: Ints | None = None  # there is room for so many
 
     def add(self, slot: int) -> int:
@@ -127,8 +142,17 @@ class Board:
 
         return self._collect(2 * most, round_)
 
-    def refresh_ranked(self, ranked: Ranked, touched: Bytes, ks: Ints, timed: bool = True) -> Changes | None:
-        """Bring the answers of touched slots up to date from lists that end with the answer; what changed, or None."""
+    def refresh_ranked(
+        self,
+        ranked: Ranked,
+        touched: Bytes,
+        ks: Ints,
+        timed: bool = True,
+        begun: tuple[int, int] | None = None,
+    ) -> Changes | None:
+        """Bring the answers of touched slots up to date from lists that end with the answer; what changed, or None.
+
+        begun: a watch, from which on it is to be done, and how many changes `found` has already."""
 
         def round_(first: int, out: Changes) -> tuple[int, int]:
             found: tuple[int, int] = refresh_ranked(
@@ -140,25 +164,37 @@ class Board:
                 self._make_room(np.minimum(ks, ranked.size[self.slot]))
             return found
 
-        return self._collect(0, round_)
+        if begun is None:
+            return self._collect(0, round_)
+        first, count = begun
+        part = self.found().part(count)
+        self._make_room(np.minimum(ks, ranked.size[self.slot]))
+        return self._collect(4 * self._width, round_, first=first, out=[part] if count else [])
+
+    def found(self) -> Changes:
+        """Memory for a step's changes, for whoever tells them before the next step."""
+        if len(self._found.watch) != self._width:
+            self._found = _buffer(self._width)
+        return self._found
 
     def _collect(
-        self, least: int, round_: Callable[[int, Changes], tuple[int, int]], watches: int | None = None
+        self,
+        least: int,
+        round_: Callable[[int, Changes], tuple[int, int]],
+        watches: int | None = None,
+        first: int = 0,
+        out: Sequence[Changes] = (),
     ) -> Changes | None:
-        """All rounds of a refresh; one that ends early because its output might not suffice is followed by a larger."""
+        """All rounds of a refresh from a watch on, added to what was found before it; one that ends early because its
+        output might not suffice is followed by a larger."""
         watches = len(self.slot) if watches is None else watches
-        out: list[Changes] = []
-        first = 0
+        out = list(out)
         room = max(self._width, least)
         while first < watches:
-            buffer = Changes(
-                np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.float64),
-                np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64),
-            )  # fmt: skip
+            buffer = _buffer(room)
             first, count = round_(first, buffer)
             if count:
-                filled: list[Any] = [array[:count] for array in buffer]
-                out.append(Changes(*filled))
+                out.append(buffer.part(count))
             room *= 4  # a busy step: fewer, larger rounds
         if len(out) > 1:
             self._width = min(4 * self._width, 65_536)
@@ -250,13 +286,14 @@ def refresh_ranked(
     good: Floats, time: Ints, seq: Ints,
     pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_size: Ints,
     out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, Any]:  # fmt: skip
     """As `refresh`, from lists sorted by the one total order, best last: their end is the answer.
 
     One merge finds both who left and who entered; the latter wait behind the output until the former are written. Not
     `timed`: all times are 0, and their memory isn't touched.
     """
-    count = 0
+    zero, one = np.uint64(0), np.uint64(1)  # places that can't be negative spare the machine to look
+    count: Any = zero
     for w in range(first, slots.shape[0]):
         ahead = w + AHEAD
         if ahead < slots.shape[0] and touched[slots[ahead]]:
@@ -264,26 +301,27 @@ def refresh_ranked(
             fetch(seq, start[ahead] + 8)
             fetch(seq, start[ahead] + 16)
             fetch(pool_seq, list_start[slots[ahead]] + list_size[slots[ahead]] - 1)
-        slot, old, base = slots[w], size[w], start[w]
-        found = min(ks[w], list_size[slot])
-        if touched[slot] == 0 and stale[w] == 0 and old == found:
+        slot, length = slots[w], min(ks[w], list_size[slots[w]])
+        if touched[slot] == 0 and stale[w] == 0 and size[w] == length:
             continue
-        if found > room[w] or count + old + found > out_watch.shape[0]:
-            return w, count
-        last = list_start[slot] + list_size[slot] - 1  # the best of the list
+        if length > room[w] or np.int64(count) + size[w] + length > out_watch.shape[0]:
+            return w, np.int64(count)
+        old, found, base = np.uint64(size[w]), np.uint64(length), np.uint64(start[w])
+        last = np.uint64(list_start[slot] + max(list_size[slot], 1) - 1)  # the best of the list
         # ranks that have not changed: both begin alike
-        same = 0
+        same = zero
         while same < old and same < found and seq[base + same] == pool_seq[last - same]:
-            same += 1
-        i, j, entered, changed = same, same, 0, same
+            same += one
+        i, j, changed = same, same, same
         waiting = count + old
+        entered = zero
         while i < old or j < found:
-            leaves = j >= found
+            leaves: Any = j >= found
             if i < old and j < found:
                 here, there = base + i, last - j
                 if seq[here] == pool_seq[there]:
-                    i += 1
-                    j += 1
+                    i += one
+                    j += one
                     continue
                 leaves = good[here] > pool_good[there]
                 if good[here] == pool_good[there]:
@@ -297,33 +335,34 @@ def refresh_ranked(
                 out_good[count] = good[base + i]
                 out_time[count] = time[base + i] if timed else 0
                 out_seq[count] = seq[base + i]
-                count += 1
-                i += 1
+                count += one
+                i += one
             else:
-                out_rank[waiting + entered] = j
-                entered += 1
-                j += 1
+                out_rank[waiting + entered] = np.int64(j)
+                entered += one
+                j += one
             changed = j
         for e in range(entered):
-            rank = out_rank[waiting + e]
+            rank = np.uint64(out_rank[waiting + np.uint64(e)])
             at = last - rank
             out_watch[count] = w
-            out_rank[count] = rank + 1
+            out_rank[count] = np.int64(rank) + 1
             out_good[count] = pool_good[at]
             out_time[count] = pool_time[at] if timed else 0
             out_seq[count] = pool_seq[at]
-            count += 1
-        size[w] = found
+            count += one
+        size[w] = length
         stale[w] = 0
         if old != found:
             changed = found  # else the ranks after the last change are what they were
-        for j in range(same, changed):
+        j = same
+        while j < changed:
             good[base + j] = pool_good[last - j]
             seq[base + j] = pool_seq[last - j]
-        if timed:
-            for j in range(same, changed):
+            if timed:
                 time[base + j] = pool_time[last - j]
-    return slots.shape[0], count
+            j += one
+    return slots.shape[0], np.int64(count)
 
 
 @inlined

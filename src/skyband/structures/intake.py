@@ -8,10 +8,12 @@ call, so that what Python costs is little even for a step of a few dozen.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from skyband.jit import kernel
+from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, first_inside
 from skyband.structures.heightmap import UNIT, Heights, locate, sift, strays
 
@@ -24,6 +26,14 @@ FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
 TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
 NOTHING, WIDER, TIMES, SEQS = range(4)  # what is needed
 STRETCH = 2048  # rows that are copied, sifted and reserved while they are at hand
+
+
+def sift_arrays() -> tuple[Any, ...]:
+    """Scratch for a stretch of rows: how many pass each face's map, cells, heights, and a byte for each row that passes
+    one, which is the same memory as the words before it."""
+    eights = np.empty(STRETCH // 8 + 2, dtype=np.uint64)
+    cell, level = np.empty(STRETCH, dtype=np.int32), np.empty(STRETCH, dtype=np.int32)
+    return np.zeros(3, dtype=np.int64), cell, level, eights, eights.view(np.uint8)
 
 
 @kernel
@@ -115,16 +125,16 @@ def sift_faces(
 def store(
     columns: tuple[Floats, ...], source: int, m: int, b: int, at: int, pool: Floats, faces: Ints, order: Ints,
     size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
-    eager: Ints, passed: Ints,
+    eager: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
-    """As `sift_faces`, for a stretch of rows that come: they are stored in the same pass."""
+    """As `sift_faces`, for a stretch of rows that come: they are stored in the same pass. cell, level, eights and above
+    (the same memory as eights) are scratch: a kernel that makes no arrays is called at less cost."""
     axes = pool.shape[1]
-    found = np.zeros(2, np.int64)
-    cell, level = np.zeros(m, np.int32), np.zeros(m, np.int32)
-    eights = np.empty(m // 8 + 2, np.uint64)
-    above = eights.view(np.uint8)
-    passed[:] = 0
+    many, others = np.int64(0), np.int64(0)  # rows that pass the maps of each face
+    passed[0], passed[1], passed[2] = 0, 0, 0
     outside = False
+    for i in range(m):
+        cell[i] = level[i] = 0
     for a in range(axes - 1):
         axis = order[a]
         outside |= locate(
@@ -139,12 +149,13 @@ def store(
     if outside:
         passed[2] = strays(pool, b, at, m, low, high, outer.shape[1] - 1, cell)
     for face in range(2):
+        many, others = others, many
         if faces[face] > 0:
-            found[face], passed[face] = sift(
+            others, passed[face] = sift(
                 at, m, np.int32(1 - 2 * face), cell, level, outer[face], inner[face], picks[face], eager[face],
-                found[face], passed[face], above, eights,
+                others, passed[face], above, eights,
             )  # fmt: skip
-    return int(unite(picks[0], found[0], picks[1], found[1], picks[2]))
+    return int(unite(picks[0], many, picks[1], others, picks[2]))
 
 
 @kernel
@@ -153,7 +164,7 @@ def admit(
     mapped: bool, pool: Floats, times: Ints, seqs: Ints, meta: Ints, reserve: Floats, index: Places,
     faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats,
     outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints, number: Ints,
-    counts: Ints, totals: Ints,
+    counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> None:  # fmt: skip
     """Store rows [source, source + rows) of a batch in a block at `at`, and gather those that some query may take.
 
@@ -165,16 +176,15 @@ def admit(
             times[b, at + i] = time[source + i]
     if meta[b, BASE] < 0:
         for i in range(rows):
-            seqs[b, at + i] = seq[source + i]
+            seqs[b, at + i] = seq_of(seq, source + i)
     totals[0] += rows
-    passed = np.zeros(3, np.int64)
     end = source + rows
     while source < end:
         m = min(end - source, STRETCH)
         if mapped:
             kept = store(
                 columns, source, m, b, at, pool, faces, order, size, low, high, base, inverse, outer, inner, picks,
-                eager, passed,
+                eager, passed, cell, level, eights, above,
             )  # fmt: skip
             totals[1] += m - kept
             totals[9] += passed[2]
@@ -196,12 +206,29 @@ def admit(
                 for axis in range(pool.shape[1]):
                     points[face, axis, base_at + p] = pool[b, axis, i]
                 when[face, base_at + p] = time[source + i - at]
-                number[face, base_at + p] = seq[source + i - at]
+                number[face, base_at + p] = seq_of(seq, source + i - at)
             counts[face] = base_at + many
             if face < 2:
                 totals[2] += many
         source += m
         at += m
+
+
+@inlined
+def seq_of(seq: Ints, i: int) -> Any:
+    """The seq of row i; where only the first one's is given the others follow it."""
+    return seq[i] if i < seq.shape[0] else seq[0] + i
+
+
+@kernel
+def begin_of(time: Ints, seq: Ints, t: int, s: int) -> int:
+    """The first row at or after a recency, or the number of rows."""
+    n = time.shape[0]
+    if seq.shape[0] == n:
+        return int(first_inside(time, seq, 0, n, t, s))
+    if time[0] != t:
+        return 0 if time[0] > t else n
+    return 0 if s <= seq[0] else int(min(s - seq[0], n))
 
 
 @kernel
@@ -242,11 +269,11 @@ def look_back(
         if meta[b, LAST_TIME] > t or (meta[b, LAST_TIME] == t and meta[b, LAST_SEQ] >= s):
             break
         state[FIRST] += 1
-    n = seq.shape[0]
-    state[BEGIN] = first_inside(time, seq, 0, n, t, s)
+    n = time.shape[0]
+    state[BEGIN] = begin_of(time, seq, t, s)
     state[LATE] = state[BEGIN]
     if state[ANY] and n > 0:
-        newer = first_inside(time, seq, 0, n, state[NEWEST_TIME], state[NEWEST_SEQ])
+        newer = begin_of(time, seq, state[NEWEST_TIME], state[NEWEST_SEQ])
         state[LATE] = max(state[BEGIN], newer)
 
 
@@ -254,9 +281,9 @@ def look_back(
 def follows(time: Ints, seq: Ints, source: int, rows: int, timed: bool) -> bool:
     """Whether the seqs of these rows follow one another."""
     last = source + rows - 1
-    if seq[source] < 0 or seq[last] - seq[source] != rows - 1:
+    if seq_of(seq, source) < 0 or seq_of(seq, last) - seq_of(seq, source) != rows - 1:
         return False
-    if timed:  # in order of time, not of seq
+    if timed and last < seq.shape[0]:  # in order of time, not of seq
         for i in range(source, last):
             if seq[i + 1] != seq[i] + 1:
                 return False
@@ -269,7 +296,7 @@ def take_in(
     columns: tuple[Floats, ...], time: Ints, seq: Ints, pool: Floats, times: Ints, seqs: Ints, meta: Ints,
     reserve: Floats, index: Places, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
     inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints,
-    number: Ints, counts: Ints, totals: Ints,
+    number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
     """Put rows [source, stop) into blocks and gather those that the maps let pass; where it stopped, and `NEED` why."""
     block, ring = pool.shape[2], pool.shape[0]
@@ -285,7 +312,8 @@ def take_in(
             if state[USED] == block and state[NEXT] > state[FIRST]:
                 state[CLOSED] = state[NEXT] - 1
             b = state[NEXT] % ring
-            meta[b, :] = 0
+            for field in range(meta.shape[1]):
+                meta[b, field] = 0
             meta[b, EPOCH], meta[b, TRIED] = epoch, -1
             state[NEXT] += 1
             state[USED] = 0
@@ -293,8 +321,10 @@ def take_in(
         rows = min(stop - source, block - at)
         in_turn = follows(time, seq, source, rows, state[TIMED] != 0)
         if at == 0:
-            state[FOLLOW] = seq[source] if in_turn else -1  # the seq that the next row has if it follows
-        elif state[FOLLOW] >= 0 and not (in_turn and seq[source] == state[FOLLOW]):
+            state[FOLLOW] = (
+                seq_of(seq, source) if in_turn else -1
+            )  # the seq that the next row has if it follows
+        elif state[FOLLOW] >= 0 and not (in_turn and seq_of(seq, source) == state[FOLLOW]):
             state[FOLLOW] = -2  # no longer: they have to be spelled out
         if state[FOLLOW] < 0 and state[PLAIN]:
             state[FOLLOW] = meta[b, BASE] + at  # as if it hadn't been noticed: it will be once more
@@ -307,15 +337,16 @@ def take_in(
         last = source + rows - 1
         if at == 0:
             meta[b, BASE] = state[FOLLOW]
-            meta[b, FIRST_TIME], meta[b, FIRST_SEQ] = time[source], seq[source]
+            meta[b, FIRST_TIME], meta[b, FIRST_SEQ] = time[source], seq_of(seq, source)
         if state[FOLLOW] >= 0:
             state[FOLLOW] += rows
         state[USED] = meta[b, COUNT] = at + rows
-        meta[b, LAST_TIME], meta[b, LAST_SEQ] = time[last], seq[last]
-        state[ANY], state[NEWEST_TIME], state[NEWEST_SEQ] = 1, time[last], seq[last]
+        meta[b, LAST_TIME], meta[b, LAST_SEQ] = time[last], seq_of(seq, last)
+        state[ANY], state[NEWEST_TIME], state[NEWEST_SEQ] = 1, time[last], seq_of(seq, last)
         admit(
             columns, time, seq, source, rows, b, at, True, mapped, pool, times, seqs, meta, reserve, index, faces,
             order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts, totals,
+            passed, cell, level, eights, above,
         )  # fmt: skip
         source += rows
     clock[0], clock[1] = state[NEWEST_TIME], state[NEWEST_SEQ]
@@ -328,24 +359,25 @@ def take_in(
 
 @kernel
 def arrive(
-    most: int, epoch: int, mapped: bool, ks: Ints, horizon_time: Ints, horizon_seq: Ints, seen_time: Ints,
-    seen_seq: Ints, back: Ints, state: Ints, clock: Ints, columns: tuple[Floats, ...], time: Ints, seq: Ints,
+    most: int, epoch: int, mapped: bool, horizon_time: Ints, horizon_seq: Ints, columns: tuple[Floats, ...],
+    time: Ints, seq: Ints, ks: Ints, seen_time: Ints, seen_seq: Ints, back: Ints, state: Ints, clock: Ints,
     pool: Floats, times: Ints, seqs: Ints, meta: Ints, reserve: Floats, index: Places, faces: Ints, order: Ints,
     size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
-    eager: Ints, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints,
+    eager: Ints, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights,
+    level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
     """`look_back`, and at once `take_in` where all rows are in time and at most `most`; else -1, with none taken in.
 
     One call instead of two: what Python does between kernels costs the more the further they have driven it out of the
     caches."""
     look_back(ks, horizon_time, horizon_seq, seen_time, seen_seq, back, time, seq, state, meta)
-    if seq.shape[0] > most or state[LATE] > 0:
+    if time.shape[0] > most or state[LATE] > 0:
         return -1
-    counts[:] = 0
+    counts[0], counts[1], counts[2] = 0, 0, 0
     return int(
         take_in(
-            0, seq.shape[0], epoch, mapped, state, clock, columns, time, seq, pool, times, seqs, meta, reserve, index,
+            0, time.shape[0], epoch, mapped, state, clock, columns, time, seq, pool, times, seqs, meta, reserve, index,
             faces, order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts,
-            totals,
+            totals, passed, cell, level, eights, above,
         )
     )  # fmt: skip

@@ -12,11 +12,12 @@ import numpy as np
 
 from skyband.jit import inlined
 from skyband.order import Floats, Ints
+from skyband.structures.renewed import Renewed
 
 FIRST_ROOM = 32
 
 
-class Ranked:
+class Ranked(Renewed):
     """A pool of lists in the one total order, best last; a `slot` names one."""
 
     def __init__(self, counted: bool = False) -> None:

@@ -24,6 +24,7 @@ from skyband.order import Floats, Ints
 from skyband.query.linear import linear
 from skyband.query.space import Space
 from skyband.structures.heightmap import UNIT, Frame, bisecting, blank, carve_weights, frame_of
+from skyband.structures.renewed import Renewed
 
 HIGH, LOW, LOOSE = range(3)  # faces: the last axis is wanted high, low; no map serves
 EPOCHS = 16
@@ -31,7 +32,7 @@ BISECTED = 2048  # cells, at most, where heights are found by bisection
 SAMPLE = 16384  # rows that a frame is made from
 
 
-class Relief:
+class Relief(Renewed):
     """Frame, maps and floors of a family."""
 
     def __init__(self, space: Space, cells: int) -> None:

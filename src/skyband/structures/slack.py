@@ -296,7 +296,8 @@ def deal(
     touched: Bytes, totals: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> int:  # fmt: skip
     """Put the hits resume[2] to resume[3] into their lists; -1, or the slot whose list needs room first."""
-    hits, short, admitted = resume[3], -1, 0
+    short: Any = np.int64(-1)
+    hits, admitted = resume[3], 0
     for h in range(resume[2], hits):
         if h + AHEAD < hits:
             ahead = max(member[hit_place[h + AHEAD]], 0)
@@ -304,25 +305,25 @@ def deal(
             for line in range(FETCHED):
                 fetch(good, end - 8 * line)
                 fetch(seq, end - 8 * line)
-        place, value = np.int64(hit_place[h]), hit_value[h]
-        slot = member[place]
-        if slot < 0 or value < edge[place]:
+        place, value = np.uint64(hit_place[h]), hit_value[h]
+        if member[place] < 0 or value < edge[place]:
             continue
-        face, i = block_face[place // 64], hit_point[h]
+        slot = np.uint64(member[place])  # places that can't be negative spare the machine to look
+        face, i = np.uint64(block_face[place >> np.uint64(6)]), np.uint64(hit_point[h])
         t, s = when[face, i], number[face, i]
         if precedes(t, s, horizon_time[slot], horizon_seq[slot]):
             continue
         if size[slot] >= brim[slot]:
             clock[0], clock[1] = t, s
             overflow(
-                slot, place, edge, good, time, seq, start, size, room, brim, ks, horizon_time, horizon_seq, clock,
-                wish, touched, totals[RAISED:], heap_time, heap_seq,
+                np.int64(slot), np.int64(place), edge, good, time, seq, start, size, room, brim, ks, horizon_time,
+                horizon_seq, clock, wish, touched, totals[RAISED:], heap_time, heap_seq,
             )  # fmt: skip
             totals[OVERFLOWS] += 1
             if value < edge[place]:
                 continue
             if size[slot] >= room[slot]:
-                hits, short = h, int(slot)
+                hits, short = h, np.int64(slot)
                 break
         n = size[slot]
         at = insort(value, t, s, start[slot], n, timed, good, time, seq)
@@ -334,7 +335,7 @@ def deal(
             old_time[slot], old_seq[slot] = t, s
     resume[2] = hits
     totals[ADMITTED] += admitted
-    return short
+    return int(short)
 
 
 @kernel
@@ -385,9 +386,9 @@ def tidy(
             for line in range(FETCHED):
                 fetch(good, end - 8 * line)
                 fetch(seq, end - 8 * line)
-        slot = member[place]
-        if slot < 0:
+        if member[place] < 0:
             continue
+        slot = np.uint64(member[place])
         t, s = horizon_time[slot], horizon_seq[slot]
         if precedes(old_time[slot], old_seq[slot], t, s):
             if timed or t != 0:
@@ -397,6 +398,6 @@ def tidy(
             if lost:
                 touched[slot] = 1
         if size[slot] < ks[slot] and edge[place] > -np.inf:
-            todo[count] = slot
+            todo[count] = np.int64(slot)
             count += 1
     return count

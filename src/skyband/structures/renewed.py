@@ -1,0 +1,30 @@
+"""Arrays that are replaced now and then: whoever has them at hand sees that they were.
+
+A kernel takes dozens of arrays, which lie in several objects. To look them all up at every step takes longer than a
+small step itself, and nearly always they are the same as before. So each such object notes when one of its arrays
+is replaced by another, with a number that is greater than all numbers before: the greatest of several objects tells
+whether anything was replaced in one of them, even if it is one of the objects.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, ClassVar
+
+import numpy as np
+
+_numbers = count(1)
+
+
+class Renewed:
+    """Knows when one of its arrays was last replaced."""
+
+    renewed = 0
+    fleeting: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # names that nobody may have at hand: they change at every step
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if isinstance(value, np.ndarray) and name not in self.fleeting:
+            self.__dict__["renewed"] = next(_numbers)
