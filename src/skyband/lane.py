@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skyband.stream_state import Stream
 
 MOST = 16384  # rows of a step that the lane takes
+FLOATS = np.dtype(np.float64)
 _numbers = np.arange(MOST)
 
 
@@ -183,7 +184,10 @@ class Lane:
         found = []
         for place in self.places:
             column = table.column(place)
-            if column.num_chunks != 1 or column.null_count or column.type.id != FLOAT64:
+            if column.num_chunks != 1 or column.null_count:
                 return None
-            found.append(column.to_numpy())
+            values = column.to_numpy()
+            if values.dtype is not FLOATS:
+                return None
+            found.append(values)
         return tuple(found)

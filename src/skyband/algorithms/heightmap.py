@@ -65,7 +65,7 @@ def cost_of(work: Workload) -> float:
     return float(100e-6 + 30e-6 * min(1.0, work.batch / 100) + 1.2e-8 * work.batch + met)
 
 
-LONG = 32  # steps after which a kernel that spares a few microseconds of each is made
+LONG = 24  # steps after which a kernel that spares a few microseconds of each is made
 
 
 class HeightMap(Mapped):
@@ -200,6 +200,7 @@ class HeightMap(Mapped):
             self.old_time, self.old_seq, self.wish, self.touched, self.todo, self._heap_time, self._heap_seq,
             *self._hits,
         )  # fmt: skip
+        self._both = self._arriving + self._met
 
     def window_step(
         self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
@@ -221,19 +222,19 @@ class HeightMap(Mapped):
         self._look_up()
         step = (
             -1 if blocks.late else self._piece, relief.now, relief.frame is not None,
-            self.horizon_time, self.horizon_seq, columns, time, seq, *self._arriving,
+            self.horizon_time, self.horizon_seq, columns, time, seq,
         )  # fmt: skip
         self._steps += 1
         if self._steps > LONG and self._compiled and self._is_ready():
             if self._coming is None:
                 self._coming = coming(self.rendered or "", self.axes, self.constants.shape[1])
-            slot = self._coming(*step, *self._met)
+            slot = self._coming(*step, *self._both)
             if slot >= -1:
                 self._grant()
                 return int(self._resume[4]) if slot < 0 else self._meet(True)
             at = int(self._resume[5])
         else:
-            at = arrive(*step)
+            at = arrive(*step, *self._arriving)
         if at < 0:
             return self._by_pieces(columns, time, seq)
         if blocks.supply():
