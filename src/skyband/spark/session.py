@@ -63,7 +63,7 @@ _LOCAL = {
 _LIGHT_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _SCANNING_JVM = ["-XX:+UseSerialGC"]
 # The state of a stateful operator passes through the JVM as arrays of megabytes, several times a batch. With the young
-# generation that a JVM begins with, they are copied by one collection after the other (measured: 0.1 s of a batch).
+# generation that a JVM begins with, they are copied by one collection after the other.
 _STATES_JVM = ["-Xms768m", "-Xmn512m"]
 
 
