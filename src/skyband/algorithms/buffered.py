@@ -30,8 +30,9 @@ second attempt, which there comes before the new row.
 
 **Query index** (structures/query_index.py). What a filter needs is a bar: rows below it change neither filter nor
 skyband. With enough queries of a score that compiles, rows are looked up in an index of these bars, on arrival and on
-leaving. A region that has grown is entered anew before that, one that has shrunk when it has shrunk much. A filter with
-fewer than k rows meets every row.
+leaving. A region that has grown is entered anew before that, one that has shrunk when it has shrunk much; a probable
+filter's moves all the time, and so its index has larger cells, into which it is entered sooner. A filter with fewer
+than k rows meets every row.
 
 **What is kept.** The rows of the buffer, once; for each query its skyband without most of the rows in the buffer,
 about k(1 + ln(n/b)), and its filter.
