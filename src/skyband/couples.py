@@ -27,6 +27,8 @@ from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, View
 from skyband.watch import Watch
 
+Share = tuple[int, int] | None  # of all pairs: which part, of how many
+
 
 class PairChanges(NamedTuple):
     """What a step did to the answers of a family's watches, leaves before enters of each."""
@@ -55,9 +57,7 @@ NOBODY = Told(np.empty(0), _NONE, _NONE, _NONE)
 class PairGroup:
     """The watches of one score and predicate of two rows."""
 
-    def __init__(
-        self, query: Pairs, algorithm: str, options: dict[str, float], share: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, query: Pairs, algorithm: str, options: dict[str, float], share: Share = None) -> None:
         self.key = pair_family(query, algorithm, options)
         self.query = query
         self.sign = 1.0 if query.descending else -1.0

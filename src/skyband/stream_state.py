@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from skyband.algorithms import REGISTRY
 from skyband.approximate import Approximate
-from skyband.couples import PairChanges, PairGroup, check_pairs, pair_family
+from skyband.couples import PairChanges, PairGroup, Share, check_pairs, pair_family
 from skyband.errors import InputError, QueryError
 from skyband.group import NOTHING, Fits, Group, family
 from skyband.objects import ObjectChanges, ObjectGroup, object_family
@@ -580,9 +580,7 @@ def _family(query: Query, algorithm: str, options: dict[str, float], fits: Fits)
     return family(query, algorithm, options, fits)
 
 
-def _group(
-    query: Query, algorithm: str, options: dict[str, float], fits: Fits, share: tuple[int, int] | None
-) -> AnyGroup:
+def _group(query: Query, algorithm: str, options: dict[str, float], fits: Fits, share: Share) -> AnyGroup:
     if isinstance(query, Pairs):
         return PairGroup(query, algorithm, options, share)
     if isinstance(query, Grouped | Joined):
