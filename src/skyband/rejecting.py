@@ -202,7 +202,8 @@ class Family:
 
         def carved(slots: Ints) -> Any:
             own = copy(relief)  # with a scratch of its own
-            own._fast, own._grown = np.empty_like(relief._fast), np.empty_like(relief._grown)
+            for name in ("_fast", "_tops", "_grown"):
+                setattr(own, name, np.empty_like(getattr(relief, name)))
             maps = relief.inner.copy()
             own.carve(maps, slots, _faces(relief, slots), bars, constants)
             return maps

@@ -381,10 +381,12 @@ class HeightMap(Mapped):
     def _refill(self, slots: Ints, share: float) -> None:
         refill = self._kernels().refill
         blocks, ranked, stands = self.blocks, self.ranked, self.stands
-        result = np.zeros(5, dtype=np.int64)
+        result = np.zeros(6, dtype=np.int64)
+        ranked.spare(2 * int(ranked.room[slots].sum()))  # as much as lists that grow will mostly want
         numbers = np.array([blocks.first, blocks.next])
         first = 0
         while True:
+            result[5] = ranked.used
             again = refill(
                 first, slots, len(slots), stands.place, self._stack, self.space.sign, stands.constants, stands.bar,
                 share, numbers,
@@ -396,9 +398,9 @@ class HeightMap(Mapped):
                 self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
                 *self._members, *self._best, *self._out, result, self.totals,
             )  # fmt: skip
+            first, begin, length, ready, _, ranked.used = result.tolist()
             if not again:
                 return
-            first, begin, length, ready, _ = result.tolist()
             slot = int(slots[first - 1])
             ranked.size[slot] = 0
             self._roomier(slot, max(length, int(brim_of(length, int(self.ks[slot])))))

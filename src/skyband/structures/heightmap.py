@@ -177,60 +177,105 @@ def sift(
 
 
 @kernel
-def carve_weights(
-    heights: Heights, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints,
-    slots: Ints, edge: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, grown: Heights,
-) -> None:  # fmt: skip
-    """Lower the map for weighted sums. corners[a, 0 or 1, cell]: lower and upper ends along order[a]."""
+def gains(
+    slot: int, at: int, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints, edge: Floats,
+    offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights, grown: Heights,
+) -> bool:  # fmt: skip
+    """What a weighted sum asks of each cell: tops[at] by the cell along the first axis, less fast[at] by those along the
+    others; False if it asks nothing of them."""
     parts = size.shape[0]
     last = order[parts]
-    for slot in slots:
-        need = edge[slot] - offset[slot] - slip[slot]
-        total = 0.0
-        for axis in range(low.shape[0]):
-            w = weight[slot, axis]
-            total += abs(w) * (high[axis] - low[axis])
-            if axis != last:
-                need -= w * low[axis]
-        w = weight[slot, last]
-        extent = abs(w) * (high[last] - low[last])
-        need -= w * (low[last] if sign > 0.0 else high[last])
-        # from here on the last axis counts 0 at its worse end and `slope` at its better one
-        # (at least a little: an axis that hardly matters would make heights beyond all numbers)
-        slope = max(extent, total / 1024.0)
-        unit = 131072.0 / slope if slope > 0.0 else np.inf
-        if not (need > -np.inf and 0.0 < unit < np.inf):
+    need = edge[slot] - offset[slot] - slip[slot]
+    total = 0.0
+    for axis in range(low.shape[0]):
+        w = weight[slot, axis]
+        total += abs(w) * (high[axis] - low[axis])
+        if axis != last:
+            need -= w * low[axis]
+    w = weight[slot, last]
+    extent = abs(w) * (high[last] - low[last])
+    need -= w * (low[last] if sign > 0.0 else high[last])
+    # from here on the last axis counts 0 at its worse end and `slope` at its better one
+    # (at least a little: an axis that hardly matters would make heights beyond all numbers)
+    slope = max(extent, total / 1024.0)
+    unit = 131072.0 / slope if slope > 0.0 else np.inf
+    if not (need > -np.inf and 0.0 < unit < np.inf):
+        return False
+    start = need * unit - 4.0 - parts - (0.0 if sign > 0.0 else 131072.0)
+    start = min(max(np.floor(start), -536870912.0), 536870912.0)
+    # gains along each axis but the first (if there are several), one after the other
+    n = 1
+    fast[at, 0] = 0
+    for a in range(1 if parts > 1 else 0, parts):
+        axis = order[a]
+        w = weight[slot, axis]
+        m = size[a]
+        for g in range(m):
+            corner = corners[a, 1, g] if w > 0.0 else corners[a, 0, g]
+            grown[g] = np.int32(np.ceil(w * (corner - low[axis]) * unit))
+        for back in range(n):  # from the end, so that what is read was not written yet
+            i = n - 1 - back
+            before, begin = fast[at, i], np.uint64(i * m)
+            for g in range(m):
+                fast[at, begin + np.uint64(g)] = before + grown[g]
+        n *= m
+    for g in range(size[0] if parts > 1 else 1):
+        gain = 0.0
+        if parts > 1:
+            w = weight[slot, order[0]]
+            corner = corners[0, 1, g] if w > 0.0 else corners[0, 0, g]
+            gain = np.ceil(w * (corner - low[order[0]]) * unit)
+        tops[at, g] = np.int32(start - gain)
+    return True
+
+
+@kernel
+def carve_weights(
+    heights: Heights, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints,
+    slots: Ints, edge: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights,
+    grown: Heights,
+) -> None:  # fmt: skip
+    """Lower the map for weighted sums, four of them in one pass over it. corners[a, 0 or 1, cell]: lower and upper ends
+    along order[a]."""
+    parts = size.shape[0]
+    rows = size[0] if parts > 1 else 1
+    n = (heights.shape[0] - 1) // rows
+    count = 0
+    for turn in range(slots.shape[0]):
+        if gains(
+            slots[turn],
+            count,
+            sign,
+            low,
+            high,
+            corners,
+            size,
+            order,
+            edge,
+            offset,
+            weight,
+            slip,
+            fast,
+            tops,
+            grown,
+        ):
+            count += 1
+        else:
             for i in range(heights.shape[0]):
                 heights[i] = OPEN
+        if count == 0 or (count < 4 and turn < slots.shape[0] - 1):
             continue
-        start = need * unit - 4.0 - parts - (0.0 if sign > 0.0 else 131072.0)
-        start = min(max(np.floor(start), -536870912.0), 536870912.0)
-        # gains along each axis but the first (if there are several), one after the other: the fast part of the map
-        n = 1
-        fast[0] = 0
-        for a in range(1 if parts > 1 else 0, parts):
-            axis = order[a]
-            w = weight[slot, axis]
-            m = size[a]
-            for i in range(n):
-                for g in range(m):
-                    corner = corners[a, 1, g] if w > 0.0 else corners[a, 0, g]
-                    grown[i * m + g] = fast[i] + np.int32(np.ceil(w * (corner - low[axis]) * unit))
-            n *= m
-            for i in range(n):
-                fast[i] = grown[i]
-        for g in range(size[0] if parts > 1 else 1):
-            gain = 0.0
-            if parts > 1:
-                w = weight[slot, order[0]]
-                corner = corners[0, 1, g] if w > 0.0 else corners[0, 0, g]
-                gain = np.ceil(w * (corner - low[order[0]]) * unit)
-            top = np.int32(start - gain)
+        # where they are fewer than four the first one counts several times
+        one, two, three = (1 if count > 1 else 0), (2 if count > 2 else 0), (3 if count > 3 else 0)
+        fast0, fast1, fast2, fast3 = fast[0], fast[one], fast[two], fast[three]
+        for g in range(rows):
+            top0, top1, top2, top3 = tops[0, g], tops[one, g], tops[two, g], tops[three, g]
             row = heights[g * n : g * n + n]
             for j in range(n):
-                v = np.int32(top - fast[j])
-                old = row[j]
-                row[j] = v if v < old else old
+                v = min(np.int32(top0 - fast0[j]), np.int32(top1 - fast1[j]))
+                w = min(np.int32(top2 - fast2[j]), np.int32(top3 - fast3[j]))
+                row[j] = min(row[j], min(v, w))
+        count = 0
 
 
 _BISECT = '''"""Generated by skyband.structures.heightmap: heights of a monotone score, by bisection."""

@@ -46,17 +46,23 @@ class Ranked(Renewed):
         """Make room for `need` rows in this list; its stretch may move, and the pool's arrays may be new ones."""
         if need <= self.room[slot]:
             return
-        if self.used > 4096 and 2 * self.used > 3 * int(self.room.sum()):
-            self._pack()
         room = max(FIRST_ROOM, need + need // 4)
-        if self.used + room > len(self.good):
-            self._resize(max(self.used + room, self.used + self.used // 2))
+        self.spare(room)
         old, size = int(self.start[slot]), int(self.size[slot])
         for array in self._arrays():
             array[self.used : self.used + size] = array[old : old + size]
         self.start[slot] = self.used
         self.room[slot] = room
         self.used += room
+
+    def spare(self, places: int) -> None:
+        """See that so many places are free at the end of the pool, from `used` on."""
+        if self.used + places <= len(self.good):
+            return
+        if self.used > 4096 and 2 * self.used > 3 * int(self.room.sum()):
+            self._pack()
+        if self.used + places > len(self.good):
+            self._resize(max(self.used + places, self.used + self.used // 2))
 
     def _arrays(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.names)

@@ -144,8 +144,10 @@ class Relief(Renewed):
             self.corners[a, 0, : len(lower)], self.corners[a, 1, : len(upper)] = lower, upper
         self.outer = np.stack([blank(frame), blank(frame)])
         self.inner = self.outer.copy()
-        self._fast = np.empty(frame.cells, dtype=np.int32)
-        self._grown = np.empty(frame.cells, dtype=np.int32)
+        rows = int(frame.size[0]) if parts > 1 else 1
+        self._fast = np.empty((4, frame.cells // rows), dtype=np.int32)
+        self._tops = np.empty((4, rows), dtype=np.int32)
+        self._grown = np.empty(int(frame.size.max(initial=1)), dtype=np.int32)
         self.mapped.fill(np.inf)
         farthest = np.maximum(np.abs(frame.low), np.abs(frame.high))
         with np.errstate(all="ignore"):
@@ -218,7 +220,17 @@ class Relief(Renewed):
                 frame.order,
             )
             if self.weighted:
-                carve_weights(*place, own, bars, self.offset, self.weight, self.slip, self._fast, self._grown)
+                carve_weights(
+                    *place,
+                    own,
+                    bars,
+                    self.offset,
+                    self.weight,
+                    self.slip,
+                    self._fast,
+                    self._tops,
+                    self._grown,
+                )
             else:
                 bisecting(self.rendered or "", self.axes)(
                     *place, own, bars, constants, self.toward, self.space.sign
