@@ -82,6 +82,7 @@ class Mapped(Renewed, WindowAlgorithm):
         self._newcomers = 0  # queries that have come since floors were set
         self._calibrated_at = 0  # the block at which they were
         self._falling = False  # whether reservoirs have become smaller
+        self._stocked = 0  # rows that one had when floors were set
         self._patience = 1.0
         self._rate = 1.0  # survivors a row when it was made
         self._sifting = sift_arrays()
@@ -140,8 +141,9 @@ class Mapped(Renewed, WindowAlgorithm):
                 self._make_map()
             return
         since = (self.totals - self._made_at).tolist()
-        wasted = since[SURVIVED] * len(self.stands.face) * 2e-8
-        costs = 1e-3 + self.members * (1e-5 if self.relief.weighted else 4e-4)
+        # of the rows that an old map lets pass a new one would reject about a quarter
+        wasted = 0.25 * since[SURVIVED] * len(self.stands.face) * 2e-8
+        costs = 1e-3 + self.members * (6e-6 if self.relief.weighted else 4e-4)
         stale = since[RAISED] > self.members // 4 or 50 * since[STRANGERS] > since[SEEN]
         if stale and len(self.blocks) > 2 * self._made_of:
             self._make_map()  # the window grows
@@ -183,25 +185,24 @@ class Mapped(Renewed, WindowAlgorithm):
         return catching(self.rendered or "", self.axes, self.constants.shape[1])
 
     def _rank(self, b: int, begin: int, stop: int, wanted: int, guess: Floats) -> Floats:
-        """The best scores of some rows of a block, for each query place."""
+        """The score of this rank among some rows of a block, for each query place."""
         out = np.full((len(self.stands.member), wanted), -np.inf)
         self._kernels().rank(
-            b, begin, stop, self.stands.member, wanted, self.space.sign, self.stands.constants, guess, self.blocks.pool,
-            np.empty(wanted), out,
+            b, begin, stop, self.stands.member, wanted, self.space.sign, self.stands.constants, guess,
+            self.blocks.pool, np.empty(64), np.empty(wanted), out,
         )  # fmt: skip
-        return out
+        return out[:, wanted - 1]
 
     def _make_map(self) -> None:
         """A new frame, queries in new blocks by face, both maps."""
         slots = np.flatnonzero(self.ks)
         self._made_at[:] = self.totals
         self._made_of = len(self.blocks)
+        slope = self.relief.slope.copy()
         if not self.relief.survey(self.blocks.latest(SAMPLE), slots, self.constants):
             return
         self.totals[MAPS] += 1
-        # a step of height is another one in another frame
-        self.blocks.meta[self.blocks.meta[:, RISE] > 0, EPOCH] = -1
-        self.blocks.meta[:, TRIED] = -1
+        self._tell_rises_anew(slope[slots], self.relief.slope[slots])
         settled = self._settled()
         faces = np.array(
             [self.relief.face(s) if settled[s] else LOOSE for s in slots.tolist()], dtype=np.int64
@@ -212,15 +213,30 @@ class Mapped(Renewed, WindowAlgorithm):
         if self.relief.now >= 0:
             floors = self.relief.floors[self.relief.now]
             floors[slots[faces == LOOSE]] = np.inf
-            self.relief.carve(self.relief.outer, slots, faces, floors, self.constants)
+            self.relief.carve(self.relief.outer, slots, faces, floors.astype(np.float64), self.constants)
+
+    def _tell_rises_anew(self, before: Floats, after: Floats) -> None:
+        """A step of height is another one in another frame: as many steps as are at least what was promised."""
+        meta = self.blocks.meta
+        meta[:, TRIED] = -1
+        raised = meta[:, RISE] > 0
+        if not raised.any():
+            return
+        with np.errstate(all="ignore"):
+            times = float(np.max(before / after, initial=0.0, where=before > 0.0)) * (1.0 + 1e-9)
+        if times < 2.0:
+            meta[raised, RISE] = np.ceil(meta[raised, RISE] * times).astype(np.int64)
+        else:
+            meta[raised, EPOCH] = -1
 
     def _closed_block(self, number: int) -> None:
         """A block is full: see whether its reservoir has the right size."""
         blocks = self.blocks
         b = blocks.place(number)
         held, epoch = int(blocks.meta[b, RESERVED]), int(blocks.meta[b, EPOCH])
-        target = self._target()
-        fits = epoch >= 0 and 0.5 * target <= held <= 0.9 * blocks.reserved
+        # while scores fall floors are set anew sooner: some queries lose their rows long before the others
+        least = 0.65 * self._stocked if self._falling else 0.5 * self._target()
+        fits = epoch >= 0 and least <= held <= 0.9 * blocks.reserved
         if fits and not (self._newcomers and number >= self._calibrated_at + 2 * LEAST_BLOCKS):
             return
         if self.relief.frame is None or blocks.next - blocks.first < LEAST_BLOCKS or number < blocks.first:
@@ -230,7 +246,7 @@ class Mapped(Renewed, WindowAlgorithm):
         if 10 * survived * blocks.block > blocks.reserved * max(1, seen):
             return  # thresholds are still so low that a reservoir would hold no more than they let pass
         # falling scores: lists will be made anew, and search deep
-        self._falling = epoch >= 0 and held < 0.5 * target
+        self._falling = epoch >= 0 and held < least
         self._newcomers, self._calibrated_at = 0, number
         if self.relief.misfits(blocks.pool[b]):
             self._make_map()
@@ -239,23 +255,19 @@ class Mapped(Renewed, WindowAlgorithm):
     def _target(self) -> int:
         """Rows that a reservoir shall have: more while scores fall, and no more than so few queries can rank."""
         reserved = self.blocks.reserved
-        return min(reserved // 2 if self._falling else reserved // 5, RANKED * max(1, self.members))
+        return min(5 * reserved // 8 if self._falling else reserved // 5, RANKED * max(1, self.members))
 
     def _calibrate(self, b: int, target: int) -> None:
         """Floors of a rank that brings about `target` rows of a block into its reservoir."""
         blocks, relief = self.blocks, self.relief
         slots = np.flatnonzero(self.ks)
         faces = self._faces(slots)
-        count = int(blocks.meta[b, COUNT])
         if relief.target:
             relief.wanted = int(np.clip(round(relief.wanted * target / relief.target), 1, 64))
         relief.target = target
         floors, depths = np.full(len(self.ks), np.inf), self._depths(slots)
         for _ in range(3):
-            part = 4 if relief.wanted >= 24 else 2  # some of the rows tell enough
-            rank = max(1, relief.wanted // part)
-            ranks = self._rank(b, count - count // part, count, rank, self._guess())
-            floors[slots] = np.minimum(ranks[self.stands.place[slots], rank - 1], depths)
+            floors[slots] = np.minimum(self._ranked(b, relief.wanted)[self.stands.place[slots]], depths)
             floors[slots[faces == LOOSE]] = np.inf
             relief.outer = relief.inner.copy()
             relief.carve(relief.outer, slots, faces, floors, self.constants)
@@ -266,24 +278,38 @@ class Mapped(Renewed, WindowAlgorithm):
             if 0.6 * target < found < 1.6 * target or relief.wanted == before:
                 break
         self.totals[CALIBRATED] += 1
+        self._stocked = found
         relief.begin_epoch(floors)
-        reused = blocks.meta[:, EPOCH] == relief.now
-        blocks.meta[reused, EPOCH] = blocks.meta[reused, TRIED] = -1
-        blocks.meta[blocks.meta[:, TRIED] == relief.now, TRIED] = -1
-        newest = blocks.place(blocks.next - 1)  # it may have rows by now
-        for number in range(blocks.first, blocks.next):
-            place = blocks.place(number)
-            missing = blocks.meta[place, EPOCH] < 0 and blocks.meta[place, TRIED] < 0
-            # where scores fall, lists will reach below the floors of the rows before
-            deeper = self._falling and number >= blocks.next - DEEPER
-            if missing or deeper or place in (b, newest):
-                found = self._sift(place)
-                if found > blocks.reserved and deeper and blocks.meta[place, EPOCH] >= 0:
-                    continue  # too many rows: what it has stays
-                blocks.meta[place, [RESERVED, EPOCH, RISE]] = 0, relief.now, 0
-                stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, blocks.meta)
-                if blocks.meta[place, EPOCH] < 0:
-                    blocks.meta[place, [TRIED, TRIED_RISE]] = relief.now, 0
+        self._stock_anew(b, target)
+
+    def _ranked(self, b: int, rank: int) -> Floats:
+        """By place: about the score of the row of this rank in a block, as some of its rows tell it."""
+        count = int(self.blocks.meta[b, COUNT])
+        part = 4 if rank >= 24 else 2
+        return self._rank(b, count - count // part, count, max(1, rank // part), self._guess())
+
+    def _stock_anew(self, b: int, target: int) -> None:
+        """New floors: reservoirs of the blocks that have none, of this block and the newest, and where scores fall of
+        those before that came out small, since lists will reach below the floors that they have."""
+        blocks, relief, meta = self.blocks, self.relief, self.blocks.meta
+        reused = meta[:, EPOCH] == relief.now
+        meta[reused, EPOCH] = meta[reused, TRIED] = -1
+        meta[meta[:, TRIED] == relief.now, TRIED] = -1
+        places = np.arange(blocks.first, blocks.next) % max(1, len(blocks.pool))
+        missing = (meta[places, EPOCH] < 0) & (meta[places, TRIED] < 0)
+        deeper = np.zeros(len(places), dtype=bool)
+        if self._falling:
+            deeper[-DEEPER:] = meta[places[-DEEPER:], RESERVED] < 0.75 * target
+        chosen = missing | deeper | (places == b)
+        chosen[-1] = True  # it may have rows by now
+        for place, had in zip(places[chosen].tolist(), ~missing[chosen], strict=True):
+            found = self._sift(place)
+            if found > blocks.reserved and had:
+                continue  # too many rows: what it has stays
+            meta[place, [RESERVED, EPOCH, RISE]] = 0, relief.now, 0
+            stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, meta)
+            if meta[place, EPOCH] < 0:
+                meta[place, [TRIED, TRIED_RISE]] = relief.now, 0
 
     def _depths(self, slots: Ints) -> Floats:
         """Scores that lists may reach down to when they are made anew: below the threshold by half as much again as the

@@ -5,7 +5,7 @@ best rows so far in hand. A row no better than the k-th of these has k newer row
 be in an answer; all others make the new list. What falls out of the k best is put on a stack: scores there only
 rise, so the stack and then the k best, backwards, are the list in its order, without any sorting.
 
-**The new threshold** is the k-th best score of the *young* rows, the newest two fifths of the window (a lesser share
+**The new threshold** is the k-th best score of the *young* rows, a good third of the window (a lesser share
 while scores fall): those k rows stay for the rest of a window, so the list can't run short before they go, whatever
 comes. That first part of the walk reads reservoirs and hopes that they are deep enough; if the k-th best turns out
 to lie below the floor of some block, it is walked again, and those blocks are searched row by row: unless a larger part
@@ -180,6 +180,16 @@ def deepen(
     tried = meta[b, TRIED] == now and rise <= meta[b, TRIED_RISE]
     if known or tried:
         return floor
+    if meta[b, EPOCH] >= 0:
+        # what is deeper for this query may lie higher for most others, who would then search all rows of the block
+        better, worse = 0, 0
+        for other in range(floors.shape[1]):
+            own = floors[meta[b, EPOCH], other] + slope[other] * meta[b, RISE]
+            new = floors[now, other] + slope[other] * rise
+            better += new < own
+            worse += new > own
+        if worse > better:
+            return floor
     totals[DEEPENED] += 1
     found = sift_faces(
         pool, b, np.int64(0), meta[b, COUNT], faces, order, size, low, high, base, inverse, outer, inner, picks, eager,
@@ -375,9 +385,9 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
     return 0
 
 @kernel
-def rank(b, begin, stop, member, wanted, sign, constants, guess, pool, best, out):
-    """For each query place the best scores of rows of a block. A guess that lies below them spares most comparisons;
-    one that doesn't costs a second look."""
+def rank(b, begin, stop, member, wanted, sign, constants, guess, pool, values, best, out):
+    """For each query place the best scores of rows of a block; `values` has room for 64 scores. A guess that lies below
+    them spares most comparisons; one that doesn't costs a second look."""
     for place in range(member.shape[0]):
         if member[place] < 0:
             continue
@@ -387,16 +397,21 @@ def rank(b, begin, stop, member, wanted, sign, constants, guess, pool, best, out
             bar = least
             for c in range((stop - begin + 63) // 64):
                 w, width = np.uint64(begin + c * 64), min(64, stop - begin - c * 64)
-                hit = bar == -np.inf or width < 64
-                if not hit:
+                hit = bar == -np.inf
+                if width == 64:
                     for i in range(64):
 {rank_loads}
-                        hit |= sign * ({score}) > bar
+                        values[i] = sign * ({score})
+                        hit |= values[i] > bar
+                else:
+                    hit = True
+                    for i in range(width):
+{rank_loads}
+                        values[i] = sign * ({score})
                 if not hit:
                     continue
                 for i in range(width):
-{rank_loads_one}
-                    value = sign * ({score})
+                    value = values[i]
                     if not (value > bar or (bar == -np.inf and value == value)):
                         continue
                     j = n if n < wanted else wanted - 1
@@ -460,7 +475,6 @@ def catching(score: str, axes: int, constants: int) -> Any:
             reserve_loads_v=lines(12, "x{0} = reserve[b, v, {0}, i]"),
             late_loads=lines(20, "x{0} = late_pool[0, {0}, i]"),
             rank_loads=lines(24, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
-            rank_loads_one=lines(20, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
             count_loads=lines(16, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
         )
     )

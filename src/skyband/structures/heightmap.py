@@ -181,8 +181,8 @@ def gains(
     slot: int, at: int, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints, edge: Floats,
     offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights, grown: Heights,
 ) -> bool:  # fmt: skip
-    """What a weighted sum asks of each cell: tops[at] by the cell along the first axis, less fast[at] by those along the
-    others; False if it asks nothing of them."""
+    """What a weighted sum asks of each cell: tops[at] by the cell along the first axis, less fast[at] by those along
+    the others; False if it asks nothing of them."""
     parts = size.shape[0]
     last = order[parts]
     need = edge[slot] - offset[slot] - slip[slot]

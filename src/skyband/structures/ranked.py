@@ -76,16 +76,13 @@ class Ranked(Renewed):
 
     def _pack(self) -> None:
         """Lay the lists side by side again, each with the room it has."""
-        at = 0
-        for slot in np.argsort(
-            self.start, kind="stable"
-        ):  # in order of place: nothing is overwritten before it moved
-            old, size, room = int(self.start[slot]), int(self.size[slot]), int(self.room[slot])
-            for array in self._arrays():
-                array[at : at + size] = array[old : old + size].copy()
-            self.start[slot] = at
-            at += room
-        self.used = at
+        begin = np.cumsum(self.room) - self.room
+        within = np.arange(int(self.size.sum())) - np.repeat(np.cumsum(self.size) - self.size, self.size)
+        source, target = np.repeat(self.start, self.size) + within, np.repeat(begin, self.size) + within
+        for array in self._arrays():
+            array[target] = array[source]
+        self.start[:] = begin
+        self.used = int(self.room.sum())
 
     def span(self, slot: int) -> slice:
         start = int(self.start[slot])

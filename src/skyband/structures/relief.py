@@ -27,7 +27,7 @@ from skyband.structures.heightmap import UNIT, Frame, bisecting, blank, carve_we
 from skyband.structures.renewed import Renewed
 
 HIGH, LOW, LOOSE = range(3)  # faces: the last axis is wanted high, low; no map serves
-EPOCHS = 16
+EPOCHS = 32
 BISECTED = 2048  # cells, at most, where heights are found by bisection
 SAMPLE = 16384  # rows that a frame is made from
 
@@ -55,7 +55,7 @@ class Relief(Renewed):
         self.toward = np.empty((0, self.axes), dtype=np.int64)
         self.usable = np.empty(0, dtype=bool)  # by slot: a map could serve it
         self.mapped = np.empty(0)  # by slot: the threshold in the inner map
-        self.floors = np.empty((EPOCHS, 0))
+        self.floors = np.empty((EPOCHS, 0), dtype=np.float32)
         self.now = -1  # the present epoch
         self.wanted = 12  # the rank of the floors in a block
         self.target = 0  # so many rows of a block shall reach one of them
@@ -108,7 +108,7 @@ class Relief(Renewed):
         for name in ("weight", "amount", "toward"):
             old = getattr(self, name)
             setattr(self, name, np.vstack([old, np.zeros((1, self.axes), dtype=old.dtype)]))
-        self.floors = np.hstack([self.floors, np.full((EPOCHS, 1), np.inf)])
+        self.floors = np.hstack([self.floors, np.full((EPOCHS, 1), np.inf, dtype=np.float32)])
 
     def face(self, slot: int) -> int:
         """The face whose map would serve a query."""
@@ -186,8 +186,10 @@ class Relief(Renewed):
         if not outer_too:
             return
         if self.now >= 0:  # where the floor is lower the outer map lets them pass already
-            deeper = self.floors[self.now, slots] <= bars
-            slots, faces = slots[~deeper], faces[~deeper]
+            above = np.flatnonzero(self.floors[self.now, slots] > bars)
+            if not len(above):
+                return
+            slots, faces = slots[above], faces[above]
         self.carve(self.outer, slots, faces, self.mapped, constants)
 
     def misfits(self, columns: Floats) -> bool:
@@ -207,7 +209,7 @@ class Relief(Renewed):
         frame = self.frame
         assert frame is not None
         for face, side in ((HIGH, 1.0), (LOW, -1.0)):
-            own = slots[faces == face]
+            own = slots[faces == face] if len(slots) > 1 else slots[: int(faces[0]) == face]
             if not len(own):
                 continue
             place = (
@@ -237,9 +239,13 @@ class Relief(Renewed):
                 )
 
     def begin_epoch(self, floors: Floats) -> int:
-        """New floors (by slot) from now on. The oldest epoch's number is used again: no block may have it."""
+        """New floors (by slot) from now on. The oldest epoch's number is used again: no block may have it.
+
+        They are kept in half the memory, rounded up: what is promised is no more than what was sifted."""
         self.now = (self.now + 1) % EPOCHS
-        self.floors[self.now] = floors
+        with np.errstate(over="ignore"):
+            short = floors.astype(np.float32)
+            self.floors[self.now] = np.where(short < floors, np.nextafter(short, np.float32(np.inf)), short)
         return self.now
 
     def mapping(self) -> tuple[Any, ...]:

@@ -10,8 +10,8 @@ best k are the exact top.
   until they come up or the list is full. `old` bounds the recency of the best k from below, so that most queries
   are passed over with one comparison.
 * A full list throws out the dead and the dominated. If that is not enough, its edge rises to the k-th best among
-  its *young* rows, those of the newest two fifths of the window: these k outlive the rest, so the list lasts for three
-  fifths of a window whatever comes. Where young rows are too few the list gets more room, up to a limit; then its
+  its *young* rows, those of the newest third of the window or so: these k outlive the rest, so the list lasts for two
+  thirds of a window whatever comes. Where young rows are too few the list gets more room, up to a limit; then its
   worst quarter goes, whole groups of equal scores together, since a cut through such a group would leave the edge
   undefined.
 
@@ -32,7 +32,7 @@ from skyband.structures.memory import fetch
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int32]
 
-SHARE = 0.4  # the newest part of a window whose k-th best is a threshold: lists are about k / SHARE long
+SHARE = 0.36  # the newest part of a window whose k-th best is a threshold: lists are about k / SHARE long
 SHARE_AGAIN = 0.25  # where a list ran short: scores may be falling, and a longer one lasts longer
 
 AHEAD = 8  # lists that are asked for in advance
