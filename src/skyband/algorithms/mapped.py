@@ -259,7 +259,7 @@ class Mapped(Renewed, WindowAlgorithm):
 
     def _calibrate(self, b: int, target: int) -> None:
         """Floors of a rank that brings about `target` rows of a block into its reservoir."""
-        blocks, relief = self.blocks, self.relief
+        relief = self.relief
         slots = np.flatnonzero(self.ks)
         faces = self._faces(slots)
         if relief.target:

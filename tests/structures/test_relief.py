@@ -1,0 +1,70 @@
+"""What heightmap is made of: maps carved for four queries at once, floors in half the memory, packed lists."""
+
+import numpy as np
+import pytest
+
+from skyband.bench.drive import Queries
+from skyband.query.space import Space
+from skyband.structures.ranked import Ranked
+from skyband.structures.relief import HIGH, LOW, Relief
+
+
+def surveyed(axes: int, count: int) -> tuple[Relief, np.ndarray]:
+    """A relief over uniform rows, with so many queries of all signs."""
+    rng = np.random.default_rng(axes)
+    queries = Queries.of("linear", count, axes, 5)
+    constants = queries.constants * rng.choice([-1.0, 1.0], queries.constants.shape)
+    relief = Relief(Space(queries.shape, queries.columns, 1.0), 512)
+    for slot in range(count):
+        relief.know(slot, constants[slot])
+    assert relief.survey(list(rng.random((axes, 300))), np.arange(count), constants)
+    return relief, constants
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [1, 3, 4, 9])
+def test_queries_carved_together_make_the_map_that_they_make_one_by_one(axes: int, count: int) -> None:
+    relief, constants = surveyed(axes, count)
+    slots = np.arange(count)
+    faces = np.array([relief.face(slot) for slot in slots])
+    bars = 0.8 * np.abs(relief.weight).sum(axis=1)
+    together, alone = relief.inner.copy(), relief.inner.copy()
+    relief.carve(together, slots, faces, bars, constants)
+    for slot in slots:
+        relief.carve(alone, slots[slot : slot + 1], faces[slot : slot + 1], bars, constants)
+    assert np.array_equal(together, alone)
+    assert (together[[HIGH, LOW]] < relief.inner).any()  # something was carved
+
+
+def test_a_query_that_asks_nothing_opens_the_map_for_all() -> None:
+    relief, constants = surveyed(3, 5)
+    slots = np.flatnonzero([relief.face(slot) == HIGH for slot in range(5)])
+    bars = np.full(5, 0.5)
+    bars[slots[0]] = -np.inf
+    relief.carve(relief.inner, slots, np.full(len(slots), HIGH), bars, constants)
+    assert (relief.inner[HIGH] == np.iinfo(np.int32).min).all()
+
+
+def test_floors_in_half_the_memory_promise_no_more_than_they_are() -> None:
+    relief, _ = surveyed(2, 7)
+    floors = np.array([0.1, 1 / 3, -1 / 3, 1e300, -1e300, np.inf, -np.inf])
+    now = relief.begin_epoch(floors)
+    kept = relief.floors[now].astype(np.float64)
+    assert (kept >= floors).all()
+    assert np.allclose(kept[:3], floors[:3], rtol=1e-6)
+
+
+def test_packed_lists_are_what_they_were() -> None:
+    rng = np.random.default_rng(3)
+    lists = Ranked()
+    wanted: dict[int, list[float]] = {}
+    for slot in [lists.add(4) for _ in range(60)] * 6:  # each grows several times and leaves room behind
+        values = np.sort(rng.random(len(wanted.get(slot, ())) + int(rng.integers(1, 90))))
+        lists.put(slot, values, np.zeros(len(values), dtype=np.int64), np.arange(len(values)))
+        wanted[slot] = values.tolist()
+    before = lists.used
+    lists._pack()
+    assert lists.used == lists.room.sum() < before
+    for slot, values in wanted.items():
+        assert lists.good[lists.span(slot)].tolist() == values
+        assert lists.seq[lists.span(slot)].tolist() == list(range(len(values)))
