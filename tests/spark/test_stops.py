@@ -17,6 +17,7 @@ import skyband.spark
 from skyband.errors import InputError
 from skyband.spark import BatchInfo, Summary, run_pipeline, session, verify_pipeline
 from skyband.spark.config import SparkSpec, load_pipeline
+from skyband.spark.home import lean_home
 from skyband.spark.pipeline import _Signals, _signals_ignored, find_schemas
 from skyband.spark.session import start_session
 
@@ -167,7 +168,7 @@ def test_an_installed_package_needs_no_path(monkeypatch: pytest.MonkeyPatch) -> 
     for home, path in [("/venv/site-packages", ""), ("/project/src", "/project/src")]:
         monkeypatch.setenv("PYTHONPATH", "")
         monkeypatch.setattr(session, "__file__", f"{home}/skyband/spark/session.py")
-        session._environment()
+        session._environment(False)
         assert (os.environ["PYTHONPATH"], os.environ["JAVA_HOME"]) == (path, "/java")
 
 
@@ -182,3 +183,31 @@ def test_folders_of_processes_that_are_gone(tmp_path: Path, monkeypatch: pytest.
 
 def test_names_that_are_not_there() -> None:
     assert not hasattr(skyband.spark, "nothing")
+
+
+def test_a_home_without_the_archive_of_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.spark.home.cache_folder", lambda: tmp_path / "cache" / "digest")
+    installed = tmp_path / "packages" / "pyspark"
+    for name in ("bin", "jars", "python/lib"):
+        (installed / name).mkdir(parents=True)
+    assert lean_home(installed) is None  # not where this interpreter's packages are
+    monkeypatch.setattr("site.getsitepackages", lambda: [str(installed.parent)])
+    (installed.parent / "py4j").mkdir()
+    assert lean_home(installed) is None  # no archive
+    (installed / "python" / "lib" / "pyspark.zip").touch()
+    assert lean_home(installed) is None  # no folder to make it in
+    (tmp_path / "cache").mkdir()
+    for _ in range(2):
+        home = lean_home(installed)
+        assert home is not None and sorted(path.name for path in home.iterdir()) == ["bin", "jars"]
+    assert home is not None and (home / "jars").resolve() == (installed / "jars").resolve()
+
+
+@pytest.mark.spark
+def test_spark_processes_import_the_installed_pyspark(spark: SparkSession) -> None:
+    import pyspark
+
+    def where(_: object) -> str:
+        return sys.modules["pyspark"].__file__ or ""
+
+    assert spark.sparkContext.parallelize([0], 1).map(where).collect() == [pyspark.__file__]

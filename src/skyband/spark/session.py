@@ -8,6 +8,7 @@ this very package, and what the JVM and its Python workers have to say goes to a
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import shutil
 import sys
@@ -77,7 +78,7 @@ def start_session(
 ) -> SparkSession:
     """The session of a pipeline; `scans`: rows will pass through the JVM; `states`: state will. Raises a sentence if
     there is no Java or Spark does not start."""
-    _environment()
+    _environment(spec.master.startswith("local"))
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -196,16 +197,21 @@ def _launch_with_kafka(settings: dict[str, str], log: Path) -> None:
     )
 
 
-def _environment() -> None:
+def _environment(local: bool) -> None:
     """What the JVM and the Python workers inherit."""
     from ..java import find_java
+    from .home import lean_home
 
     os.environ["JAVA_HOME"] = str(find_java())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # An empty SPARK_HOME finds the Spark that belongs to this PySpark, not another that is installed.
+    # The Spark that belongs to this PySpark, not another that is installed; without SPARK_HOME it finds itself.
     os.environ.pop("SPARK_HOME", None)
+    found = importlib.util.find_spec("pyspark")
+    lean = lean_home(Path(found.origin).parent) if local and found is not None and found.origin else None
+    if lean is not None:
+        os.environ["SPARK_HOME"] = str(lean)
     home = Path(__file__).resolve().parents[2]
     if home.name not in ("site-packages", "dist-packages"):
         paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
