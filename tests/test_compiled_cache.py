@@ -222,3 +222,74 @@ def test_only_kernels_that_make_arrays_count_references() -> None:
 def test_a_kernel_that_borrows_may_not_return_an_array() -> None:
     with pytest.raises(TypeError, match=r"halves returns an array that it borrowed: let it write into one"):
         halves(np.arange(4.0))
+
+
+@kernel
+def raised(value: float, by: int, squared: bool) -> float:
+    return value * value + by if squared else value + by
+
+
+@kernel
+def raised_twice(value: float, by: int) -> float:
+    return raised(value, 1, True) + raised(value, 2, False) + raised(value, by, True)
+
+
+def test_constants_make_no_kernel_of_their_own() -> None:
+    assert raised_twice(3.0, 4) == raised_twice.function(3.0, 4) == 28.0
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"):
+        assert len(raised.compiled().signatures) == 1
+
+
+def test_numba_resolves_calls_as_it_does_when_no_kernel_is_compiled() -> None:
+    functions = pytest.importorskip("numba.core.types.functions")
+    own = functions.BaseFunction.get_call_type
+    with jit._asked_again():
+        assert functions.BaseFunction.get_call_type is jit._call_type
+        with jit._asked_again():
+            pass
+        assert functions.BaseFunction.get_call_type is jit._call_type
+    assert functions.BaseFunction.get_call_type is own is jit._searched
+
+
+def test_a_call_has_the_type_that_numba_finds() -> None:
+    """Operators that kernels use, for every two kinds, asked of numba, of our search, and of what that has kept."""
+    import operator
+
+    from numba.core import errors, types
+    from numba.core.registry import cpu_target
+
+    context = cpu_target.typing_context
+    context.refresh()
+    kinds = [
+        types.int32,
+        types.int64,
+        types.uint64,
+        types.float64,
+        types.boolean,
+        types.literal(3),
+        types.float64[::1],
+    ]
+    functions = [
+        operator.add,
+        operator.truediv,
+        operator.lt,
+        operator.rshift,
+        operator.and_,
+        operator.getitem,
+        min,
+        pow,
+    ]
+    found = 0
+    for function in functions:
+        known = context.resolve_value_type(function)
+        for arguments in [(a, b) for a in kinds for b in kinds]:
+            told = []
+            for asked in (type(known).get_call_type, jit._call_type, jit._call_type):
+                with jit._asked_again():
+                    try:
+                        told.append(str(asked(known, context, arguments, {})))
+                    except errors.TypingError:
+                        told.append("none")
+            assert len(set(told)) == 1, (function, arguments, told)
+            found += told[0] != "none"
+    assert found > 100

@@ -143,6 +143,7 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     finally:
         numba.config.CACHE_DIR = before
     _take_turns(dispatcher)
+    _forget_constants(dispatcher)
     _compile_undisturbed(dispatcher, f"{plain.__module__}.{plain.__qualname__}")
     return dispatcher
 
@@ -189,7 +190,7 @@ def _compile_undisturbed(dispatcher: Any, name: str) -> None:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            with global_compiler_lock, _nobody_else(f"{name} {signature}"):
+            with global_compiler_lock, _nobody_else(f"{name} {signature}"), _asked_again():
                 compiled = compile_for(signature)
                 if not getattr(dispatcher, "owns", True):
                     _refuse_lent(dispatcher, name)
@@ -199,6 +200,76 @@ def _compile_undisturbed(dispatcher: Any, name: str) -> None:
                 gc.enable()
 
     dispatcher.compile = undisturbed
+
+
+def _forget_constants(dispatcher: Any) -> None:
+    """One kernel for all values of an argument: where another kernel calls it with a constant, numba would compile it
+    once more for that constant, and all that it calls with it."""
+    template_for = dispatcher.get_call_template
+
+    def for_any_value(arguments: Any, named: Any) -> Any:
+        from numba.core import types
+
+        return template_for(
+            tuple(map(types.unliteral, arguments)),
+            {name: types.unliteral(kind) for name, kind in named.items()},
+        )
+
+    dispatcher.get_call_template = for_any_value
+
+
+_answered: dict[Any, Any] = {}  # function and types of arguments: the template that knew the answer
+
+
+def _call_type(self: Any, context: Any, arguments: Any, named: Any) -> Any:
+    """What numba's own search finds: the first template, in its order, that has a signature for these types.
+
+    For `a + b` it goes through a dozen of them, those for texts and lists and sets included, at every plus sign anew.
+    The one that answered is kept, and asked alone next time; whatever it no longer knows is left to numba's search."""
+    from numba.core import errors, types, utils
+    from numba.core.target_extension import get_local_target
+
+    kept = (self, tuple(arguments))
+    if kept in _answered:
+        tried = [_answered[kept]]
+    elif named or any(isinstance(kind, types.Poison) for kind in arguments):
+        tried = []
+    else:
+        order = utils.order_by_target_specificity(
+            get_local_target(context), self.templates, fnkey=self.key[0]
+        )
+        tried = [(each, first is each.prefer_literal) for each in order for first in (True, False)]
+    plain = tuple(map(types.unliteral, arguments))
+    for template, literal in tried:
+        asked = template(context)
+        try:
+            signature = asked.apply(tuple(arguments) if literal else plain, named)
+        except errors.NumbaError:
+            continue
+        if signature is not None:
+            self._impl_keys[signature.args] = asked.get_impl_key(signature)
+            _answered[kept] = template, literal
+            return signature
+    return _searched(self, context, arguments, named)
+
+
+_searched: Any = None  # numba's own
+
+
+@contextlib.contextmanager
+def _asked_again() -> Iterator[None]:
+    """Types of calls are found by `_call_type` while a kernel of ours is compiled, and only then."""
+    global _searched
+    from numba.core.types.functions import BaseFunction
+
+    before = BaseFunction.get_call_type
+    if before is not _call_type:
+        _searched = before
+    BaseFunction.get_call_type = _call_type
+    try:
+        yield
+    finally:
+        BaseFunction.get_call_type = before
 
 
 _compiling: Any = None  # a file whose bytes stand for kernels: to lock one is to compile it
