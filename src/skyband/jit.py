@@ -218,6 +218,7 @@ def _forget_constants(dispatcher: Any) -> None:
     dispatcher.get_call_template = for_any_value
 
 
+SEARCHED_ALIKE = ("0.68.",)  # versions of numba whose search `_call_type` is known to equal
 _answered: dict[Any, Any] = {}  # function and types of arguments: the template that knew the answer
 
 
@@ -258,10 +259,15 @@ _searched: Any = None  # numba's own
 
 @contextlib.contextmanager
 def _asked_again() -> Iterator[None]:
-    """Types of calls are found by `_call_type` while a kernel of ours is compiled, and only then."""
+    """Types of calls are found by `_call_type` while a kernel of ours is compiled, and only then, with a numba that it
+    was compared to."""
     global _searched
+    import numba
     from numba.core.types.functions import BaseFunction
 
+    if not numba.__version__.startswith(SEARCHED_ALIKE):
+        yield
+        return
     before = BaseFunction.get_call_type
     if before is not _call_type:
         _searched = before
