@@ -92,7 +92,11 @@ def _dump_watches(monitor: Monitor) -> Written:
 
 
 def _dump_watch(watch: Watch, group: int, place: int) -> tuple[Plain, str]:
-    """A watch as plain data and as text; which family of its stream it is in, and at what place there."""
+    """A watch as plain data and as text; which family of its stream it is in, and at what place there. Written once,
+    for as long as it stays as it is."""
+    now = watch.choice, watch.k, watch.window, watch.beginning, (*watch.growing,), group, place, watch.slot
+    if watch.written is not None and watch.written[0] == now:
+        return watch.written[1]
     rest = {
         "name": watch.name,
         "why": watch.choice.why,
@@ -107,7 +111,8 @@ def _dump_watch(watch: Watch, group: int, place: int) -> tuple[Plain, str]:
         "slot": watch.slot,
     }
     text = f'{{"query": {watch.text}, {json.dumps(rest, ensure_ascii=False)[1:]}'
-    return Plain({"query": watch.plain, **rest}), text
+    watch.written = now, (Plain({"query": watch.plain, **rest}), text)
+    return watch.written[1]
 
 
 def restore(kind: type[Monitor], content: dict[str, Any]) -> Monitor:

@@ -54,6 +54,7 @@ class Watch:
         self.beginning: Recency = stream.beginning()
         self.growing: list[tuple[Recency, int]] = []
         self.dropped = False
+        self.written: tuple[Any, tuple[Plain, str]] | None = None  # how it was dumped, and what it was then
 
     @cached_property
     def plain(self) -> Plain:

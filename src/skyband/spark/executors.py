@@ -11,8 +11,10 @@ begins from the same state with the same rows, and what comes out is the same.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _STATE = "spark.sql.streaming.stateStore"
+_WORKERS = "SKYBAND_WORKERS"  # in the environment of Python workers; nobody reads it
 
 
 class ExecutorsRun(Run):
@@ -156,10 +159,13 @@ class ExecutorsRun(Run):
             prune_rows=self._pipeline.spark.prune_rows,
         )
         packed = Packed(job)
-        parts = observed(self._source(session)).mapInArrow(share_out(packed), PART_COLUMNS)
-        lines = parts.groupBy("unit").applyInPandasWithState(
-            stepper(packed), LINE_COLUMNS, STATE, "append", "NoTimeout"
-        )
+        source = observed(self._source(session))
+        with _workers(session, "readers"):
+            parts = source.mapInArrow(share_out(packed), PART_COLUMNS)
+        with _workers(session, "units"):
+            lines = parts.groupBy("unit").applyInPandasWithState(
+                stepper(packed), LINE_COLUMNS, STATE, "append", "NoTimeout"
+            )
         with _settings(session, layout.partitions):
             if once:
                 writer = lines.writeStream.foreachBatch(self._batch)
@@ -201,6 +207,18 @@ class ExecutorsRun(Run):
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)
+
+
+@contextlib.contextmanager
+def _workers(session: SparkSession, name: str) -> Iterator[None]:
+    """What is asked of Spark here gets Python workers of its own, which know what they have to: Spark gives a task any
+    worker whose environment is the one that it wants."""
+    environment = session.sparkContext.environment
+    environment[_WORKERS] = name
+    try:
+        yield
+    finally:
+        del environment[_WORKERS]
 
 
 class _settings:

@@ -27,7 +27,7 @@ from .answers import answers_of
 from .engine import drop
 from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
-from .residents import begin_task, built, forgotten
+from .residents import begin_task, built, let_go
 from .routing import Era, Job, Packed, task
 from .shards import Unit
 from .sinks import top_rows
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 LINE_COLUMNS = "kind string, unit bigint, query string, number bigint, blob binary"
 STATE = "state binary"
 _CODEC = "lz4"
+_WRITTEN = pa.ipc.IpcWriteOptions(compression=_CODEC)
 _RESIDENT = 8  # units whose monitors a worker keeps at hand
 _AGAIN = ", or start again with an empty checkpoint and output folder"
 
@@ -136,14 +137,13 @@ def take(
         unit, held.monitors, rows, first, parts, len(before or b"")
     )
     if gone:
-        _HELD.pop(key, None)
+        _forget(held)
         return None, lines
     held.state = _packed(held)
     _HELD[key] = held
     _HELD.move_to_end(key)
     while len(_HELD) > _RESIDENT:
-        _HELD.popitem(last=False)
-        forgotten()
+        _forget(_HELD.popitem(last=False)[1])
     return held.state, lines
 
 
@@ -162,17 +162,18 @@ def _grouped(parts: Sequence[Part]) -> list[tuple[str | None, list[Sifted]]]:
 
 def _held(job: Job, era: Era, unit: Unit, before: bytes | None) -> _Held:
     """The unit's monitors before the batch."""
-    if before is None:
-        built()
-        return _taken_over(job, unit, first=era.first == 0)
     known = _HELD.pop(unit.key, None)
     if known is not None and known.state == before:
         return known
-    if known is None:
-        built()
-    else:
-        forgotten()
-    return unpacked(before)
+    if known is not None:
+        _forget(known)
+    built()
+    return _taken_over(job, unit, first=era.first == 0) if before is None else unpacked(before)
+
+
+def _forget(held: _Held) -> None:
+    for monitor in held.monitors:
+        let_go(monitor)
 
 
 def _packed(held: _Held) -> bytes:
@@ -340,7 +341,7 @@ def _counted(
 
 def table_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=_WRITTEN) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
 

@@ -13,6 +13,7 @@ import hashlib
 import os
 import pickle
 import socket
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -88,10 +89,10 @@ class Job:
 
 
 class Packed:
-    """A job as bytes: a worker that has read it does not read it again."""
+    """A job as bytes: a worker that has read it does not read it again. They go with every task: they are few."""
 
     def __init__(self, job: Job) -> None:
-        self._data = pickle.dumps(job)
+        self._data = zlib.compress(pickle.dumps(job))
         self._name = hashlib.blake2b(self._data, digest_size=16).hexdigest()
 
     def get(self) -> Job:
@@ -99,7 +100,7 @@ class Packed:
         if found is None:
             _JOBS.clear()  # one at a time: the next one is another run's
             forgotten()
-            found = _JOBS[self._name] = pickle.loads(self._data)
+            found = _JOBS[self._name] = pickle.loads(zlib.decompress(self._data))
         return found
 
 

@@ -38,6 +38,8 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.driver.maxResultSize": "0",
+    # What a task sends to the driver comes at once; by default more than a megabyte has to be asked for.
+    "spark.task.maxDirectResultSize": "32m",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # The plan of every micro-batch is the same few operators; planning them adaptively only costs time.
@@ -48,13 +50,14 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.scheduler.mode": "FIFO",
     "spark.locality.wait": "0s",
-}
-# For one driver on one machine: saves a fork of two programs per checkpoint file. The rename that keeps a second
-# driver out is not needed there, because the checkpoint is locked.
-_LOCAL = {
+    # Saves several programs that are started for each checkpoint file. The rename that keeps a second driver out is not
+    # needed, because the checkpoint is locked; and a file that is there already is replaced by one that says the same.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+}
+# For one driver on one machine.
+_LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
@@ -137,7 +140,7 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, scans: bool, states: boo
         # whoever sets the driver's memory knows what there is
         java += _STATES_JVM if states and "spark.driver.memory" not in dict(spec.conf) else []
     else:
-        java += _LIGHT_JVM[:1]  # rows pass through the executors' JVMs, not through the driver's
+        java += _LIGHT_JVM  # rows pass through the executors' JVMs, not through the driver's
     # The user's own options come last, so that they win.
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, [*java, settings.get("spark.driver.extraJavaOptions")])

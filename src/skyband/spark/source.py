@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from .filelog import FileLog, StreamFiles
+from .residents import begin_task
 from .splits import Offset, Split, plan_splits
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class SplitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        begin_task()
         assert isinstance(partition, _Run)
         columns = list(zip(*(astuple(split) for split in partition.splits), strict=True))
         names = [part.split()[0] for part in SPLIT_COLUMNS.split(", ")]
