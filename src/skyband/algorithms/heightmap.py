@@ -367,8 +367,14 @@ class HeightMap(Mapped):
             self._refill(slots, share)
         if self.relief.frame is None:
             return
-        bars, faces = self.stands.bar[self.stands.place[slots]], self._faces(slots)
+        places = self.stands.place[slots]
+        bars, faces = self.stands.bar[places], self.stands.face[places // WIDTH]
         low = (bars < self.relief.mapped[slots]) & (faces != LOOSE)
+        if (
+            len(slots) == 1 and low[0] and bars[0] > -np.inf
+        ):  # mostly: what numpy does comes dear one query at a time
+            self.relief.lower(slots, faces, bars, self.constants)
+            return
         for slot in slots[low & (bars == -np.inf)].tolist():
             # a query that takes every row would open the map for all others
             self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
