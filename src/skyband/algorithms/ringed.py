@@ -47,6 +47,8 @@ LOOSE = 0.2  # a region is entered anew when it has shrunk by this part
 LATEST = 2**63 - 1
 LONG_AGO = -(2**62)
 MOST_AHEAD = 16  # times the usual slack, for a query that is searched for again and again
+AGAIN = 2  # windows since its last search: before that a query runs short again
+LASTED = 8  # and after that its list has lasted
 _SLOTS = ("bar", "bar_time", "bar_seq", "complete", "ahead", "searched")
 
 
@@ -272,14 +274,15 @@ class Ringed(WindowAlgorithm):
         self.settled(slots)
 
     def _look_ahead(self, slots: Ints, begin: int, end: int) -> None:
-        """Who runs short again within half a window is searched for further ahead, and less so when it lasts longer:
-        rows that are near one another in time leave together."""
+        """Who runs short again soon is searched for further ahead, and less so when it has lasted: rows that are near
+        one another in time leave together."""
         if begin == end:
             return
         now = int(self.store.seq[end - 1])
-        again = now - self.searched[slots] < (now - int(self.store.seq[begin])) // 2
+        since, window = now - self.searched[slots], now - int(self.store.seq[begin])
         ahead = self.ahead[slots]
-        self.ahead[slots] = np.where(again, np.minimum(2 * ahead, MOST_AHEAD), np.maximum(ahead // 2, 1))
+        less = np.where(since >= LASTED * window, np.maximum(ahead // 2, 1), ahead)
+        self.ahead[slots] = np.where(since < AGAIN * window, np.minimum(2 * ahead, MOST_AHEAD), less)
         self.searched[slots] = now
         self._usual = np.empty(0, dtype=np.int64)
 

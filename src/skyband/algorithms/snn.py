@@ -30,7 +30,7 @@ import numpy as np
 
 from skyband.algorithms import sma
 from skyband.algorithms.base import Card, Workload
-from skyband.algorithms.ringed import FEW, MOST_AHEAD, Ringed
+from skyband.algorithms.ringed import AGAIN, FEW, LASTED, MOST_AHEAD, Ringed
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
@@ -81,15 +81,16 @@ def horizon_of(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int, bool]:
 
 @kernel
 def look_ahead(
-    slots: Ints, now: Ints, half: Ints, slack: float, ks: Ints, ahead: Ints, searched: Ints, keep: Ints, usual: Ints
+    slots: Ints, now: Ints, window: Ints, slack: float, ks: Ints, ahead: Ints, searched: Ints, keep: Ints, usual: Ints
 ) -> None:  # fmt: skip
     """How many rows a search takes for slots that ran short, and how many of them a list has: as `_look_ahead`,
     `keep` and `usual` say for all slots."""
     for i in range(slots.shape[0]):
         slot = slots[i]
-        if now[i] - searched[slot] < half[i]:
+        since = now[i] - searched[slot]
+        if since < AGAIN * window[i]:
             ahead[slot] = min(2 * ahead[slot], MOST_AHEAD)
-        else:
+        elif since >= LASTED * window[i]:
             ahead[slot] = max(ahead[slot] // 2, 1)
         searched[slot] = now[i]
         k = max(ks[slot], 1)
@@ -252,9 +253,7 @@ class SNN(Ringed):
         now = store.seq[since - 1]
         window = now - store.seq[begins]
         patience = np.where(now - self.searched[slots] < SOON * window, PATIENCE, 1)
-        look_ahead(
-            slots, now, window // 2, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual
-        )
+        look_ahead(slots, now, window, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual)
         arrived.provide(slots, keep, usual, patience)
         most = int(keep[slots].max())
         room = 8 * most + 64
@@ -299,7 +298,7 @@ class SNN(Ringed):
     def _tell(self, slots: Ints, whole: bool) -> None:
         """Answers, or whole lists, go to the ranked lists."""
         store, ranked = self.store, self.ranked
-        sizes = self.arrived.sizes()
+        sizes = self.arrived.sizes() if whole else self.ks
         for slot in slots[ranked.room[slots] < sizes[slots]].tolist():
             ranked.grow(slot, int(sizes[slot]))
         hand_back(

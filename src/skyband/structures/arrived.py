@@ -164,8 +164,7 @@ def sweep(
     usual = line[slot, USUAL]
     raised = bool(end - write > usual + (usual >> 3) + 1)
     if raised:
-        ranked = np.sort(good[write:end])
-        least = ranked[ranked.shape[0] - usual]
+        least = np.partition(good[write:end], end - write - usual)[end - write - usual]
         if least > bar[slot]:
             bar[slot] = least
             bar_time[slot] = MINIMUM
@@ -279,12 +278,13 @@ def settle(
     start, k, top = line[slot, START], line[slot, K], line[slot, TOP]
     kept = 0
     worst = 0
+    kth = np.partition(values[:found], found - k)[found - k]
     for i in range(found):
         good[start + i] = values[i]
         place[start + i] = rows[i] + shift
         if values[i] < values[worst]:
             worst = i
-        if kept < k or values[i] >= top_good[top + k - 1]:
+        if values[i] >= kth and (kept < k or values[i] >= top_good[top + k - 1]):
             at = top + min(kept, k - 1)
             while at > top and top_good[at - 1] <= values[i]:
                 top_good[at] = top_good[at - 1]

@@ -251,21 +251,24 @@ def reach(slots, bar, constants, sign, low, high, cells, strides, bits, named, s
         withdraw(slot, begin, end, at, strides, bits, named, short, box)
         if empty:
             continue
+        # cell by cell, those along the first axis in a loop of their own: what the other axes add is worked out once
         c = 0
-        for axis in range(axes):
+        for axis in range(1, axes):
             at[axis] = begin[axis]
             c += at[axis] * strides[axis]
         while True:
-{ends_cell}
+{ends_line}
+            for first in range(begin[0], end[0]):
+                l0, h0 = low[0, first], high[0, first]
 {bounds_cell}
-            bound = {high} if sign > 0 else -({low})
-            hit = not bound < bar[slot]
-            if hit != ((bits[c, word] & bit) != 0):
-                if hit:
-                    enter(slot, c, bits, named, short)
-                else:
-                    leave(slot, c, bits, named, short)
-            axis = 0
+                bound = {high} if sign > 0 else -({low})
+                hit = not bound < bar[slot]
+                if hit != ((bits[c + first, word] & bit) != 0):
+                    if hit:
+                        enter(slot, c + first, bits, named, short)
+                    else:
+                        leave(slot, c + first, bits, named, short)
+            axis = 1
             while axis < axes:
                 at[axis] += 1
                 c += strides[axis]
@@ -274,7 +277,7 @@ def reach(slots, bar, constants, sign, low, high, cells, strides, bits, named, s
                 c -= (end[axis] - begin[axis]) * strides[axis]
                 at[axis] = begin[axis]
                 axis += 1
-            if axis == axes:
+            if axis >= axes:
                 break
 
 @kernel
@@ -390,11 +393,9 @@ def _kernels(shape: Any, columns: tuple[str, ...], score: str, constants: int) -
             ends_box="\n".join(
                 f"{' ' * 20}l{j} = low[{j}, begin[{j}]]\n{' ' * 20}h{j} = high[{j}, end[{j}] - 1]" for j in axes
             ),
-            ends_cell="\n".join(
-                f"{' ' * 12}l{j} = low[{j}, at[{j}]]\n{' ' * 12}h{j} = high[{j}, at[{j}]]" for j in axes
-            ),
+            ends_line="\n".join(f"{' ' * 12}l{j}, h{j} = low[{j}, at[{j}]], high[{j}, at[{j}]]" for j in axes[1:]),
             bounds="\n".join(" " * 20 + scalars(line, constants) for line in lines),
-            bounds_cell="\n".join(" " * 12 + scalars(line, constants) for line in lines),
+            bounds_cell="\n".join(" " * 16 + scalars(line, constants) for line in lines),
             SHORT=SHORT,
             low=scalars(low, constants),
             high=scalars(high, constants),

@@ -273,6 +273,7 @@ def resume(progress, short, begin, came, end, left, head, shift, {columns}, cons
            best, todo, since, rows, values):
     stop = progress[0]
     bounds = np.zeros(2, np.int64)
+    block = np.empty(64, np.float64)
     lost = 0
     for t in range(short.shape[0]):
         slot = short[t]
@@ -280,22 +281,18 @@ def resume(progress, short, begin, came, end, left, head, shift, {columns}, cons
         floor = bar[slot]
         limit = {reach}
 {constants8}
-        blocks = (stop - begin[t]) // 64 + 1
-        for b in range(blocks):
-            base = begin[t] + 64 * b
-            if b < blocks - 1:
+        for base in range(begin[t], stop, 64):
+{block_to_stop}
+            for part in range(0, 64, 8):
                 hit = False
-                for j in range(64):
-{loads_block}
-                    hit |= {raw} >= limit
-                if not hit:
-                    continue
-            for row in range(base, min(base + 64, stop)):
-{loads_row16}
-                raw = {raw}
-                rows[hits] = row
-                values[hits] = {value}
-                hits += raw >= limit
+                for j in range(8):
+                    hit |= block[U(part + j)] >= limit
+                if hit:
+                    for j in range(part, part + 8):
+                        raw = block[U(j)]
+                        rows[hits] = base + j
+                        values[hits] = {value}
+                        hits += raw >= limit
         counts[slot, 2] += stop - begin[t]
         bounds[1] = hits
         lost, raised = play(
@@ -308,6 +305,7 @@ def resume(progress, short, begin, came, end, left, head, shift, {columns}, cons
 def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, sign, bar, bar_time, bar_seq, touched,
            counts, line, good, place, top_good, top_place, held_good, held_row, ranks, fails):
     room = held_good.shape[0]
+    block = np.empty(64, np.float64)
     for t in range(todo.shape[0]):
         slot = todo[t]
         begin, end = begins[t], ends[t]
@@ -318,46 +316,50 @@ def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, s
         # so good is some row of a sample that hardly fewer rows than wanted are better
         for i in range(few):
             ranks[i] = -np.inf
-        for base in range(begin, end, 8 * {sample}):
-            for row in range(base, min(base + 8, end)):
-{loads_row16}
+        for base in range(begin, end - 7, 8 * {sample}):
+            worst = ranks[few - 1]
+            hit = False
+            for j in range(8):
+{loads_sample}
                 raw = {raw}
-                if raw > ranks[few - 1]:
-                    i = few - 1
-                    while i > 0 and ranks[i - 1] < raw:
-                        ranks[i] = ranks[i - 1]
-                        i -= 1
-                    ranks[i] = raw
+                block[U(j)] = raw
+                hit |= raw > worst
+            if hit:
+                for j in range(8):
+                    raw = block[U(j)]
+                    if raw > ranks[few - 1]:
+                        i = few - 1
+                        while i > 0 and ranks[i - 1] < raw:
+                            ranks[i] = ranks[i - 1]
+                            i -= 1
+                        ranks[i] = raw
         raw = ranks[few - 1]
         floor = {value}
         found = 0
         for attempt in range(2):
             limit = {reach}
             found = 0
-            blocks = (end - begin) // 64 + 1
-            for b in range(blocks):
-                base = begin + 64 * b
-                if b < blocks - 1:
+            for base in range(begin, end, 64):
+{block_to_end}
+                for part in range(0, 64, 8):
                     hit = False
-                    for j in range(64):
-{loads_fast}
-                        hit |= {raw} >= limit
+                    for j in range(8):
+                        hit |= block[U(part + j)] >= limit
                     if not hit:
                         continue
-                for row in range(base, min(base + 64, end)):
-{loads_row}
-                    raw = {raw}
-                    if not raw >= limit:
-                        continue
-                    value = {value}
-                    if value >= floor:
-                        held_good[found] = value
-                        held_row[found] = row
-                        found += 1
-                        if found == room or (floor == -np.inf and found == 2 * wanted):
-                            found = prune(held_good, held_row, found, wanted)
-                            floor = least(held_good, found)
-                            limit = {reach}
+                    for j in range(part, part + 8):
+                        raw = block[U(j)]
+                        if not raw >= limit:
+                            continue
+                        value = {value}
+                        if value >= floor:
+                            held_good[found] = value
+                            held_row[found] = base + j
+                            found += 1
+                            if found == room or (floor == -np.inf and found == 2 * wanted):
+                                found = prune(held_good, held_row, found, wanted)
+                                floor = least(held_good, found)
+                                limit = {reach}
             if found >= wanted or floor == -np.inf:
                 break
             floor = -np.inf
@@ -370,6 +372,24 @@ def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, s
                    held_good, held_row)
             touched[slot] = 1
 '''
+
+# The scores of up to 64 rows from `base` on, in vector instructions; on to the next ones if none reaches the limit.
+_BLOCK = """if {end} - base >= 64:
+    hit = False
+    for j in range(64):
+{loads}
+        raw = {raw}
+        block[U(j)] = raw
+        hit |= raw >= limit
+    if not hit:
+        continue
+else:
+    for j in range({end} - base):
+{loads}
+        block[U(j)] = {raw}
+    for j in range({end} - base, 64):
+        block[U(j)] = np.nan
+"""
 
 
 def _indented(text: str, more: int) -> str:
@@ -397,6 +417,7 @@ def _turn(columns: int, score: str, constants: int, sign: float) -> Any:
     raw, value, reach = f"sign * ({score})", "raw", "floor"
     if score.startswith("sqrt(") and _closes(score) and sign < 0:
         raw, value, reach = f"-{score[4:]}", "-sqrt(-raw)", "-(floor * floor * 1.000000000001 + 1e-300)"
+    block_loads = _loads(columns, 8, "U(base + j)")
     return generated(
         _TEXT.format(
             columns=", ".join(f"X{j}" for j in axes),
@@ -409,10 +430,9 @@ def _turn(columns: int, score: str, constants: int, sign: float) -> Any:
             find=_indented("".join(FIND.format(j=j) for j in axes), 12),
             loads=_loads(columns, 12, "row"),
             loads8=_loads(columns, 8, "row"),
-            loads_fast=_loads(columns, 24, "np.uint64(base + j)"),
-            loads_block=_loads(columns, 20, "np.uint64(base + j)"),
-            loads_row=_loads(columns, 20, "row"),
-            loads_row16=_loads(columns, 16, "row"),
+            loads_sample=_loads(columns, 16, "U(base + j)"),
+            block_to_stop=_indented(_BLOCK.format(end="stop", raw=raw, loads=block_loads), 12),
+            block_to_end=_indented(_BLOCK.format(end="end", raw=raw, loads=block_loads), 16),
             constants8=load_constants(constants, 8),
             constants12=load_constants(constants, 12),
             constants16=load_constants(constants, 16),
