@@ -49,6 +49,15 @@ def test_columns_by_name(tmp_path: Path, text: str) -> None:
     assert points_of(CORRELATED, size, 7, 1).shape == points_of(SHUFFLED, size, 7, 1).shape == (7, 2)
 
 
+def test_a_reading_may_be_no_more_than_is_said(tmp_path: Path) -> None:
+    file = write(tmp_path, "spikes.csv", "t,h,a:1\n1,2,0\n90,4,1\n2,2,2\n3,3,2\n")
+    assert close(from_file(Path(f"{file}#t:3,h"), 2), [[0, 0], [1, 1], [0.5, 0], [1, 0.5]])
+    assert close(from_file(Path(f"{file}#h,1:3"), 2), [[0, 0], [1, 1], [0, 0.5], [0.5, 1]])
+    assert close(from_file(Path(f"{file}#a:1,h"), 2), [[0, 0], [0.5, 1], [1, 0], [1, 0.5]])  # a column's name
+    with pytest.raises(InputError, match="no column of numbers 'h:x'"):
+        from_file(Path(f"{file}#t,h:x"), 2)
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     file = write(tmp_path, "readings.txt", "t h\n1 2\n3 4\n")
     with pytest.raises(InputError, match=r"2 columns of numbers, and this part needs 4"):

@@ -3,7 +3,9 @@
 Any file that `skyband top` reads will do, and text in columns between blanks, with names in its first line or without
 (SensorScope's LUCE files are of the second kind: a line for each reading, the station and the time first). The columns
 are the first ones of numbers, in the file's order, or those that are named after a `#`, by name or by number, counted
-from one: `luce.txt#20,21,23,27`.
+from one: `luce.txt#20,21,23,27`. A number after a name is the most that a reading may be, greater ones count as that:
+`luce.parquet#solar_ma:400,global_ma:100`. Faulty readings lie many times beyond the others, and scaled with them these
+would all be alike.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ def from_file(data: Path, columns: int) -> Floats:
         name, _, listed = data.name.rpartition("#")
         file, wanted = data.with_name(name), [each.strip() for each in listed.split(",")]
     there = _between_blanks(file) or _table(file)
+    wanted, most = _limits(there, wanted)
     names = _chosen(there, wanted, file)
     if len(names) < columns:
         raise InputError(
@@ -34,9 +37,22 @@ def from_file(data: Path, columns: int) -> Floats:
         )
     points = np.column_stack([there[name] for name in names[:columns]])
     points = points[np.isfinite(points).all(axis=1)]
+    if most:
+        points = np.minimum(points, most[:columns])
     if not len(points):
         raise InputError(f"{file} has no row with a number in each of {', '.join(names[:columns])}.")
     return scaled(points)
+
+
+def _limits(there: dict[str, Floats], wanted: list[str]) -> tuple[list[str], list[float]]:
+    """Names without what follows the colon, and the most that a reading of each may be."""
+    names, most = [], []
+    for each in wanted:
+        name, colon, limit = each.rpartition(":")
+        limited = bool(colon) and each not in there and _number(limit)
+        names.append(name if limited else each)
+        most.append(float(limit) if limited else np.inf)
+    return names, most
 
 
 def _chosen(there: dict[str, Floats], wanted: list[str], file: Path) -> list[str]:
