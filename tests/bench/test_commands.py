@@ -143,11 +143,15 @@ def test_pripuzic(tmp_path: Path) -> None:
         "readings.csv",
     )
     assert (code, err) == (0, "")
-    names = {"errors", "held-objects", "held-references", "admissions", "filtered"}
+    names = {"errors-file", "held-objects", "held-references", "admissions", "filtered"}
     assert charts(tmp_path / "skyband-bench" / "pripuzic") == names
-    assert "law" in out and "readings, shuffled" in out
+    assert "law" in out and "readings, shuffled" in out and "; readings of readings.csv" in out
     page = (tmp_path / "skyband-bench" / "pripuzic.md").read_text(encoding="utf-8")
-    assert "## Figure 8" in page and "## Figure 12" in page and "## Figure 9" not in page
+    assert "Misses of pa" in page and "## Figure 12" in page and "## Figure 9" not in page
+    code, out, err = bench(tmp_path, "pripuzic", "--scale", "tiny", "--no-charts", "--data", "readings.csv")
+    assert (code, err) == (0, "") and "uniform" not in out and "readings, in time" in out
+    page = (tmp_path / "skyband-bench" / "pripuzic.md").read_text(encoding="utf-8")
+    assert "## Readings of a file" in page and "## Figure 9" not in page
     code, _, err = bench(
         tmp_path, "pripuzic", "--scale", "tiny", "--only", "data", "--data", "nowhere.csv", "--no-charts"
     )

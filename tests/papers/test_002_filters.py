@@ -7,6 +7,7 @@ around the query.
 
 from __future__ import annotations
 
+from math import comb, log
 from typing import Any
 
 import numpy as np
@@ -318,3 +319,19 @@ def test_cells_follow_the_data() -> None:
         slabs = np.searchsorted(index.edges[axis, :15], data[:, axis], side="right")
         regular = np.histogram(data[:, axis], bins=16)[0]
         assert np.bincount(slabs, minlength=16).max() < 2 * len(data) / 16 < regular.max()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 9, 30])
+def test_the_law_of_what_is_kept_behind_a_filter(k: int) -> None:
+    """Of a long buffer's rows, by the better ones of each: i newer, and j older that were there when it came."""
+    inside = 0.0
+    for i in range(k):
+        inside += log(2) - sum(0.5**m / m for m in range(1, i + 1))
+        for j in range(1, k):
+            inside += sum(comb(i + j, m) for m in range(i + 1, i + j + 1)) / 2 ** (i + j) / j
+    n, b = 10**7, 0.05 * 10**7
+    strict, relaxed = (LISTS[name].card.expected(k, n) for name in ("sasf", "rasf"))
+    assert abs(strict - k * log(n / b) - inside) < 0.2 and (k > 1 or abs(strict - log(20) - log(2)) < 1e-6)
+    # a tenth of the candidates, unless a fifth of them isn't one row
+    more = (strict - k) / 10
+    assert relaxed - strict == (pytest.approx(more) if 2 * more > 1 else 0.0)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
+import numpy as np
+
 from skyband.algorithms import ra
 from skyband.algorithms.base import Card, Workload
 from skyband.algorithms.buffered import SHARE, Buffered, room_for
@@ -22,12 +24,20 @@ FILTERS = {STRICT: "strict", RELAXED: "relaxed", PROBABLE: "probabilistic"}
 
 
 def expected(gamma: float) -> Callable[[int, float], float]:
-    """Rows of a query's skyband: its part that has left the buffer, and the k best in it."""
+    """Rows of a query's skyband, in random order: its part that has left the buffer, and those of the buffer's rows
+    that were among the k best of a buffer when they came and have fewer than k newer dominators now.
+
+    Of the second kind there aren't quite k. With u the part of all rows that are better, a row of age a (in buffers)
+    is there if fewer than k of Poisson(bu) and of Poisson(abu) rows are better: for k = 1 that comes to ln 2 in all,
+    and it falls short of k by 0.31 (k = 1) to 0.5 (k large) rows. A relaxed skyband has half of gamma of its candidates
+    more, unless these are so few that its limit, rounded up, is the next row: then each row that comes makes a sweep.
+    """
 
     def size(k: int, n: float) -> float:
         buffer = max(1.0, SHARE * n)
-        strict = expected_size(k, n) - expected_size(k, buffer) + min(k, n)
-        return (1 + gamma / 2) * strict - gamma / 2 * min(k, strict)
+        strict = expected_size(k, n) - expected_size(k, buffer) + max(min(k, n) - (1 - np.log(2)), 0.0)
+        more = gamma * (strict - min(k, strict))
+        return float(strict + (more / 2 if more > 1 else 0.0))
 
     return size
 

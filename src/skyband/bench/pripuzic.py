@@ -4,7 +4,8 @@ Nearest neighbours over a window of rows: u points, drawn from the data, ask for
 parameter varies, the others stay at Table IX's defaults. The data is uniform, clustered, sensor readings in random
 order, or the same readings in order of time, where each is much like the one before: the hard case. The readings are
 generated unless a file is named (`--data`): then they are columns of that (pripuzic_data.py), in the file's order, as
-with the SensorScope file that the paper reads.
+with the SensorScope file that the paper reads; the parts with readings are measured on these alone, as figures of their
+own.
 
 Everybody gets the same batches through Monitor.push, in turns, and what is told is the CPU time of the algorithms
 alone, as in the paper. The paper's engine takes one row at a time, this one a batch; part `r` shows what that
@@ -27,12 +28,13 @@ from skyband.bench.drive import LEAST, Contestant, Pushed, Rows, Spent, race
 from skyband.bench.figures import Figure
 from skyband.bench.generators import clustered, independent, sensors
 from skyband.bench.pripuzic_data import from_file
-from skyband.bench.pripuzic_page import BOOK
+from skyband.bench.pripuzic_page import BOOK, OF_FILE
 from skyband.errors import SkybandError
 from skyband.order import Floats
 from skyband.structures.limits import limit_for, misses_in
 
 UNIFORM, CLUSTERED, SHUFFLED, CORRELATED = "uniform", "clustered", "readings, shuffled", "readings, in time"
+READINGS = SHUFFLED, CORRELATED
 SIX = ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
 RAPF2 = Contestant("rapf2", "rapf", (("buffer", 0.5),))
 UNINDEXED = (("cells", 1.0),)
@@ -100,6 +102,11 @@ def points_of(dataset: str, size: Table9, rows: int, seed: int) -> Floats:
         return clustered(rows, size.d, seed)
     found = readings(rows, size.d, size.data, seed)
     return found if dataset == CORRELATED else np.random.default_rng(seed).permutation(found)
+
+
+def datasets(size: Table9, *kinds: str) -> tuple[str, ...]:
+    """Of some kinds of data those that are to be measured: with a file its readings only."""
+    return kinds if size.data is None else tuple(kind for kind in kinds if kind in READINGS)
 
 
 def queries(points: Floats, who: Contestant, size: Table9, seed: int) -> list[str]:
@@ -250,7 +257,7 @@ def errors(size: Table9) -> list[Figure]:
         f"{size.name}: n = {size.n:,}, {size.u} queries, batches of {size.r} rows, {windows} windows",
         logarithmic=False,
     )  # fmt: skip
-    for dataset in (UNIFORM, CLUSTERED, SHUFFLED):
+    for dataset in datasets(size, UNIFORM, CLUSTERED, SHUFFLED):
         for k in [k for k in size.ks if k in (1, 3, 9, 81)]:
             missed, false, certified = misses(replace(size, k=k), dataset, error, windows)
             figure.add(dataset, "missed", k, count=missed, certified=certified)
@@ -293,7 +300,7 @@ def families(engine: Pushed) -> list[Approximate]:
 def over_data(size: Table9) -> list[Figure]:
     """Figure 9: the cost against k for the four kinds of data."""
     figure = timed("data-k", "CPU time of a row against k, by data", "k", size.words("k"))
-    for dataset in (UNIFORM, CLUSTERED, SHUFFLED, CORRELATED):
+    for dataset in datasets(size, UNIFORM, CLUSTERED, SHUFFLED, CORRELATED):
         exact = named("rapf", "rapf2", "sasf", "cpm", "snn", "ra")
         who = exact if dataset == CORRELATED else [*named("pa"), *exact]
         sweep([figure], dataset, size.ks, lambda k, who=who: at_k(size, int(k), who))  # type: ignore[misc]
@@ -398,7 +405,7 @@ def rates(size: Table9) -> list[Figure]:
         scale,
         times=1e3,
     )
-    for dataset in (UNIFORM, SHUFFLED, CORRELATED):
+    for dataset in datasets(size, UNIFORM, SHUFFLED, CORRELATED):
         for d in (2, 4) if not tiny else (2,):
             found: dict[str, dict[str, float]] = {}
             plain = Contestant("rapf, no index", "rapf", UNINDEXED)
@@ -415,7 +422,8 @@ def rates(size: Table9) -> list[Figure]:
                 for counter in WORK:
                     work.add(dataset, f"{name}: {counter}", d, count=found[name][counter])
     other = replace(short, k=max(size.ks))
-    for name, values in measure(other, UNIFORM, with_options(named("pa", "rapf"), other)).items():
+    many = {} if size.data else measure(other, UNIFORM, with_options(named("pa", "rapf"), other))
+    for name, values in many.items():
         figure.add(f"uniform, k = {other.k}", name, other.d, rate=1 / values["mean"], **values)
     return [figure, pushed, work]
 
@@ -440,6 +448,9 @@ def held(size: Table9) -> list[Figure]:
         for name, values in kept(at, everybody).items():
             objects.add(UNIFORM, name, k, **values)
             references.add(UNIFORM, name, k, **values)
+        # and about filters that have seen the whole buffer, not only what lies in their cells
+        for name, values in kept(at, with_options(named(*SIX), at, *UNINDEXED)).items():
+            references.add(f"{UNIFORM}, no index", name, k, **values)
     return [objects, references]
 
 
@@ -501,7 +512,22 @@ PARTS: Mapping[str, Callable[[Table9], list[Figure]]] = {
 }
 
 
+OF_FILES = "rates", "errors", "data", "index-readings"  # parts that read the user's file, if there is one
+
+
 def main(settings: Settings) -> None:
     size = replace(SCALES[settings.scale], data=settings.data)
-    measured = (figure for part in parts_of(settings, tuple(PARTS)) for figure in PARTS[part](size))
-    BOOK.publish(measured, settings)
+    parts = parts_of(settings, tuple(PARTS))
+    if settings.data is not None and not settings.only:
+        parts = OF_FILES
+    BOOK.publish((figure for part in parts for figure in measured(part, size)), settings)
+
+
+def measured(part: str, size: Table9) -> list[Figure]:
+    """A part's figures; those of a file's readings stand beside those of generated ones."""
+    found = PARTS[part](size)
+    if size.data is not None and part in OF_FILES:
+        for figure in found:
+            figure.name += OF_FILE
+            figure.scale += f"; readings of {size.data.name}"
+    return found
