@@ -9,9 +9,10 @@ searched for.
 
 **What is kept.** All rows of the window in a ring, the index, and a list for each query of little more than k rows.
 With `slack` s a search takes k + s·k rows and sets the bar that much further out: lists run short ever more rarely. A
-query that runs short again soon is searched for with twice the slack, up to sixteen times (rows that are alike come and
-leave together where they are correlated in time), and with less when it lasts; and its list may grow longer before its
-bar is raised: a search costs as much as thousands of rows that come and leave.
+query that runs short again within two windows is searched for with twice the slack, up to sixteen times (rows that
+are alike come and leave together where they are correlated in time), and with half of it when it has lasted for
+eight; and its list may grow longer before its bar is raised: a search costs as much as thousands of rows that come
+and leave.
 
 **Cost.** A row: a copy, a look-up, and little more than an append for each query that it concerns (rows in order, one
 window for all: structures/turnover.py, where a batch is gone through row by row; else O(k), see `ringed.py`). A search:
