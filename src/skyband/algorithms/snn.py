@@ -299,7 +299,9 @@ class SNN(Ringed):
     def _tell(self, slots: Ints, whole: bool) -> None:
         """Answers, or whole lists, go to the ranked lists."""
         store, ranked = self.store, self.ranked
-        sizes = self.arrived.sizes() if whole else self.ks
+        sizes = self.arrived.sizes()
+        if not whole:  # and never more than there are, whatever k is
+            sizes = np.minimum(sizes, self.ks[: len(sizes)])
         for slot in slots[ranked.room[slots] < sizes[slots]].tolist():
             ranked.grow(slot, int(sizes[slot]))
         hand_back(

@@ -140,7 +140,7 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, scans: bool, states: boo
         # whoever sets the driver's memory knows what there is
         java += _STATES_JVM if states and "spark.driver.memory" not in dict(spec.conf) else []
     else:
-        java += _LIGHT_JVM  # rows pass through the executors' JVMs, not through the driver's
+        java += _LIGHT_JVM[:1]  # rows pass through the executors' JVMs, not through the driver's
     # The user's own options come last, so that they win.
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, [*java, settings.get("spark.driver.extraJavaOptions")])
