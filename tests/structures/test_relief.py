@@ -1,10 +1,15 @@
 """What heightmap is made of: maps carved for four queries at once, floors in half the memory, packed lists."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
-from skyband.bench.drive import Queries
+from skyband.algorithms.heightmap import HeightMap
+from skyband.bench.drive import Queries, Rows, _made
+from skyband.bench.generators import DISTRIBUTIONS, Drift
 from skyband.query.space import Space
+from skyband.structures.intake import EPOCH, RISE
 from skyband.structures.ranked import Ranked
 from skyband.structures.relief import HIGH, LOW, Relief
 
@@ -68,3 +73,45 @@ def test_packed_lists_are_what_they_were() -> None:
     for slot, values in wanted.items():
         assert lists.good[lists.span(slot)].tolist() == values
         assert lists.seq[lists.span(slot)].tolist() == list(range(len(values)))
+
+
+def falling(distribution: str, seed: int) -> tuple[HeightMap, Iterator[None]]:
+    """A small heightmap with small blocks, and its steps on scores that fall."""
+    n, r, cycles = 6_000, 200, 45
+    points = DISTRIBUTIONS[distribution](n + cycles * r, 3, seed)
+    rows = Rows(Drift("", fall=0.3).apply(points, n))
+    engine = _made("heightmap", {"block": 256.0}, Queries.of("linear", 40, 3, 5), n)
+    engine.fill(rows, r)
+
+    def steps() -> Iterator[None]:
+        for first in range(n, len(rows), r):
+            engine.step(rows, first, first + r)
+            yield
+
+    return engine.algorithm, steps()
+
+
+def test_a_new_frame_keeps_what_raised_reservoirs_promise() -> None:
+    algorithm, steps = falling("ANT", 1)
+    kept = 0
+    for _ in steps:
+        meta = algorithm.blocks.meta
+        raised = np.flatnonzero((meta[:, RISE] > 0) & (meta[:, EPOCH] >= 0))
+        if len(raised) and kept < 20:
+            algorithm._make_map()
+            kept += int((meta[raised, EPOCH] >= 0).sum())
+            algorithm._check()
+    assert kept > 0
+
+
+def test_the_newest_block_goes_by_the_floors_that_its_rows_are_sifted_by() -> None:
+    algorithm, steps = falling("IND", 1)
+    for _, _ in zip(range(30), steps, strict=False):
+        pass
+    blocks = algorithm.blocks
+    newest = blocks.place(blocks.next - 1)
+    assert blocks.meta[newest, EPOCH] >= 0
+    algorithm.relief.begin_epoch(algorithm.relief.floors[algorithm.relief.now].astype(np.float64))
+    algorithm._sift = lambda place: blocks.reserved + 1  # type: ignore[method-assign]
+    algorithm._stock_anew(newest, 10)
+    assert blocks.meta[newest, EPOCH] < 0  # too many rows: none promised, rather than those of other floors

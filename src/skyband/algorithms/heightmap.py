@@ -370,9 +370,7 @@ class HeightMap(Mapped):
         places = self.stands.place[slots]
         bars, faces = self.stands.bar[places], self.stands.face[places // WIDTH]
         low = (bars < self.relief.mapped[slots]) & (faces != LOOSE)
-        if (
-            len(slots) == 1 and low[0] and bars[0] > -np.inf
-        ):  # mostly: what numpy does comes dear one query at a time
+        if len(slots) == 1 and low[0] and bars[0] > -np.inf:  # mostly: numpy is dear one query at a time
             self.relief.lower(slots, faces, bars, self.constants)
             return
         for slot in slots[low & (bars == -np.inf)].tolist():

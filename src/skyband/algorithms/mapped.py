@@ -304,8 +304,8 @@ class Mapped(Renewed, WindowAlgorithm):
         chosen[-1] = True  # it may have rows by now
         for place, had in zip(places[chosen].tolist(), ~missing[chosen], strict=True):
             found = self._sift(place)
-            if found > blocks.reserved and had:
-                continue  # too many rows: what it has stays
+            if found > blocks.reserved and had and place != places[-1]:
+                continue  # too many rows: what it has stays; but rows still come to the newest, by the new floors
             meta[place, [RESERVED, EPOCH, RISE]] = 0, relief.now, 0
             stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, meta)
             if meta[place, EPOCH] < 0:
