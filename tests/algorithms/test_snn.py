@@ -224,3 +224,36 @@ def test_the_table_alone_tells_a_cell_where_edges_begin_buckets(kind: str) -> No
         index._check(tuple(columns), lambda slot: space.good(tuple(columns), points[slot]))
     index.register(np.arange(9), np.full(9, np.inf), points)
     assert not index.bits.any() and not index.named_[:-1].any()
+
+
+def test_queries_that_come_to_many_rows_are_searched_for() -> None:
+    """They take every row at first, though the window has plenty that are older than they are."""
+    random = np.random.default_rng(1)
+    monitor = sb.Monitor()
+    pushed: list[Any] = []
+
+    def watch(name: str) -> tuple[str, list[float]]:
+        place = random.random(2).tolist()
+        monitor.watch(
+            f"SELECT x FROM s ORDER BY dist(x, y, {place[0]!r}, {place[1]!r}) LIMIT 5 WINDOW 3000 ROWS "
+            "WITH (algorithm = 'snn')",
+            name=name,
+        )
+        return name, place
+
+    def push(rows: int) -> None:
+        pushed.append(random.random((rows, 2)))
+        monitor.push({"x": pushed[-1][:, 0], "y": pushed[-1][:, 1]})
+
+    watched = [(*watch(f"early {i}"), 0) for i in range(12)]
+    for _ in range(30):
+        push(50)
+    watched += [(*watch(f"late {i}"), 1500) for i in range(12)]
+    for step in range(60):
+        push(10 if step < 30 else 90)
+        points = np.concatenate(pushed)
+        for name, place, begin in watched:
+            first = max(begin, len(points) - 3000)
+            away = np.sqrt((points[first:, 0] - place[0]) ** 2 + (points[first:, 1] - place[1]) ** 2)
+            best = first + np.lexsort((-np.arange(len(away)), away))[:5]
+            assert monitor.watches[name].top()["seq"].to_pylist() == best.tolist(), (step, name)

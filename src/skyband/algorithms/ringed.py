@@ -309,9 +309,9 @@ class Ringed(WindowAlgorithm):
 
     def _bars(self, used: Ints) -> None:
         """Lists that had everything and are long enough get a bar; far too low ones are raised; all are entered."""
-        if len(self._usual) != len(self.ks):
-            self._usual = self.usual()
         self._search_open(used)
+        if len(self._usual) != len(self.ks):  # after the search, which may have let some look further ahead
+            self._usual = self.usual()
         usual, size = self._usual[used], self.ranked.size[used]
         due = np.where(self.complete[used] > 0, size >= usual, size > usual + usual // 4 + 4)
         for slot in used[due].tolist():
