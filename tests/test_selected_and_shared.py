@@ -54,3 +54,27 @@ def test_another_column_called_score_gets_a_name_of_its_own() -> None:
     w = m.watch("SELECT id, score FROM s ORDER BY -score DESC LIMIT 1 WINDOW 9 ROWS")
     m.push({"id": ["a", "b"], "score": [1, 3]})
     assert w.top().to_pylist() == [{"rank": 1, "score": -1.0, "seq": 0, "id": "a", "score_1": 1}]
+
+
+def test_columns_from_an_index_need_nothing_that_others_put_aside() -> None:
+    """One watch takes its column from the window that its family keeps. What another one had put aside, until it was
+    dropped, ends in the middle of the window."""
+    monitor = sb.Monitor()
+    sums = monitor.watch(
+        "SELECT x FROM s ORDER BY x + y DESC LIMIT 5 WINDOW 200 ROWS WITH (algorithm = 'sma')"
+    )
+    monitor.watch(
+        "SELECT name FROM s ORDER BY y LIMIT 1 WINDOW 200 ROWS WITH (algorithm = 'ra')", name="named"
+    )
+    points = np.random.default_rng(3).random((400, 2))
+    for first in range(0, 400, 50):
+        x, y = points[first : first + 50].T
+        monitor.push({"x": x, "y": y, "name": [f"row {seq}" for seq in range(first, first + 50)]})
+        window = np.arange(max(0, first - 150), first + 50)
+        if first < 200:
+            nearest = window[np.argmin(points[window, 1])]
+            assert monitor.watches["named"].top().column("name").to_pylist() == [f"row {nearest}"]
+        elif first == 200:
+            monitor.drop("named")
+        wanted = window[np.argsort(-points[window].sum(axis=1))[:5]]
+        assert sums.top().column("x").to_pylist() == points[wanted, 0].tolist()

@@ -214,12 +214,15 @@ class Watch:
         if not len(seq):
             return schema.empty_table()
         provided = self.provided()
-        kept = self._stream.kept.take(seq, pa.schema([f for f in schema if f.name not in provided]))
+        aside = [field for field in schema if field.name not in provided]
+        # what other watches of the stream put aside need not have these rows
+        kept = self._stream.kept.take(seq, pa.schema(aside)) if aside else None
         found = {}
         if any(field.name in provided for field in schema):
             found = dict(zip(self.group.space.columns, self.group.algorithm.values(seq), strict=True))
         columns = [
-            numbers_array(found[f.name]) if f.name in provided else kept.column(f.name) for f in schema
+            numbers_array(found[f.name]) if kept is None or f.name in provided else kept.column(f.name)
+            for f in schema
         ]
         return pa.Table.from_arrays(columns, schema=schema)
 

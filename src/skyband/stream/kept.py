@@ -142,7 +142,11 @@ class Kept:
         for number in np.unique(where).tolist():
             mine = np.flatnonzero(where == number)
             chunk, table, _ = self.chunks[number]
-            found.append(_arrow(table).take(numbers_array(np.searchsorted(chunk, seqs[mine]))))
+            rows_at = np.searchsorted(chunk, seqs[mine])
+            assert np.array_equal(chunk.take(rows_at, mode="clip"), seqs[mine]), (
+                "rows that were not put aside"
+            )
+            found.append(_arrow(table).take(numbers_array(rows_at)))
             order.append(mine)
         rows = pa.concat_tables(found, promote_options="default")
         if len(found) > 1:
