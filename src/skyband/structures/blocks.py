@@ -38,6 +38,7 @@ from skyband.structures.intake import (
     TIMES,
     WIDER,
 )  # fmt: skip
+from skyband.structures.memory import aligned
 from skyband.structures.renewed import Renewed
 
 CHUNK = 32  # rows of the reservoir that are tested at once
@@ -131,7 +132,7 @@ class Blocks(Renewed):
             array = getattr(self, name)
             if (name == "times" and not self.timed) or (name == "seqs" and self.plain):
                 continue
-            wider = np.zeros((new, *array.shape[1:]), dtype=array.dtype)
+            wider = aligned((new, *array.shape[1:]), array.dtype)
             wider[target] = array[source]
             setattr(self, name, wider)
 

@@ -132,6 +132,51 @@ def locate(
     return outside
 
 
+@inlined
+def locate_two(
+    one: Floats, into: Floats, low: float, high: float, base: float, inverse: float, side: Any, end: Any,
+    two: Floats, into2: Floats, low2: float, high2: float, base2: float, inverse2: float, side2: Any, end2: Any,
+    m: int, cell: Heights,
+) -> Any:  # fmt: skip
+    """As `locate`, two axes in one pass: rows come from memory, and more of it is on its way at a time."""
+    outside = False
+    for i in range(m):
+        x, y = one[i], two[i]
+        into[i], into2[i] = x, y
+        u = (x - base) * inverse
+        u = u if u > 0.0 else 0.0
+        u = u if u < end else end
+        v = (y - base2) * inverse2
+        v = v if v > 0.0 else 0.0
+        v = v if v < end2 else end2
+        outside |= not ((x >= low) & (x <= high) & (y >= low2) & (y <= high2))
+        cell[i] = (cell[i] * side + np.int32(u)) * side2 + np.int32(v)
+    return outside
+
+
+@inlined
+def locate_last(
+    one: Floats, into: Floats, low: float, high: float, base: float, inverse: float, side: Any, end: Any,
+    two: Floats, into2: Floats, low2: float, high2: float, base2: float, inverse2: float,
+    m: int, cell: Heights, level: Heights,
+) -> Any:  # fmt: skip
+    """As `locate_two`, where the second axis is the last one, which has no cells but heights."""
+    outside = False
+    for i in range(m):
+        x, y = one[i], two[i]
+        into[i], into2[i] = x, y
+        u = (x - base) * inverse
+        u = u if u > 0.0 else 0.0
+        u = u if u < end else end
+        v = (y - base2) * inverse2
+        v = v if v > 0.0 else 0.0
+        v = v if v < UNIT else UNIT
+        outside |= not ((x >= low) & (x <= high) & (y >= low2) & (y <= high2))
+        cell[i] = cell[i] * side + np.int32(u)
+        level[i] = np.int32(v)
+    return outside
+
+
 @kernel
 def strays(
     pool: Floats, b: int, first: int, m: int, low: Floats, high: Floats, beyond: int, cell: Heights

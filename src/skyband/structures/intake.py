@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, first_inside
-from skyband.structures.heightmap import UNIT, Heights, locate, sift, strays
+from skyband.structures.heightmap import UNIT, Heights, locate, locate_last, locate_two, sift, strays
+from skyband.structures.memory import aligned
 
 Places = npt.NDArray[np.int32]
 
@@ -31,8 +32,8 @@ STRETCH = 2048  # rows that are copied, sifted and reserved while they are at ha
 def sift_arrays() -> tuple[Any, ...]:
     """Scratch for a stretch of rows: how many pass each face's map, cells, heights, and a byte for each row that passes
     one, which is the same memory as the words before it."""
-    eights = np.empty(STRETCH // 8 + 2, dtype=np.uint64)
-    cell, level = np.empty(STRETCH, dtype=np.int32), np.empty(STRETCH, dtype=np.int32)
+    eights = aligned((STRETCH // 8 + 2,), np.uint64)
+    cell, level = aligned((STRETCH,), np.int32), aligned((STRETCH,), np.int32)
     return np.zeros(3, dtype=np.int64), cell, level, eights, eights.view(np.uint8)
 
 
@@ -134,18 +135,29 @@ def store(
     passed[0], passed[1], passed[2] = 0, 0, 0
     outside = False
     for i in range(m):
-        cell[i] = level[i] = 0
-    for a in range(axes - 1):
-        axis = order[a]
-        outside |= locate(
-            columns[axis][source : source + m], pool[b, axis, at : at + m], m,
-            low[axis], high[axis], base[axis], inverse[axis], np.int32(size[a]), np.float64(size[a] - 1), cell,
+        cell[i] = 0
+    stop, parts = source + m, axes - 1
+    for a in range(0, parts - 1, 2):
+        x, y = order[a], order[a + 1]
+        outside |= locate_two(
+            columns[x][source:stop], pool[b, x, at : at + m], low[x], high[x], base[x], inverse[x],
+            np.int32(size[a]), np.float64(size[a] - 1),
+            columns[y][source:stop], pool[b, y, at : at + m], low[y], high[y], base[y], inverse[y],
+            np.int32(size[a + 1]), np.float64(size[a + 1] - 1), m, cell,
         )  # fmt: skip
-    axis = order[axes - 1]
-    outside |= locate(
-        columns[axis][source : source + m], pool[b, axis, at : at + m], m,
-        low[axis], high[axis], base[axis], inverse[axis], np.int32(0), UNIT, level,
-    )  # fmt: skip
+    y = order[parts]
+    if parts % 2 == 1:
+        x, a = order[parts - 1], parts - 1
+        outside |= locate_last(
+            columns[x][source:stop], pool[b, x, at : at + m], low[x], high[x], base[x], inverse[x],
+            np.int32(size[a]), np.float64(size[a] - 1),
+            columns[y][source:stop], pool[b, y, at : at + m], low[y], high[y], base[y], inverse[y], m, cell, level,
+        )  # fmt: skip
+    else:
+        outside |= locate(
+            columns[y][source:stop], pool[b, y, at : at + m], m, low[y], high[y], base[y], inverse[y],
+            np.int32(0), UNIT, level,
+        )  # fmt: skip
     if outside:
         passed[2] = strays(pool, b, at, m, low, high, outer.shape[1] - 1, cell)
     for face in range(2):

@@ -19,6 +19,7 @@ import numpy as np
 
 from skyband.jit import generated
 from skyband.order import Floats, Ints
+from skyband.structures.memory import aligned
 from skyband.structures.renewed import Renewed
 
 WIDTH = 64  # queries in a block
@@ -28,9 +29,9 @@ HITS = 2048  # rows for lists that are noted before they are put there
 def hit_arrays() -> tuple[Any, ...]:
     """What `meet` notes hits in: places of queries, rows and scores; and scratch for a block of queries, the last two
     in the same memory."""
-    eights = np.empty(8, dtype=np.uint64)
+    eights = aligned((8,), np.uint64)
     return (
-        np.empty(HITS, dtype=np.int32), np.empty(HITS, dtype=np.int32), np.empty(HITS), np.empty(64), eights,
+        np.empty(HITS, dtype=np.int32), np.empty(HITS, dtype=np.int32), np.empty(HITS), aligned((64,)), eights,
         eights.view(np.uint8),
     )  # fmt: skip
 
@@ -190,8 +191,11 @@ class Stands(Renewed):
         more = WIDTH * len(faces)
         self.face = np.append(self.face, faces)
         self.member = np.append(self.member, np.full(more, -1))
-        self.bar = np.append(self.bar, np.full(more, np.inf))
-        self.constants = np.hstack([self.constants, np.zeros((len(self.constants), more))])
+        held = len(self.bar)
+        bar, constants = aligned((held + more,)), aligned((len(self.constants), held + more))
+        bar[:held], bar[held:] = self.bar, np.inf
+        constants[:, :held] = self.constants
+        self.bar, self.constants = bar, constants
 
     def arrange(self, slots: Ints, faces: Ints, traits: Floats) -> None:
         """All queries anew: the blocks of a face hold queries whose traits (a row each) are near one another."""
