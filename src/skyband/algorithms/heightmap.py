@@ -190,7 +190,7 @@ class HeightMap(Mapped):
         self._piece = min(PIECE, self._points.shape[2])
         self._arriving = (
             self.ks, self.seen_time, self.seen_seq, self.back, blocks.state, self.clock,
-            blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
+            blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index,
             stands.count, *relief.mapping(), self._picks, self._eager,
             self._points, self._when, self._number, self._counts, self.totals, *self._sifting,
         )  # fmt: skip
@@ -271,7 +271,7 @@ class HeightMap(Mapped):
         while True:
             at = take_in(
                 at, stop, self.relief.now, self.relief.frame is not None, blocks.state, self.clock, columns, time, seq,
-                blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
+                blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index,
                 self.stands.count, *self.relief.mapping(), self._picks, self._eager,
                 self._points, self._when, self._number, self._counts, self.totals, *self._sifting,
             )  # fmt: skip
@@ -286,7 +286,7 @@ class HeightMap(Mapped):
         place = blocks.pen(stop - at)
         admit(
             columns, time, seq, at, stop - at, 0, place, False, self.relief.frame is not None,
-            blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late_meta, blocks.reserve, blocks.index,
+            blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late_meta, blocks.index,
             self.stands.count, *self.relief.mapping(), self._picks, self._eager,
             self._points, self._when, self._number, self._counts, self.totals, *self._sifting,
         )  # fmt: skip
@@ -394,7 +394,7 @@ class HeightMap(Mapped):
             again = refill(
                 first, slots, len(slots), stands.place, self._stack, self.space.sign, stands.constants, stands.bar,
                 share, numbers,
-                (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index),
+                (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index),
                 (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late),
                 self.relief.floors, self.relief.slope, self.relief.now if self.relief.frame is not None else -1,
                 self._mapping(),

@@ -17,7 +17,7 @@ from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, FUSE_SCORES_CACHE
 from skyband.algorithms.windowed import WindowAlgorithm
 from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.blocks import Blocks
+from skyband.structures.blocks import MOST, Blocks
 from skyband.structures.catchup import catching
 from skyband.structures.intake import (
     CLOSED,
@@ -27,9 +27,11 @@ from skyband.structures.intake import (
     RISE,
     TRIED,
     TRIED_RISE,
+    front,
     sift_arrays,
     sift_faces,
     stock,
+    straighten,
     take_in,
 )
 from skyband.structures.meeting import WIDTH, Stands, meeting
@@ -53,7 +55,7 @@ class Mapped(Renewed, WindowAlgorithm):
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
         self.axes = len(space.columns)
-        block = max(WIDTH, int(self.options["block"]) // WIDTH * WIDTH)
+        block = max(WIDTH, min(MOST, int(self.options["block"])) // WIDTH * WIDTH)
         self.blocks = Blocks(self.axes, block)
         self.relief = Relief(space, max(2, int(self.options["cells"])))
         self.rendered = self.relief.rendered
@@ -172,10 +174,11 @@ class Mapped(Renewed, WindowAlgorithm):
         count -= count % 64
         begin = max(0, count - 1024)
         reached = np.zeros(len(self.stands.member), dtype=np.int64)
-        self._kernels().reach(
-            b, begin, count, self.stands.member, self.space.sign, self.stands.constants, self.stands.bar,
-            blocks.pool, reached,
-        )  # fmt: skip
+        with blocks.straight(b):
+            self._kernels().reach(
+                b, begin, count, self.stands.member, self.space.sign, self.stands.constants, self.stands.bar,
+                blocks.pool, reached,
+            )  # fmt: skip
         here = self.stands.member >= 0
         few = reached <= max(0, SETTLED * (count - begin) // 1024)
         settled[self.stands.member[here]] = (few & (count > begin))[here]
@@ -267,11 +270,12 @@ class Mapped(Renewed, WindowAlgorithm):
         relief.target = target
         floors, depths = np.full(len(self.ks), np.inf), self._depths(slots)
         for _ in range(3):
-            floors[slots] = np.minimum(self._ranked(b, relief.wanted)[self.stands.place[slots]], depths)
-            floors[slots[faces == LOOSE]] = np.inf
-            relief.outer = relief.inner.copy()
-            relief.carve(relief.outer, slots, faces, floors, self.constants)
-            found = self._sift(b)
+            with self.blocks.straight(b):
+                floors[slots] = np.minimum(self._ranked(b, relief.wanted)[self.stands.place[slots]], depths)
+                floors[slots[faces == LOOSE]] = np.inf
+                relief.outer = relief.inner.copy()
+                relief.carve(relief.outer, slots, faces, floors, self.constants)
+                found = self._sift(b)
             # the rank for the next time, or for now where it was far off
             before = relief.wanted
             relief.wanted = int(np.clip(round(before * target / max(found, 1)), max(1, before // 4), 64))
@@ -303,11 +307,14 @@ class Mapped(Renewed, WindowAlgorithm):
         chosen = missing | deeper | (places == b)
         chosen[-1] = True  # it may have rows by now
         for place, had in zip(places[chosen].tolist(), ~missing[chosen], strict=True):
+            straighten(blocks.pool, place, meta[place, RESERVED], blocks.index)
             found = self._sift(place)
             if found > blocks.reserved and had and place != places[-1]:
-                continue  # too many rows: what it has stays; but rows still come to the newest, by the new floors
+                # too many rows: what it has stays; but rows still come to the newest, by the new floors
+                front(blocks.pool, place, meta[place, RESERVED], blocks.index)
+                continue
             meta[place, [RESERVED, EPOCH, RISE]] = 0, relief.now, 0
-            stock(blocks.pool, place, self._picks[2], found, blocks.reserve, blocks.index, meta)
+            stock(blocks.pool, place, self._picks[2], found, blocks.index, meta)
             if meta[place, EPOCH] < 0:
                 meta[place, [TRIED, TRIED_RISE]] = relief.now, 0
 
@@ -341,7 +348,7 @@ class Mapped(Renewed, WindowAlgorithm):
         return guess
 
     def _sift(self, b: int) -> int:
-        """How many rows of a block pass the outer maps; `_picks` says which."""
+        """How many rows of a block in order pass the outer maps; `_picks` says which."""
         blocks = self.blocks
         return int(
             sift_faces(
@@ -379,7 +386,7 @@ class Mapped(Renewed, WindowAlgorithm):
         while at < len(seq):
             at = take_in(
                 at, len(seq), -1, False, blocks.state, self.clock, columns, time, seq,
-                blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.reserve, blocks.index,
+                blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index,
                 none, *self.relief.mapping(), self._picks, self._eager,
                 self._points, self._when, self._number, none, uncounted, *self._sifting,
             )  # fmt: skip
@@ -455,13 +462,12 @@ class Mapped(Renewed, WindowAlgorithm):
         blocks = self.blocks
         for number in range(blocks.first, blocks.next):
             b = blocks.place(number)
-            epoch, count = int(blocks.meta[b, EPOCH]), int(blocks.meta[b, COUNT])
+            epoch = int(blocks.meta[b, EPOCH])
             held = blocks.index[b, : int(blocks.meta[b, RESERVED])]
             promised = np.flatnonzero((self.ks > 0) & (self.relief.floors[epoch] < np.inf))
             raised = self.relief.slope * blocks.meta[b, RISE]
             for slot in promised.tolist() if epoch >= 0 else ():
-                columns = tuple(blocks.pool[b, axis, :count] for axis in range(self.axes))
-                good = self.space.good(columns, self.constants[slot])
+                good = self.space.good(tuple(blocks.columns(b)), self.constants[slot])
                 # a reservoir has every row of its block that reaches the floor
                 reached = np.flatnonzero(good >= self.relief.floors[epoch, slot] + raised[slot])
                 assert np.isin(reached, held).all()

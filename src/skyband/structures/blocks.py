@@ -7,14 +7,20 @@ place as long as seqs follow one another, and times are stored only if the strea
 Rows that come late (older than a row already stored) go to a pen of their own, so that blocks, and rows in blocks,
 are always in order of recency; whoever searches the blocks looks through the pen as well.
 
-**The reservoir.** Each block keeps copies of its better rows, those that passed the outer height map when they came:
-a few in a hundred. `epoch` says under which thresholds that was: all rows of the block that score at least
-floors[epoch, slot] for a query are among them. So a query that has run short reads one row in forty instead of all.
-A block whose better rows were too many has none (epoch -1), and is searched as a whole; or it was stocked under the map
-raised by some steps (`rise`), and holds what scores at least floors[epoch, slot] + rise * slope[slot].
+**The reservoir.** Each block has its better rows, those that passed the outer height map when they came, in front: a
+few in a hundred, in order, each of which has changed places with the row that was there. So no row is kept twice, and
+`index` says in two bytes where each of them belongs. Whoever needs a block's rows in order puts them there
+(`straight`) and back again; where a row is meanwhile can be told from `index` alone (`find`). `epoch` says under
+which thresholds the map was made: all rows of the block that score at least floors[epoch, slot] for a query are in
+the reservoir. So a query that has run short reads one row in forty instead of all. A block whose better rows were too
+many has no reservoir (epoch -1), and is searched as a whole; or it was stocked under the map raised by some steps
+(`rise`), and holds what scores at least floors[epoch, slot] + rise * slope[slot].
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -37,11 +43,15 @@ from skyband.structures.intake import (
     TIMED,
     TIMES,
     WIDER,
+    Places,
+    front,
+    straighten,
 )  # fmt: skip
 from skyband.structures.memory import aligned
 from skyband.structures.renewed import Renewed
 
-CHUNK = 32  # rows of the reservoir that are tested at once
+CHUNK = 32  # a reservoir has room for so many rows, or a multiple
+MOST = 1 << 16  # rows in a block, at most: two bytes name one
 
 
 @kernel
@@ -54,6 +64,25 @@ def seq_at(b: int, i: int, seqs: Ints, meta: Ints) -> int:
 def time_at(b: int, i: int, times: Ints) -> int:
     """The time of a stored row: 0 where the stream has none."""
     return times[b, i] if times.shape[0] > 0 else 0
+
+
+@kernel
+def find(b: Ints, at: Ints, index: Places, meta: Ints) -> None:
+    """Where rows of blocks are that came at these places, which are replaced: in front, if the reservoir has them. Else
+    where they came, or one has taken that place and they have got its own, or one has taken that in turn."""
+    for r in range(len(at)):
+        low, high = 0, meta[b[r], RESERVED]
+        while low < high:
+            middle = (low + high) // 2
+            if index[b[r], middle] < at[r]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < meta[b[r], RESERVED] and index[b[r], low] == at[r]:
+            at[r] = low
+            continue
+        while at[r] < meta[b[r], RESERVED]:
+            at[r] = index[b[r], at[r]]
 
 
 class Blocks(Renewed):
@@ -71,8 +100,7 @@ class Blocks(Renewed):
         self.times = np.empty((0, block), dtype=np.int64)
         self.seqs = np.empty((0, block), dtype=np.int64)
         self.meta = np.zeros((0, 11), dtype=np.int64)
-        self.reserve = np.empty((0, self.reserved // CHUNK, axes, CHUNK), dtype=np.float64)
-        self.index = np.empty((0, self.reserved), dtype=np.int32)
+        self.index = np.empty((0, self.reserved), dtype=np.uint16)
         self._empty_pen()
 
     def _empty_pen(self) -> None:
@@ -128,7 +156,7 @@ class Blocks(Renewed):
         old, new = len(self.pool), len(self.pool) + more
         numbers = np.arange(self.first, self.next)
         source, target = numbers % max(1, old), numbers % new
-        for name in ("pool", "times", "seqs", "meta", "reserve", "index"):
+        for name in ("pool", "times", "seqs", "meta", "index"):
             array = getattr(self, name)
             if (name == "times" and not self.timed) or (name == "seqs" and self.plain):
                 continue
@@ -167,6 +195,21 @@ class Blocks(Renewed):
 
     # -- rows seen -----------------------------------------------------------------------------------------
 
+    @contextmanager
+    def straight(self, b: int) -> Iterator[None]:
+        """The rows of a block in the order of their arrival, for a while."""
+        held = int(self.meta[b, RESERVED])
+        straighten(self.pool, b, held, self.index)
+        try:
+            yield
+        finally:
+            front(self.pool, b, held, self.index)
+
+    def columns(self, b: int) -> list[Floats]:
+        """The rows of a block in the order of their arrival."""
+        with self.straight(b):
+            return [self.pool[b, axis, : int(self.meta[b, COUNT])].copy() for axis in range(self.axes)]
+
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
         """Columns, times and seqs of the rows at or after a horizon, oldest first."""
         late = self._late_inside(horizon)
@@ -175,8 +218,8 @@ class Blocks(Renewed):
         for number in range(self.first, self.next):
             b = self.place(number)
             count = int(self.meta[b, COUNT])
-            for axis in range(self.axes):
-                columns[axis].append(self.pool[b, axis, :count])
+            for axis, column in enumerate(self.columns(b)):
+                columns[axis].append(column)
             time.append(self.times[b, :count] if self.timed else np.zeros(count, dtype=np.int64))
             base = int(self.meta[b, BASE])
             seq.append(self.seqs[b, :count] if base < 0 else base + np.arange(count))
@@ -197,6 +240,7 @@ class Blocks(Renewed):
         at = seq - base[number]
         if (number < 0).any() or (at >= self.meta[places[number], COUNT]).any():
             return None
+        find(places[number], at, self.index, self.meta)
         return tuple(self.pool[places[number], axis, at] for axis in range(self.axes))
 
     def latest(self, rows: int) -> list[Floats]:
@@ -204,10 +248,9 @@ class Blocks(Renewed):
         parts: list[list[Floats]] = [[self.late_pool[0, axis, : self.late]] for axis in range(self.axes)]
         for number in range(self.next - 1, self.first - 1, -1):
             b = self.place(number)
-            count = int(self.meta[b, COUNT])
-            for axis in range(self.axes):
-                parts[axis].append(self.pool[b, axis, :count])
-            rows -= count
+            for axis, column in enumerate(self.columns(b)):
+                parts[axis].append(column)
+            rows -= int(self.meta[b, COUNT])
             if rows <= 0:
                 break
         return [np.concatenate(part) for part in parts]
@@ -222,7 +265,7 @@ class Blocks(Renewed):
     def bytes(self) -> int:
         """What was ever written to: room in reservoirs that nobody needed is no memory."""
         self._deepest = max(self._deepest, int(self.meta[:, RESERVED].max(initial=0)))
-        reserves = len(self.pool) * -(-self._deepest // 128) * 128 * (8 * self.axes + 4)
+        reserves = len(self.pool) * -(-self._deepest // 128) * 128 * self.index.itemsize
         arrays = (self.pool, self.times, self.seqs, self.meta, self.late_pool, self.late_time, self.late_seq)
         return reserves + sum(array.nbytes for array in arrays)
 
@@ -236,8 +279,11 @@ class Blocks(Renewed):
             # every block but the newest is full
             assert count == self.block or number == self.next - 1
             held = self.index[b, :reserved]
-            # the reservoir holds copies of rows of its block, oldest first
+            # the reservoir holds rows of its block, oldest first, in front
             assert bool(np.all(held[1:] > held[:-1])) and bool(np.all(held < count))
-            for axis in range(self.axes):
-                copies = self.reserve[b, :, axis, :].reshape(-1)[:reserved]
-                assert np.array_equal(copies, self.pool[b, axis, held], equal_nan=True)
+            where = np.arange(count)
+            find(np.full(count, b), where, self.index, self.meta)
+            for axis, column in enumerate(self.columns(b)):
+                assert np.array_equal(self.pool[b, axis, :reserved], column[held], equal_nan=True)
+                # every row is found where it is
+                assert np.array_equal(self.pool[b, axis, where], column, equal_nan=True)

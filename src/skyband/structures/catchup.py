@@ -38,8 +38,10 @@ from skyband.structures.intake import (
     TRIED,
     TRIED_RISE,
     Places,
+    front,
     sift_faces,
     stock,
+    straighten,
 )
 from skyband.structures.ranked import enlist
 from skyband.structures.slack import DEEPENED, FAR, precedes
@@ -168,7 +170,7 @@ def go_on(
 
 @kernel
 def deepen(
-    b: int, slot: int, level: float, floor: float, pool: Floats, meta: Ints, reserve: Floats, index: Places,
+    b: int, slot: int, level: float, floor: float, pool: Floats, meta: Ints, index: Places,
     floors: Floats, slope: Floats, now: int, mapping: Any, totals: Ints,
 ) -> float:  # fmt: skip
     """Stock a block's reservoir anew, down to a level that a query needs, if there is room for it; its floor then."""
@@ -191,18 +193,17 @@ def deepen(
         if worse > better:
             return floor
     totals[DEEPENED] += 1
+    straighten(pool, b, meta[b, RESERVED], index)
     found = sift_faces(
         pool, b, np.int64(0), meta[b, COUNT], faces, order, size, low, high, base, inverse, outer, inner, picks, eager,
         passed, rise,
     )  # fmt: skip
-    if found > index.shape[1]:
-        meta[b, TRIED], meta[b, TRIED_RISE] = (
-            now,
-            rise,
-        )  # too many rows: what it has stays, and nobody tries again
+    if found > index.shape[1]:  # too many rows: what it has stays, and nobody tries again
+        front(pool, b, meta[b, RESERVED], index)
+        meta[b, TRIED], meta[b, TRIED_RISE] = now, rise
         return floor
     meta[b, RESERVED], meta[b, EPOCH], meta[b, RISE] = 0, now, rise
-    stock(pool, b, picks[2], found, reserve, index, meta)
+    stock(pool, b, picks[2], found, index, meta)
     return float(floors[now, slot] + slope[slot] * rise)
 
 
@@ -211,24 +212,12 @@ import numpy as np
 from skyband.jit import inlined, kernel
 from skyband.structures.blocks import seq_at, time_at
 from skyband.structures.catchup import adopt, deepen, go_on, halve, prepare, squeeze
+from skyband.structures.intake import front, straighten
 from skyband.structures.slack import brim_of, precedes
 
 @kernel
-def skim(reserve, b, chunks, sign, bar, {names}):
-    """The last of so many chunks of a reservoir with a row above the bar (or less, if there is none), or -1."""
-    c = np.uint64(chunks)
-    hit = False
-    while c > np.uint64(0) and not hit:
-        c = c - np.uint64(1)
-        hit = bar == -np.inf
-        for i in range(32):
-{reserve_loads}
-            hit |= sign * ({score}) > bar
-    return np.int64(c) if hit else np.int64(-1)
-
-@kernel
-def skim_rows(pool, b, chunks, sign, bar, {names}):
-    """The same in the rows of a block, of which a chunk has 64."""
+def skim(pool, b, chunks, sign, bar, {names}):
+    """The last of so many chunks of 64 rows of a block with a row above the bar (or less, if there is none), or -1."""
     c = np.uint64(chunks)
     hit = False
     while c > np.uint64(0) and not hit:
@@ -244,19 +233,13 @@ def skim_rows(pool, b, chunks, sign, bar, {names}):
 def settle(b, c, whole, rows, k, horizon_time, horizon_seq, n, extra, bar, stack, sign, store, values,
            best_good, best_time, best_seq, out_good, out_time, out_seq, lowest, {names}):
     """The rows of a chunk, the newest first: those above the bar are among the k best now."""
-    pool, times, seqs, meta, reserve, index = store
-    width = 64 if whole else 32
-    v, w = np.uint64(c), np.uint64(64 * c)
-    if whole:
-        for i in range(64):
-{row_loads}
-            values[i] = sign * ({score})
-    else:
-        for i in range(32):
-{reserve_loads_v}
-            values[i] = sign * ({score})
-    for back in range(width - min(width, rows - c * width), width):
-        at, value = c * width + width - 1 - back, values[width - 1 - back]
+    pool, times, seqs, meta, index = store
+    w = np.uint64(64 * c)
+    for i in range(64):
+{settle_loads}
+        values[i] = sign * ({score})
+    for back in range(64 - min(64, rows - c * 64), 64):
+        at, value = c * 64 + 63 - back, values[63 - back]
         if not (value > bar or (bar == -np.inf and value == value)):
             continue
         row = at if whole else np.int64(index[b, at])
@@ -289,7 +272,7 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
     result[5] places are taken. Stops if there is none: result tells whose list it is, where it lies and how long it is;
     the next call goes on with those after it."""
     good, time, seq, start, size, room, brim = lists
-    pool, times, seqs, meta, reserve, index = store
+    pool, times, seqs, meta, index = store
     late_pool, late_time, late_seq, late_rows = late
     turn, ready, group = first, result[3], result[4]
     while turn < count:
@@ -318,25 +301,26 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
                     if meta[b, 3] >= 0:
                         floor = floors[meta[b, 3], slot] + slope[slot] * meta[b, 8]
                     if floor > level and now >= 0 and floors[now, slot] <= level:
-                        floor = deepen(b, slot, level, floor, pool, meta, reserve, index, floors, slope, now, mapping,
+                        floor = deepen(b, slot, level, floor, pool, meta, index, floors, slope, now, mapping,
                                        totals)
                     whole = floor > level or floor == np.inf
                     rows = meta[b, 0] if whole else meta[b, 2]
-                    c = (rows + 63) // 64 if whole else (rows + 31) // 32
-                    totals[7] += 1 if whole else 0
+                    c = (rows + 63) // 64
+                    if whole:  # in the order of arrival, which matters
+                        totals[7] += 1
+                        straighten(pool, b, meta[b, 2], index)
 {walk_parameters}
                     while True:
-                        if whole:
-                            c = skim_rows(pool, b, c, sign, mark[{bar}], {names})
-                        else:
-                            c = skim(reserve, b, c, sign, mark[{bar}], {names})
+                        c = skim(pool, b, c, sign, mark[{bar}], {names})
                         if c < 0:
                             break
                         one[{n}], one[{extra}], mark[{bar}] = settle(
                             b, c, whole, rows, one[{k}], horizon_time[slot], horizon_seq[slot], one[{n}], one[{extra}],
                             mark[{bar}], stack, sign, store, values, best_good[g], best_time[g], best_seq[g],
                             out_good[g], out_time[g], out_seq[g], mark[{lowest}:], {names})
-                    if not whole:
+                    if whole:
+                        front(pool, b, meta[b, 2], index)
+                    else:
                         mark[{deepest}] = max(mark[{deepest}], floor)
                     one[{at}] -= 1
                     if one[{at}] < one[{until}]:
@@ -471,8 +455,7 @@ def catching(score: str, axes: int, constants: int) -> Any:
             late_parameters=lines(16, "p{0} = constants[{0}, place]", constants),
             rank_parameters=lines(8, "p{0} = constants[{0}, place]", constants),
             row_loads=lines(12, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
-            reserve_loads=lines(12, "x{0} = reserve[b, c, {0}, i]"),
-            reserve_loads_v=lines(12, "x{0} = reserve[b, v, {0}, i]"),
+            settle_loads=lines(8, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
             late_loads=lines(20, "x{0} = late_pool[0, {0}, i]"),
             rank_loads=lines(24, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
             count_loads=lines(16, "x{0} = pool[b, {0}, w + np.uint64(i)]"),

@@ -18,7 +18,7 @@ from skyband.order import Floats, Ints, first_inside
 from skyband.structures.heightmap import UNIT, Heights, locate, locate_last, locate_two, sift, strays
 from skyband.structures.memory import aligned
 
-Places = npt.NDArray[np.int32]
+Places = npt.NDArray[np.uint16]  # of a row in its block
 
 # of a block, in `meta`
 COUNT, BASE, RESERVED, EPOCH, FIRST_TIME, FIRST_SEQ, LAST_TIME, LAST_SEQ, RISE, TRIED, TRIED_RISE = range(11)
@@ -38,22 +38,41 @@ def sift_arrays() -> tuple[Any, ...]:
 
 
 @kernel
-def stock(
-    pool: Floats, b: int, picks: Ints, count: int, reserve: Floats, index: Places, meta: Ints
-) -> None:  # fmt: skip
-    """Add rows of a block to its reservoir; if they are too many it has none from now on."""
+def stock(pool: Floats, b: int, picks: Ints, count: int, index: Places, meta: Ints) -> None:
+    """Add rows of a block, in order, to its reservoir: each changes places with the first row that isn't in it. If they
+    are too many it has none from now on."""
     if meta[b, EPOCH] < 0:
         return
     held = meta[b, RESERVED]
     if held + count > index.shape[1]:
+        straighten(pool, b, held, index)
         meta[b, RESERVED], meta[b, EPOCH] = 0, -1
         return
     for p in range(count):
-        i, at = picks[p], held + p
-        index[b, at] = i
+        i, at = np.uint64(picks[p]), np.uint64(held + p)
+        index[b, at] = picks[p]
         for axis in range(pool.shape[1]):
-            reserve[b, at // 32, axis, at % 32] = pool[b, axis, i]
+            pool[b, axis, at], pool[b, axis, i] = pool[b, axis, i], pool[b, axis, at]
     meta[b, RESERVED] = held + count
+
+
+@kernel
+def straighten(pool: Floats, b: int, held: int, index: Places) -> None:
+    """The rows of a block in the order of their arrival: those of the reservoir go back to their places."""
+    for back in range(held):
+        at = np.uint64(held - 1 - back)
+        i = np.uint64(index[b, at])
+        for axis in range(pool.shape[1]):
+            pool[b, axis, at], pool[b, axis, i] = pool[b, axis, i], pool[b, axis, at]
+
+
+@kernel
+def front(pool: Floats, b: int, held: int, index: Places) -> None:
+    """What `straighten` did is undone: the rows of the reservoir come first again."""
+    for p in range(held):
+        at, i = np.uint64(p), np.uint64(index[b, p])
+        for axis in range(pool.shape[1]):
+            pool[b, axis, at], pool[b, axis, i] = pool[b, axis, i], pool[b, axis, at]
 
 
 @kernel
@@ -173,7 +192,7 @@ def store(
 @kernel
 def admit(
     columns: tuple[Floats, ...], time: Ints, seq: Ints, source: int, rows: int, b: int, at: int, stored: bool,
-    mapped: bool, pool: Floats, times: Ints, seqs: Ints, meta: Ints, reserve: Floats, index: Places,
+    mapped: bool, pool: Floats, times: Ints, seqs: Ints, meta: Ints, index: Places,
     faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats,
     outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints, number: Ints,
     counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
@@ -193,6 +212,7 @@ def admit(
     end = source + rows
     while source < end:
         m = min(end - source, STRETCH)
+        kept = 0
         if mapped:
             kept = store(
                 columns, source, m, b, at, pool, faces, order, size, low, high, base, inverse, outer, inner, picks,
@@ -200,8 +220,6 @@ def admit(
             )  # fmt: skip
             totals[1] += m - kept
             totals[9] += passed[2]
-            if stored:
-                stock(pool, b, picks[2], kept, reserve, index, meta)
         else:
             for axis in range(pool.shape[1]):
                 values, into = columns[axis][source : source + m], pool[b, axis, at : at + m]
@@ -222,6 +240,8 @@ def admit(
             counts[face] = base_at + many
             if face < 2:
                 totals[2] += many
+        if mapped and stored:  # at last: it moves rows
+            stock(pool, b, picks[2], kept, index, meta)
         source += m
         at += m
 
@@ -306,7 +326,7 @@ def follows(time: Ints, seq: Ints, source: int, rows: int, timed: bool) -> bool:
 def take_in(
     source: int, stop: int, epoch: int, mapped: bool, state: Ints, clock: Ints,
     columns: tuple[Floats, ...], time: Ints, seq: Ints, pool: Floats, times: Ints, seqs: Ints, meta: Ints,
-    reserve: Floats, index: Places, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
+    index: Places, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
     inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints,
     number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
@@ -356,7 +376,7 @@ def take_in(
         meta[b, LAST_TIME], meta[b, LAST_SEQ] = time[last], seq_of(seq, last)
         state[ANY], state[NEWEST_TIME], state[NEWEST_SEQ] = 1, time[last], seq_of(seq, last)
         admit(
-            columns, time, seq, source, rows, b, at, True, mapped, pool, times, seqs, meta, reserve, index, faces,
+            columns, time, seq, source, rows, b, at, True, mapped, pool, times, seqs, meta, index, faces,
             order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts, totals,
             passed, cell, level, eights, above,
         )  # fmt: skip
@@ -373,7 +393,7 @@ def take_in(
 def arrive(
     most: int, epoch: int, mapped: bool, horizon_time: Ints, horizon_seq: Ints, columns: tuple[Floats, ...],
     time: Ints, seq: Ints, ks: Ints, seen_time: Ints, seen_seq: Ints, back: Ints, state: Ints, clock: Ints,
-    pool: Floats, times: Ints, seqs: Ints, meta: Ints, reserve: Floats, index: Places, faces: Ints, order: Ints,
+    pool: Floats, times: Ints, seqs: Ints, meta: Ints, index: Places, faces: Ints, order: Ints,
     size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
     eager: Ints, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights,
     level: Heights, eights: Any, above: Any,
@@ -388,7 +408,7 @@ def arrive(
     counts[0], counts[1], counts[2] = 0, 0, 0
     return int(
         take_in(
-            0, time.shape[0], epoch, mapped, state, clock, columns, time, seq, pool, times, seqs, meta, reserve, index,
+            0, time.shape[0], epoch, mapped, state, clock, columns, time, seq, pool, times, seqs, meta, index,
             faces, order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts,
             totals, passed, cell, level, eights, above,
         )

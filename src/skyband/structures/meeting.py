@@ -101,13 +101,13 @@ from {module} import meet
 
 @kernel
 def come(most, epoch, mapped, horizon_time, horizon_seq, columns, row_time, row_seq,
-         ks, seen_time, seen_seq, back, state, clock, pool, times, seqs, meta, reserve, index, faces, order, sides, low,
+         ks, seen_time, seen_seq, back, state, clock, pool, times, seqs, meta, index, faces, order, sides, low,
          high, base, inverse, outer, inner, picks, eager, points, when, number, counts, totals, passed, cell, level,
          words, marks,
          resume, sign, block_face, constants, edge, member, good, time, seq, start, size, room, brim, old_time, old_seq,
          wish, touched, todo, heap_time, heap_seq, hit_place, hit_point, hit_value, values, eights, above):
     resume[5] = arrive(most, epoch, mapped, horizon_time, horizon_seq, columns, row_time, row_seq, ks, seen_time,
-                       seen_seq, back, state, clock, pool, times, seqs, meta, reserve, index, faces, order, sides, low,
+                       seen_seq, back, state, clock, pool, times, seqs, meta, index, faces, order, sides, low,
                        high, base, inverse, outer, inner, picks, eager, points, when, number, counts, totals, passed,
                        cell, level, words, marks)
     if resume[5] < 0 or state[NEED] != 0:
