@@ -177,15 +177,16 @@ def test_slots_that_short_lists_cannot_name(monkeypatch: pytest.MonkeyPatch) -> 
     assert short_way[0] > 0
 
 
-def test_more_queries_than_sixteen_bits_tell_apart() -> None:
-    """Slots on both sides of 65,536, a few of which are registered, are told which rows concern them."""
+@pytest.mark.parametrize("names", [1, 8, 128])
+def test_more_queries_than_sixteen_bits_tell_apart(names: int) -> None:
+    """With lists of any length in a cell, slots on both sides of 65,536, a few of which are registered, are told which rows concern them."""
     random = np.random.default_rng(5)
     shape, _ = lift(sb.nearest({"x": 0.5, "y": 0.5}, 1, "6 rows").score)
     space = Space(shape, ("x", "y"), -1.0)
     slots = np.array([0, 3, 65535, 65536, 65539, 65600])
     constants = np.full((65601, 2), np.nan)
     constants[slots] = random.random((len(slots), 2))
-    index = QueryIndex(space, 2, 16)
+    index = QueryIndex(space, 2, 16, names=names)
     columns = random.random(500), random.random(500)
     index.learn(columns)
     index.provide(len(constants))
@@ -194,10 +195,12 @@ def test_more_queries_than_sixteen_bits_tell_apart() -> None:
     for bars in (least[slots], least[slots] + 0.1, least[slots]):  # smaller once, so that cells are left, too
         index.register(slots, bars, constants)
         least[slots] = bars
-        starts, _, found, _ = index.look_up(columns, 0, 500, constants, least)
+        starts, found, values = index.look_up(columns, 0, 500, constants, least)
         for slot in slots.tolist():
             near = np.flatnonzero(space.good(columns, constants[slot]) >= least[slot])
-            assert np.array_equal(found[starts[slot] : starts[slot + 1]], near)
+            mine = slice(starts[slot], starts[slot + 1])
+            assert np.array_equal(found[mine], near)
+            assert np.array_equal(values[mine], space.good(columns, constants[slot])[near])
         index._check(columns, lambda slot: space.good(columns, constants[slot]))
 
 

@@ -31,8 +31,8 @@ second attempt, which there comes before the new row.
 **Query index** (structures/query_index.py). What a filter needs is a bar: rows below it change neither filter nor
 skyband. With enough queries of a score that compiles, rows are looked up in an index of these bars, on arrival and on
 leaving. A region that has grown is entered anew before that, one that has shrunk when it has shrunk much; a probable
-filter's moves all the time, and so its index has larger cells, into which it is entered sooner. A filter with fewer
-than k rows meets every row.
+filter's moves all the time, so it is entered four times as large as it is, and in larger cells: to score a row for
+a few queries more costs less than to enter a region. A filter with fewer than k rows meets every row.
 
 **What is kept.** The rows of the buffer, once; for each query its skyband without most of the rows in the buffer,
 about k(1 + ln(n/b)), and its filter.
@@ -52,7 +52,7 @@ from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.query.window import Last, Rows, Window
 from skyband.structures.board import Board, Changes
-from skyband.structures.filters import PROBABLE, STRICT, shed
+from skyband.structures.filters import PROBABLE, STRICT, regions, shed
 from skyband.structures.indexing import Kernels, indexable, kernels
 from skyband.structures.limits import limit_for
 from skyband.structures.query_index import COARSE, INSIDE, QueryIndex
@@ -62,8 +62,13 @@ from skyband.structures.skyband import select
 
 SHARE = 0.05  # of the window: the paper's 2,000 of 40,000 rows
 FEW = 16  # queries: no index for fewer
+NAMED = 128  # slots that a cell has in a list of its own
 LEARN = 256  # rows that an index needs to learn from
 GROWTH = 2.0  # a region is entered so many times as large as it is now
+LIKELY_GROWTH, LIKELY_LOOSE = (
+    4.0,
+    16.0,
+)  # of probable filters, whose regions move with every row that they lose
 TOGETHER = 64  # slots whose scores of a step are written at once
 FILTER_ERROR = 0.1  # rows of a buffer's worth that a probable filter may lack
 LOOSE = 5.0  # and anew when it is so many times as large
@@ -106,12 +111,16 @@ class Buffered(ListAlgorithm):
         self.floor_seq = np.empty(0, dtype=np.int64)
         self.fresh_slot = np.empty(0, dtype=bool)
         self.need = np.empty(0, dtype=np.float64)
+        self.worth = np.empty(0, dtype=np.float64)
         self.index: QueryIndex | None = None
         self._kernels: Kernels | None = None
         self.base = 3 if self.relaxed else 2  # the filter's counters come after the skyband's
         self._place = np.empty(0, dtype=np.int64)
         self._mark = np.zeros(1, dtype=np.uint8)
         self._scratch_rows: tuple[Any, ...] = ()
+        # for look-ups, by slot: what rows that come and go must reach; whose regions are entered, and how wide
+        self._come = self._go = self._bars = np.empty(0, dtype=np.float64)
+        self._every = self._moved = np.empty(0, dtype=np.int64)
 
     # -- slots ---------------------------------------------------------------------------------------------
 
@@ -217,9 +226,11 @@ class Buffered(ListAlgorithm):
     def _stage(self, used: Ints) -> None:
         """Some rows came into the buffer and some left it."""
         recent = self.recent
+        if len(self.worth) != len(self.ks):
+            self.worth = np.empty(len(self.ks))
         shed(
             self.ks, self.kind, *recent.edge, *self._filters()[:6], self.threshold, self.oldest_time, self.oldest_seq,
-            self.need, self.counts, self.base,
+            self.need, self.worth, self.counts, self.base,
         )  # fmt: skip
         if recent.end - max(recent.came, recent.head) or recent.head - recent.left:
             self._meet(used)
@@ -238,23 +249,40 @@ class Buffered(ListAlgorithm):
         self._scratch(most)
         if len(self._place) < len(recent.time):
             self._place = np.zeros(len(recent.time), dtype=np.int64)
-        if not self._scratch_rows or len(self._scratch_rows[0]) < most:
-            sizes = np.int64, np.float64, np.int64, np.float64
-            self._scratch_rows = tuple(np.empty(2 * most, dtype=kind) for kind in sizes)
+        if (
+            not self._scratch_rows
+            or len(self._scratch_rows[2]) < most
+            or len(self._heap) > len(self._scratch_rows[0])
+        ):
+            kinds, held = (np.int64, np.float64, np.int64, np.float64), len(self._heap)
+            newest = np.empty(held, dtype=np.int64), np.empty(held, dtype=np.int64)
+            self._scratch_rows = *newest, *(np.empty(2 * most, dtype=kind) for kind in kinds)
         index = self._indexed(used)
         if index is None:
             self._meet_all(used)
             return
-        open_ = self.need[used] == -np.inf  # a filter with fewer than k rows takes whatever comes
-        known = used[~open_]
-        grown = known[self.need[known] < index.bar[known]]
-        if len(grown):
-            self._register(index, grown)
-        if len(known):
-            self._look_up(index, known)
-        if open_.any():
-            self._meet_all(used[open_])
-        self._tighten(index, used)
+        if len(self._come) != len(self.ks):
+            self._come, self._go, self._bars = (np.empty(len(self.ks)) for _ in range(3))
+            self._every, self._moved = np.arange(len(self.ks)), np.empty(len(self.ks), dtype=np.int64)
+        waiting = self._enter(index)
+        if waiting < len(used):
+            self._look_up(index)
+        if waiting:
+            self._meet_all(used[np.isnan(self._come[used])])
+            self._enter(index)
+
+    def _enter(self, index: QueryIndex) -> int:
+        """Regions that have grown, and those that have shrunk much, are entered anew, somewhat wider than they are now;
+        how many filters are open: they have fewer than k rows and take whatever comes."""
+        filters = self.filters
+        growth, loose = (LIKELY_GROWTH, LIKELY_LOOSE) if self.kind == PROBABLE else (GROWTH, LOOSE)
+        open_, moved = regions(
+            self.ks, self.kind, self.need, self.worth, index.bar, self._wider(growth), self._wider(loose),
+            filters.good, filters.start, filters.size, self._come, self._go, self._moved, self._bars,
+        )  # fmt: skip
+        if moved:
+            index.register(self._moved[:moved], self._bars[:moved], self.constants)
+        return int(open_)
 
     def _meet_all(self, slots: Ints) -> None:
         """These slots are shown every row."""
@@ -345,67 +373,32 @@ class Buffered(ListAlgorithm):
             share = float(np.median(self.ks[used] + self.cap[used])) / len(recent)
             # a probable filter's region reaches to its worst row, and moves with every row that it loses
             inside = COARSE if self.kind == PROBABLE else INSIDE
-            self.index = QueryIndex(self.space, self.constants.shape[1], cells, min(share, 1.0), inside)
+            self.index = QueryIndex(
+                self.space, self.constants.shape[1], cells, min(share, 1.0), inside, NAMED
+            )
         self.index.provide(len(self.ks))
         if not self.index.ready or self.index.due(len(recent)):
             self.index.learn(recent.part(recent.head, recent.end))
         return self.index
 
-    def _look_up(self, index: QueryIndex, slots: Ints) -> None:
+    def _look_up(self, index: QueryIndex) -> None:
         """Rows meet the slots that are registered where they lie."""
         recent = self.recent
-        least = np.full(len(self.ks), np.nan)
-        # the paper's strict and relaxed filters are filled with whatever lies in their cells
-        least[slots] = index.bar[slots] if self.kind == PROBABLE else -np.inf
-        begin = max(recent.came, recent.head)
         columns = tuple(recent.columns)
-        constants = self.constants
-        starts, _, rows, values = index.look_up(columns, begin, recent.end, constants, least)
+        begin = max(recent.came, recent.head)
+        starts, rows, values = index.look_up(columns, begin, recent.end, self.constants, self._come)
         fresh = recent.fresh()
         if fresh is not None:
             mine = fresh[rows - recent.came]
             counted = np.concatenate([[0], np.cumsum(mine)])
             starts, rows, values = counted[starts], rows[mine], values[mine]
-        least[slots] = index.bar[slots]
-        gone_starts, _, gone, gone_values = index.look_up(columns, recent.left, recent.head, constants, least)
-        every = np.arange(len(self.ks))
-        concerned = np.zeros(len(self.ks), dtype=bool)
-        concerned[slots] = (np.diff(starts)[slots] > 0) | (np.diff(gone_starts)[slots] > 0)
-        # slots without a row in between have empty stretches, so stretches of the others may be taken as they lie
-        todo = every[concerned]
-        self._serve(
-            todo, np.append(starts[todo], starts[-1]), rows, values, np.append(gone_starts[todo], gone_starts[-1]),
-            gone, gone_values,
-        )  # fmt: skip
-
-    def _register(self, index: QueryIndex, slots: Ints) -> None:
-        """Enter the regions of slots, somewhat wider than they are now."""
-        bars = self.need[slots] - self._wider(GROWTH) * self._spread(slots)
-        index.register(slots, np.where(np.isnan(bars), -np.inf, bars), self.constants)
-
-    def _tighten(self, index: QueryIndex, used: Ints) -> None:
-        """Regions of filters that were open until now, and those that have shrunk much, are entered anew."""
-        slots = used[self.need[used] > -np.inf]
-        with np.errstate(invalid="ignore"):
-            loose = index.bar[slots] < self.need[slots] - self._wider(LOOSE) * self._spread(slots)
-        slots = slots[loose | (index.bar[slots] == np.inf)]
-        if len(slots):
-            self._register(index, slots)
+        gone = index.look_up(columns, recent.left, recent.head, self.constants, self._go)
+        self._serve(self._every, starts, rows, values, *gone)
 
     def _wider(self, times: float) -> float:
         """By what part of its width a region grows that becomes so many times as large, if it is about as wide along
         each axis."""
         return float(times ** (1 / len(self.space.columns)) - 1)
-
-    def _spread(self, slots: Ints) -> Floats:
-        """How far apart the scores of a filter's better rows lie: the measure of a margin."""
-        filters = self.filters
-        begin, size = filters.start[slots], filters.size[slots]
-        rank = np.minimum(size, 2 * self.ks[slots] + 8)
-        with np.errstate(invalid="ignore"):
-            worst = np.minimum(filters.good[begin + size - rank], self.need[slots])
-            spread: Floats = filters.good[begin + size - 1] - worst
-        return spread
 
     # -- answers -------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def choose(
                 continue
             when, number = times[row], seqs[row]
             if when < horizon_time or (when == horizon_time and number < horizon_seq):
-                continue
+                break  # and all that follow are older
         if held == k and value <= heap[0]:
             continue
         if i >= come:
@@ -70,13 +70,15 @@ from skyband.structures.filters import take, wanted, worth
 def serve(first, todo, ks, kind, cap, gamma, base, come_start, come_rows, come_values, go_start, go_rows, go_values,
           times, seqs, place, mark, horizon_time, horizon_seq, floor_time, floor_seq, need,
           good, time, seq, count, start, size, room, threshold, limit, oldest_time, oldest_seq, counts,
-          picks, picked, out_rows, out_values, heap, progress, state):
+          newest_time, newest_seq, picks, picked, out_rows, out_values, heap, progress, state):
     """Slots from todo[first] on; returns which one needs room, and whether its filter (1) or its list (2) does."""
     lists_time, lists_seq = state[1], state[2]
     lists_start, lists_head, lists_size = state[-{back}], state[-{back} + 1], state[-{back} + 2]
     for t in range(first, todo.shape[0]):
         slot = todo[t]
         k = ks[slot]
+        if come_start[t] == come_start[t + 1] and go_start[t] == go_start[t + 1]:
+            continue
         if progress[1] == 0:
             progress[0] = 0
             progress[2] = come_start[t]
@@ -86,7 +88,7 @@ def serve(first, todo, ks, kind, cap, gamma, base, come_start, come_rows, come_v
                 slot, k, kind, progress[2], come_start[t + 1], come_rows, come_values, times, seqs,
                 horizon_time[slot], horizon_seq[slot], floor_time[slot], floor_seq[slot],
                 good, time, seq, count, start, size, room, threshold, limit, cap[slot], gamma, oldest_time, oldest_seq,
-                counts, base, picks, picked, progress)
+                counts, base, newest_time, newest_seq, picks, picked, progress)
             progress[2] = at
             if at < come_start[t + 1]:
                 return t, 1

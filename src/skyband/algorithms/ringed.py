@@ -172,7 +172,7 @@ class Ringed(WindowAlgorithm):
             known = index.bar[every] <= self.bar[every]
             least = np.full(len(self.ks), np.nan)
             least[every[known]] = self.bar[every[known]]
-            starts, _, rows, values = index.look_up(
+            starts, rows, values = index.look_up(
                 tuple(store.columns), begin, store.end, self.constants, least
             )
             if fresh is not None:

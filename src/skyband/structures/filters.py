@@ -26,6 +26,7 @@ from skyband.structures.ranked import enlist
 STRICT, RELAXED, PROBABLE = range(3)
 BLOCK = 64
 LATEST = 9223372036854775807
+U = np.uint64
 MET, FILTERED, DROPPED = range(
     3
 )  # counters, from column `base` on: rows met, taken in; evicted, swept or raised
@@ -35,43 +36,49 @@ MET, FILTERED, DROPPED = range(
 def shed(
     ks: Ints, kind: int, edge_time: int, edge_seq: int,
     good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints,
-    threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, counts: Ints, base: int,
+    threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
 ) -> None:  # fmt: skip
-    """What is older than the edge leaves every filter; `need` is what a row must reach to matter from now on."""
+    """What is older than the edge leaves every filter; `need` is what a row must reach to matter from now on, `bar`
+    what one that leaves the buffer must."""
     for slot in range(ks.shape[0]):
         k = ks[slot]
         if k == 0:
-            need[slot] = np.inf
+            need[slot] = bar[slot] = np.inf
             continue
         if oldest_time[slot] < edge_time or (oldest_time[slot] == edge_time and oldest_seq[slot] < edge_seq):
             begin, n = start[slot], size[slot]
-            write = begin
+            write = U(begin)
             oldest, oldest_number = LATEST, LATEST
-            for i in range(begin, begin + n):
-                if time[i] < edge_time or (time[i] == edge_time and seq[i] < edge_seq):
-                    continue
-                if time[i] < oldest or (time[i] == oldest and seq[i] < oldest_number):
-                    oldest, oldest_number = time[i], seq[i]
-                good[write] = good[i]
-                time[write] = time[i]
-                seq[write] = seq[i]
-                count[write] = count[i]
-                write += 1
+            for i in range(n):
+                at = U(begin + i)
+                when, number = time[at], seq[at]
+                good[write] = good[at]  # each is written, and counts if it stays
+                time[write] = when
+                seq[write] = number
+                if kind == STRICT:
+                    count[write] = count[at]
+                stays = (when > edge_time) | ((when == edge_time) & (number >= edge_seq))
+                older = (when < oldest) | ((when == oldest) & (number < oldest_number))
+                oldest = when if stays & older else oldest
+                oldest_number = number if stays & older else oldest_number
+                write += U(stays)
             oldest_time[slot], oldest_seq[slot] = oldest, oldest_number
-            gone = begin + n - write
-            size[slot] = write - begin
+            kept = np.int64(write) - begin
+            gone = n - kept
+            size[slot] = kept
             if kind == PROBABLE and gone > 0:
-                if write - begin < k or write - begin < 2:
+                if kept < k or kept < 2:
                     threshold[slot] = -np.inf
                 else:
                     # the distance of the two worst, or of neighbours in general where several left at once
                     gap = good[begin + 1] - good[begin]
                     if gone > 1:
-                        gap = gone * (good[write - 1] - good[begin]) / (write - begin - 1)
+                        gap = gone * (good[begin + kept - 1] - good[begin]) / (kept - 1)
                     lower = threshold[slot] - gap
                     threshold[slot] = lower if lower == lower else -np.inf
                 counts[slot, base + DROPPED] += 1
         need[slot] = wanted(slot, k, kind, good, start, size, threshold)
+        bar[slot] = worth(slot, k, good, start, size)
 
 
 @inlined
@@ -91,68 +98,181 @@ def worth(slot: int, k: int, good: Floats, start: Ints, size: Ints) -> float:
 
 
 @kernel
+def regions(
+    ks: Ints, kind: int, need: Floats, bar: Floats, entered: Floats, wider: float, loose: float,
+    good: Floats, start: Ints, size: Ints, come: Floats, go: Floats, slots: Ints, bars: Floats,
+) -> tuple[int, int]:  # fmt: skip
+    """What rows that come and rows that go must reach, slot by slot, before they are looked up in an index; NaN: the
+    filter is *open*, it has fewer than k rows and meets every row. How many are open, and how many regions have to be
+    entered anew: `slots` and `bars` say which, and how wide.
+
+    A region that has grown beyond what was entered must be, one that has shrunk only when it has much. The measure is
+    how far apart the scores of a filter's better rows lie.
+    """
+    open_, moved = 0, 0
+    for slot in range(ks.shape[0]):
+        come[slot] = go[slot] = np.nan
+        k, least = ks[slot], need[slot]
+        if k == 0:
+            continue
+        if least == -np.inf:
+            open_ += 1
+            continue
+        # the paper's strict and relaxed filters are filled with whatever lies in their cells
+        come[slot] = least if kind == PROBABLE else -np.inf
+        go[slot] = bar[slot]  # or more, when new rows have come
+        end = start[slot] + size[slot]
+        worst = min(good[end - min(size[slot], 2 * k + 8)], least)
+        spread = good[end - 1] - worst
+        if least < entered[slot] or entered[slot] < least - loose * spread:
+            wide = least - wider * spread
+            slots[moved] = slot
+            bars[moved] = wide if wide == wide else -np.inf
+            moved += 1
+    return open_, moved
+
+
+@inlined
+def precedes(row: int, times: Ints, seqs: Ints, time: int, seq: int) -> bool:
+    """Whether a row is older than that."""
+    return bool(times[row] < time or (times[row] == time and seqs[row] < seq))
+
+
+@kernel
 def take(
     slot: int, k: int, kind: int, first: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
     horizon_time: int, horizon_seq: int, floor_time: int, floor_seq: int,
     good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints, room: Ints,
     threshold: Floats, limit: Ints, cap: int, gamma: float, oldest_time: Ints, oldest_seq: Ints, counts: Ints,
-    base: int, picks: Ints, picked: Floats, progress: Ints,
+    base: int, newest_time: Ints, newest_seq: Ints, picks: Ints, picked: Floats, progress: Ints,
 ) -> int:  # fmt: skip
     """Show a filter the rows first, first + 1 … of a stretch, oldest first; those among its k best go to `picks`.
 
     Returns `end`, or the first row for which the filter has no room; progress[0] counts the picks.
     """
+    # rows are in order: those before the horizon are passed over, those before the floor don't come in
+    while first < end and precedes(rows[first], times, seqs, horizon_time, horizon_seq):
+        first += 1
+    floor = first
+    while floor < end and precedes(rows[floor], times, seqs, floor_time, floor_seq):
+        floor += 1
+    if kind == PROBABLE:
+        return take_likely(
+            slot, k, first, floor, end, rows, values, times, seqs, good, time, seq, start, size, room, threshold,
+            k + cap, oldest_time, oldest_seq, counts, base, picks, picked, progress,
+        )  # fmt: skip
+    for at in range(first, end):
+        value = values[at]
+        if value != value:
+            continue
+        row = rows[at]
+        when, number = times[row], seqs[row]
+        n = size[slot]
+        if n == room[slot]:
+            return at
+        counts[slot, base + MET] += 1
+        kth = start[slot] + n - k
+        if n < k or before(value, when, number, good[kth], time[kth], seq[kth]):
+            picks[progress[0]] = row
+            picked[progress[0]] = value
+            progress[0] += 1
+        if at < floor:
+            continue
+        if kind == STRICT:
+            come_strictly(
+                slot, k, value, when, number, good, time, seq, count, start, size, oldest_time, oldest_seq,
+                counts, base,
+            )  # fmt: skip
+        else:
+            come_freely(
+                slot, k, value, when, number, good, time, seq, start, size, limit, gamma, oldest_time, oldest_seq,
+                counts, base, newest_time, newest_seq,
+            )  # fmt: skip
+    return end
+
+
+@inlined
+def take_likely(
+    slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, threshold: Floats, most: int,
+    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
+) -> int:  # fmt: skip
+    """`take` of a probable filter: rows at or beyond the threshold come in, and the worst gives way if it is full."""
+    begin, n = start[slot], size[slot]
+    low = threshold[slot] if n >= k else -np.inf
+    oldest, oldest_number = oldest_time[slot], oldest_seq[slot]
+    found, met, taken = progress[0], 0, 0
     at = first
     while at < end:
-        low = -np.inf
-        if kind == PROBABLE and size[slot] >= k:
-            low = threshold[slot]
         if low > -np.inf and end - at >= BLOCK:
             hit = False
             for j in range(BLOCK):
-                hit |= values[at + j] >= low
+                hit |= values[U(at + j)] >= low
             if not hit:
                 at += BLOCK
                 continue
         stop = min(end, at + BLOCK)
         while at < stop:
-            value = values[at]
-            row = rows[at]
-            when, number = times[row], seqs[row]
-            inside = when > horizon_time or (when == horizon_time and number >= horizon_seq)
-            if not value >= low or not inside:
+            value = values[U(at)]
+            if not value >= low:
                 at += 1
                 continue
-            n = size[slot]
-            if n == room[slot]:
-                return at
-            counts[slot, base + MET] += 1
-            kth = start[slot] + n - k
+            if n < most and n == room[slot]:
+                break
+            row = U(rows[U(at)])
+            when, number = times[row], seqs[row]
+            met += 1
+            kth = U(begin + n - k)
             if n < k or before(value, when, number, good[kth], time[kth], seq[kth]):
-                picks[progress[0]] = row
-                picked[progress[0]] = value
-                progress[0] += 1
+                picks[found] = rows[U(at)]
+                picked[found] = value
+                found += 1
             at += 1
-            if when < floor_time or (when == floor_time and number < floor_seq):
+            if at <= floor:
                 continue
-            if kind == STRICT:
-                come_strictly(
-                    slot, k, value, when, number, good, time, seq, count, start, size, oldest_time, oldest_seq,
-                    counts, base,
-                )  # fmt: skip
-            elif kind == RELAXED:
-                come_freely(
-                    slot, k, value, when, number, good, time, seq, start, size, limit, gamma, oldest_time, oldest_seq,
-                    counts, base,
-                )  # fmt: skip
+            if n < most:
+                to = U(begin + n)
+                down = U(begin)
+                while to > down and before(
+                    good[to - U(1)], time[to - U(1)], seq[to - U(1)], value, when, number
+                ):
+                    good[to] = good[to - U(1)]
+                    time[to] = time[to - U(1)]
+                    seq[to] = seq[to - U(1)]
+                    to -= U(1)
+                n += 1
             else:
-                come_likely(
-                    slot, k + cap, value, when, number, good, time, seq, start, size, threshold, oldest_time,
-                    oldest_seq, counts, base,
-                )  # fmt: skip
-                if n + 1 >= k:
-                    low = threshold[slot]
-    return end
+                to = U(begin)
+                if not before(value, when, number, good[to], time[to], seq[to]):
+                    continue
+                up = U(begin + n - 1)
+                while to < up and before(
+                    value, when, number, good[to + U(1)], time[to + U(1)], seq[to + U(1)]
+                ):
+                    good[to] = good[to + U(1)]
+                    time[to] = time[to + U(1)]
+                    seq[to] = seq[to + U(1)]
+                    to += U(1)
+            good[to] = value
+            time[to] = when
+            seq[to] = number
+            taken += 1
+            if n == most:
+                low = good[U(begin)]
+            elif n == k:
+                low = threshold[slot]
+            if n == most:
+                threshold[slot] = low
+            if when < oldest or (when == oldest and number < oldest_number):
+                oldest, oldest_number = when, number
+        if at < stop:
+            break
+    size[slot] = n
+    oldest_time[slot], oldest_seq[slot] = oldest, oldest_number
+    progress[0] = found
+    counts[slot, base + MET] += met
+    counts[slot, base + FILTERED] += taken
+    return at
 
 
 @inlined
@@ -217,6 +337,7 @@ def come_strictly(
 def come_freely(
     slot: int, k: int, value: float, when: int, number: int, good: Floats, time: Ints, seq: Ints,
     start: Ints, size: Ints, limit: Ints, gamma: float, oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int,
+    newest_time: Ints, newest_seq: Ints,
 ) -> None:  # fmt: skip
     """A row comes into a relaxed filter, which has room; a sweep if it has reached its limit."""
     begin = start[slot]
@@ -228,8 +349,7 @@ def come_freely(
     if n - k < limit[slot]:
         return
     # from the best down: whoever is older than k that come before it goes (packed against the end, then moved down)
-    newest_time = np.empty(k, np.int64)  # of those passed, the k newest, the oldest of them first
-    newest_seq = np.empty(k, np.int64)
+    # newest_time, newest_seq: of those passed, the k newest, the oldest of them first
     held = 0
     write = begin + n
     for i in range(begin + n - 1, begin - 1, -1):
@@ -268,32 +388,3 @@ def come_freely(
     left = max(kept - k, 0)
     limit[slot] = max(int(np.ceil((1.0 + gamma) * left)), left + 1)
     counts[slot, base + DROPPED] += 1
-
-
-@inlined
-def come_likely(
-    slot: int, most: int, value: float, when: int, number: int, good: Floats, time: Ints, seq: Ints,
-    start: Ints, size: Ints, threshold: Floats, oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int,
-) -> None:  # fmt: skip
-    """A row at or beyond the threshold comes into a probable filter; the worst gives way if it is full."""
-    begin, n = start[slot], size[slot]
-    if n < most:
-        enlist(value, when, number, begin, n, good, time, seq)
-        n += 1
-        size[slot] = n
-    else:
-        if not before(value, when, number, good[begin], time[begin], seq[begin]):
-            return
-        at = begin
-        while at + 1 < begin + n and before(value, when, number, good[at + 1], time[at + 1], seq[at + 1]):
-            good[at] = good[at + 1]
-            time[at] = time[at + 1]
-            seq[at] = seq[at + 1]
-            at += 1
-        good[at] = value
-        time[at] = when
-        seq[at] = number
-    if n == most:
-        threshold[slot] = good[begin]
-    note_oldest(slot, when, number, oldest_time, oldest_seq)
-    counts[slot, base + FILTERED] += 1

@@ -45,7 +45,8 @@ import numpy as np
 from skyband.order import Floats, Ints
 from skyband.query.space import Space
 from skyband.structures.grid import shape_for
-from skyband.structures.indexing import CROWDED, SHORT, clear, group, kernels
+from skyband.structures.indexing import CROWDED, clear, kernels
+from skyband.structures.lookup import SHORT, Hits, gathering, sort_hits
 
 LEAST, MOST = 64, 65536  # cells for each that a region has; cells
 INSIDE = 16  # cells of a region
@@ -66,14 +67,23 @@ class QueryIndex:
     rows that a region has, so that it has about `inside` cells)."""
 
     def __init__(
-        self, space: Space, constants: int, per_axis: int = 0, share: float = 0.01, inside: int = INSIDE
+        self,
+        space: Space,
+        constants: int,
+        per_axis: int = 0,
+        share: float = 0.01,
+        inside: int = INSIDE,
+        names: int = SHORT,
     ) -> None:
         self.axes = len(space.columns)
         self.sign = space.sign
         self.per_axis = per_axis
         self.share = share
         self.inside = inside
+        self.names = names
         self.kernels = kernels(space, constants)
+        self._gather = gathering(space, constants)
+        self._room = Hits()
         self.bar = np.empty(0, dtype=np.float64)  # what is registered; inf: nothing is
         self.used = np.zeros(1, dtype=np.uint64)
         self._lay()
@@ -102,7 +112,7 @@ class QueryIndex:
         self.bits = np.zeros((self.total, words), dtype=np.uint64)
         # how many slots a cell names, or CROWDED; one more for all that lies outside
         self.named_ = np.zeros(self.total + 1, dtype=np.uint8)
-        self.short = np.zeros((self.total + 1, SHORT), dtype=np.uint16)
+        self.short = np.zeros((self.total + 1, self.names), dtype=np.uint16)
         self.buckets = min(
             max(BUCKETS[0], 1 << (NARROW * int(self.cells.max()) - 1).bit_length()), BUCKETS[1]
         )
@@ -256,35 +266,34 @@ class QueryIndex:
 
     def look_up(
         self, columns: tuple[Floats, ...], begin: int, end: int, constants: Floats, least: Floats
-    ) -> tuple[Ints, Ints, Ints, Floats]:
+    ) -> tuple[Ints, Ints, Floats]:
         """Rows [begin, end) meet the index: who is concerned with a score of at least `least[slot]`.
 
         Returns, grouped by slot and in order of rows: where each slot's stretch begins (one more than slots), then
-        slots, rows and scores of all.
+        rows and scores of all.
         """
-        room = max(1024, self._hits * 2, 128 * len(self.used))
+        room = max(1024, self._hits * 2) + 128 * len(self.used) + self.names
         parts: list[Any] = []
-        row = begin
-        while row < end:
-            out = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.float64)
-            row, count = self.kernels.gather(
-                row, end, *columns, self.origin, self.scale, self.table, self.edges, self.cells, self.strides,
-                self.cover_low, self.cover_high, self.bits, self.named_, self.short, self.used, constants, least,
-                self.sign, self.tally, *out,
+        progress = np.array([begin])
+        while progress[0] < end:
+            scratch = self._room.provide(len(least), room)
+            count = self._gather(
+                progress, end, *columns, *self.arrays(), constants, least, self.sign, *scratch
             )  # fmt: skip
-            parts.append([array[:count] for array in out])
+            found = [array[:count] for array in scratch[2:]]
+            parts.append(found if progress[0] == end else [array.copy() for array in found])
             room *= 2
         if len(parts) == 1:
-            slot, rows, value = parts[0]
+            row, slot, value = parts[0]
         elif parts:
-            slot, rows, value = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+            row, slot, value = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         else:
-            slot, rows, value = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64)
+            row, slot, value = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float64)
         self._hits = len(slot)
-        starts = np.empty(len(self.bar) + 1, dtype=np.int64)
-        grouped = np.empty(len(slot), np.int64), np.empty(len(slot), np.int64), np.empty(len(slot))
-        group(slot, rows, value, starts, *grouped)
-        return starts, *grouped
+        starts = np.empty(len(least) + 1, dtype=np.int64)
+        rows, values = np.empty(len(slot), np.int64), np.empty(len(slot))
+        sort_hits(len(slot), row, slot, value, least, starts, rows, values)
+        return starts, rows[: starts[-1]], values[: starts[-1]]
 
     def arrays(self) -> tuple[Any, ...]:
         """What a look-up reads, for whoever looks rows up in a kernel of his own."""

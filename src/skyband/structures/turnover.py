@@ -50,9 +50,16 @@ from skyband.structures.arrived import (
     rise,
     sweep,
 )
-from skyband.structures.indexing import FIND, SHORT, load_constants, scalars
+from skyband.structures.lookup import (
+    CHUNK,
+    SHORT,
+    compared,
+    finding,
+    indented,
+    load_columns,
+    load_constants,
+)
 
-CHUNK = 512  # rows looked up at once
 HITS = 1 << 16  # rows that concern somebody: so many are gone through together
 SAMPLE = 16  # of so many rows a search looks at one first: eight that lie together, a line of the cache
 
@@ -392,65 +399,28 @@ else:
 """
 
 
-def _indented(text: str, more: int) -> str:
-    return "".join(f"{' ' * more}{line}\n" for line in text.splitlines())
-
-
-def _loads(columns: int, indent: int, row: str) -> str:
-    return "\n".join(f"{' ' * indent}x{j} = X{j}[{row}]" for j in range(columns))
-
-
-def _buckets(columns: int, indent: int) -> str:
-    """A row's bucket on each axis, where all edges are the first numbers of buckets; whether it is inside on all."""
-    axes = range(columns)
-    lines = [f"b{j} = (X{j}[U(base + i)] - o{j}) * s{j}" for j in axes]
-    lines.append("inside = " + " & ".join(f"(b{j} >= 0.0) & (b{j} < beyond)" for j in axes))
-    lines.extend(f"b{j} = b{j} if inside else 0.0" for j in axes)
-    return "\n".join(" " * indent + line for line in lines)
-
-
 @lru_cache(maxsize=256)
 def _turn(columns: int, score: str, constants: int, sign: float) -> Any:
-    axes = range(columns)
-    score = scalars(score, constants)
-    # what is compared instead of the score, greater is better; the score from that; and what a floor means for it
-    raw, value, reach = f"sign * ({score})", "raw", "floor"
-    if score.startswith("sqrt(") and _closes(score) and sign < 0:
-        raw, value, reach = f"-{score[4:]}", "-sqrt(-raw)", "-(floor * floor * 1.000000000001 + 1e-300)"
-    block_loads = _loads(columns, 8, "U(base + j)")
+    parts = compared(score, constants, sign)
+    raw, block_loads = parts["raw"], load_columns(columns, 8, "U(base + j)")
     return generated(
         _TEXT.format(
-            columns=", ".join(f"X{j}" for j in axes),
+            columns=", ".join(f"X{j}" for j in range(columns)),
             chunk=CHUNK,
             short=SHORT,
             sample=SAMPLE,
-            scales="\n".join(f"    o{j}, s{j} = origin[{j}], scale[{j}]" for j in axes),
-            buckets=_buckets(columns, 20),
-            steps=" + ".join(f"steps[{j}, U(int(b{j}))]" for j in axes),
-            find=_indented("".join(FIND.format(j=j) for j in axes), 12),
-            loads=_loads(columns, 12, "row"),
-            loads8=_loads(columns, 8, "row"),
-            loads_sample=_loads(columns, 16, "U(base + j)"),
-            block_to_stop=_indented(_BLOCK.format(end="stop", raw=raw, loads=block_loads), 12),
-            block_to_end=_indented(_BLOCK.format(end="end", raw=raw, loads=block_loads), 16),
+            **finding(columns, 20),
+            loads=load_columns(columns, 12, "row"),
+            loads8=load_columns(columns, 8, "row"),
+            loads_sample=load_columns(columns, 16, "U(base + j)"),
+            block_to_stop=indented(_BLOCK.format(end="stop", raw=raw, loads=block_loads), 12),
+            block_to_end=indented(_BLOCK.format(end="end", raw=raw, loads=block_loads), 16),
             constants8=load_constants(constants, 8),
             constants12=load_constants(constants, 12),
             constants16=load_constants(constants, 16),
-            raw=raw,
-            value=value,
-            reach=reach,
+            **parts,
         )
     )
-
-
-def _closes(text: str) -> bool:
-    """Whether the first bracket closes at the very end."""
-    depth = 0
-    for i, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if letter == ")" and depth == 0:
-            return i == len(text) - 1
-    return False
 
 
 def turning(space: Space, constants: int) -> Any:
