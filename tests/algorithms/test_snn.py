@@ -179,7 +179,7 @@ def test_slots_that_short_lists_cannot_name(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("names", [1, 8, 128])
 def test_more_queries_than_sixteen_bits_tell_apart(names: int) -> None:
-    """With lists of any length in a cell, slots on both sides of 65,536, a few of which are registered, are told which rows concern them."""
+    """With lists of any length in a cell, slots on both sides of 65,536 are told which rows concern them."""
     random = np.random.default_rng(5)
     shape, _ = lift(sb.nearest({"x": 0.5, "y": 0.5}, 1, "6 rows").score)
     space = Space(shape, ("x", "y"), -1.0)
