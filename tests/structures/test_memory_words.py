@@ -4,7 +4,7 @@ import numpy as np
 
 from skyband.jit import kernel
 from skyband.order import Floats
-from skyband.structures.memory import fetch, first_bit
+from skyband.structures.memory import aligned, fetch, first_bit
 
 
 @kernel
@@ -39,3 +39,10 @@ def test_the_first_bit() -> None:
     for word in [*some, np.uint64(0), np.uint64(2**64 - 1), *rng.integers(0, 2**64 - 1, 50, dtype=np.uint64)]:
         bits = [i for i in range(64) if int(word) >> i & 1]
         assert places(word) == places.function(word) == sum((i + 1) ** 2 for i in bits)
+
+
+def test_an_aligned_array_begins_with_a_line() -> None:
+    for shape, kind in (((3, 64), np.float64), ((7,), np.int32), ((9,), np.uint64)):
+        made = aligned(shape, kind)
+        assert made.shape == shape and made.dtype == kind and not made.any()
+        assert made.ctypes.data % 64 == 0 and made.flags.c_contiguous

@@ -9,7 +9,7 @@ from skyband.algorithms.heightmap import HeightMap
 from skyband.bench.drive import Queries, Rows, _made
 from skyband.bench.generators import DISTRIBUTIONS, Drift
 from skyband.query.space import Space
-from skyband.structures.intake import EPOCH, RISE
+from skyband.structures.intake import EPOCH, RISE, sift_arrays, sift_faces, store
 from skyband.structures.ranked import Ranked
 from skyband.structures.relief import HIGH, LOW, Relief
 
@@ -39,6 +39,48 @@ def test_queries_carved_together_make_the_map_that_they_make_one_by_one(axes: in
         relief.carve(alone, slots[slot : slot + 1], faces[slot : slot + 1], bars, constants)
     assert np.array_equal(together, alone)
     assert (together[[HIGH, LOW]] < relief.inner).any()  # something was carved
+
+
+@pytest.mark.parametrize("epoch", [False, True])
+def test_one_query_lowers_the_maps_as_several_do(epoch: bool) -> None:
+    one, constants = surveyed(3, 6)
+    several, _ = surveyed(3, 6)
+    for relief in (one, several):
+        if epoch:
+            relief.begin_epoch(np.array([0.0, 9.0, 0.0, 9.0, 0.0, 9.0]))
+    bars = 0.8 * np.abs(one.weight).sum(axis=1)
+    for slot in range(6):
+        slots, face = np.array([slot]), one.face(slot)
+        one.lower_one(slots, slot, face, float(bars[slot]), constants)
+        several.lower(slots, np.array([face]), bars[slots], constants)
+    assert np.array_equal(one.inner, several.inner) and np.array_equal(one.outer, several.outer)
+    assert np.array_equal(one.mapped, several.mapped)
+    assert (one.outer < np.iinfo(np.int32).max // 4).any()
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("outside", [False, True])
+def test_rows_are_sifted_alike_when_they_come_and_when_they_are_stored(axes: int, outside: bool) -> None:
+    relief, constants = surveyed(axes, 9)
+    slots = np.arange(9)
+    faces = np.array([relief.face(slot) for slot in slots])
+    relief.lower(slots, faces, 0.3 * np.abs(relief.weight).sum(axis=1), constants)
+    rows = 1000
+    points = np.random.default_rng(3).random((axes, rows)) * (1.3 if outside else 1.0)
+    if outside:
+        points[0, 5] = np.nan
+    columns = tuple(points)
+    in_use, pool = np.bincount(faces, minlength=3), np.zeros((1, axes, rows + 24))
+    scratch = [(np.zeros((3, 2 * rows), np.int64), np.zeros((2, rows), np.int64)) for _ in range(2)]
+    counts = []
+    passed, *rest = sift_arrays()
+    found = store(columns, 0, rows, 0, 8, pool, in_use, *relief.mapping(), *scratch[0], passed, *rest)
+    counts.append((found, *passed[:2]))
+    assert np.array_equal(pool[0, :, 8 : 8 + rows], points, equal_nan=True)
+    found = sift_faces(pool, 0, 8, 8 + rows, in_use, *relief.mapping(), *scratch[1], passed, 0)
+    counts.append((found, *passed[:2]))
+    assert counts[0] == counts[1] and 0 < found < rows
+    assert np.array_equal(scratch[0][0][2, :found], scratch[1][0][2, :found])
 
 
 def test_a_query_that_asks_nothing_opens_the_map_for_all() -> None:

@@ -367,12 +367,18 @@ class HeightMap(Mapped):
             self._refill(slots, share)
         if self.relief.frame is None:
             return
+        if len(slots) == 1:  # mostly: numpy is dear one query at a time
+            slot = int(slots[0])
+            place = int(self.stands.place[slot])
+            bar, face = float(self.stands.bar[place]), int(self.stands.face[place // WIDTH])
+            if face == LOOSE or bar >= self.relief.mapped[slot]:
+                return
+            if bar > -np.inf:
+                self.relief.lower_one(slots, slot, face, bar, self.constants)
+                return
         places = self.stands.place[slots]
         bars, faces = self.stands.bar[places], self.stands.face[places // WIDTH]
         low = (bars < self.relief.mapped[slots]) & (faces != LOOSE)
-        if len(slots) == 1 and low[0] and bars[0] > -np.inf:  # mostly: numpy is dear one query at a time
-            self.relief.lower(slots, faces, bars, self.constants)
-            return
         for slot in slots[low & (bars == -np.inf)].tolist():
             # a query that takes every row would open the map for all others
             self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)

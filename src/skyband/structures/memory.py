@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from skyband.jit import native
 
-
 LINE = 64  # bytes that memory comes in
 
 

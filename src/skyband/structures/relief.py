@@ -192,6 +192,13 @@ class Relief(Renewed):
             slots, faces = slots[above], faces[above]
         self.carve(self.outer, slots, faces, self.mapped, constants)
 
+    def lower_one(self, slots: Ints, slot: int, face: int, bar: float, constants: Floats) -> None:
+        """As `lower`, for a single query, which is also given as an array."""
+        self.mapped[slot] = bar
+        self._carve_face(self.inner, face, slots, self.mapped, constants)
+        if self.now < 0 or self.floors[self.now, slot] > bar:
+            self._carve_face(self.outer, face, slots, self.mapped, constants)
+
     def misfits(self, columns: Floats) -> bool:
         """Whether these rows (an axis each) fill so little of the frame that a new one would be sharper."""
         if self.frame is None:
@@ -206,37 +213,22 @@ class Relief(Renewed):
         return False
 
     def carve(self, maps: Any, slots: Ints, faces: Ints, bars: Floats, constants: Floats) -> None:
+        for face in (HIGH, LOW):
+            own = slots[faces == face]
+            if len(own):
+                self._carve_face(maps, face, own, bars, constants)
+
+    def _carve_face(self, maps: Any, face: int, slots: Ints, bars: Floats, constants: Floats) -> None:
         frame = self.frame
         assert frame is not None
-        for face, side in ((HIGH, 1.0), (LOW, -1.0)):
-            own = slots[faces == face] if len(slots) > 1 else slots[: int(faces[0]) == face]
-            if not len(own):
-                continue
-            place = (
-                maps[face],
-                side,
-                frame.low,
-                frame.high,
-                self.corners,
-                frame.size[: self.axes - 1],
-                frame.order,
-            )
-            if self.weighted:
-                carve_weights(
-                    *place,
-                    own,
-                    bars,
-                    self.offset,
-                    self.weight,
-                    self.slip,
-                    self._fast,
-                    self._tops,
-                    self._grown,
-                )
-            else:
-                bisecting(self.rendered or "", self.axes)(
-                    *place, own, bars, constants, self.toward, self.space.sign
-                )
+        place = (
+            maps[face], 1.0 if face == HIGH else -1.0, frame.low, frame.high, self.corners,
+            frame.size[: self.axes - 1], frame.order, slots, bars,
+        )  # fmt: skip
+        if self.weighted:
+            carve_weights(*place, self.offset, self.weight, self.slip, self._fast, self._tops, self._grown)
+        else:
+            bisecting(self.rendered or "", self.axes)(*place, constants, self.toward, self.space.sign)
 
     def begin_epoch(self, floors: Floats) -> int:
         """New floors (by slot) from now on. The oldest epoch's number is used again: no block may have it.
