@@ -14,7 +14,7 @@ from tests.spark.test_units import KINDS, One, arrow, by_query, plain
 from skyband.errors import SkybandError
 from skyband.query.sql import parse
 from skyband.spark import dealt
-from skyband.spark.dealt import Deal, lines_of, numbered, step_unit
+from skyband.spark.dealt import Deal, lines_of, merged_changes, numbered, step_unit
 from skyband.spark.hashing import in_order
 from skyband.spark.rejected import RejectFolder
 from skyband.spark.shards import Streams
@@ -62,13 +62,17 @@ def test_units_equal_one_monitor(texts: bool, tmp_path: Path, monkeypatch: pytes
             chunk = table.take(pa.array(order[number * cut : (number + 1) * cut if number < 2 else None]))
             lines += lines_of(deal, chunk, str(number)).to_pylist()
         parts = numbered(lines, shards).to_pylist()
-        tables, rejected = [], []
+        tables, rejected, told = [], [], []
         for line in parts:
             key = line["unit"]
-            states[key], changes, rejects = step_unit(deal, key, line["blob"], states.get(key), batch)
+            states[key], changes, rejects, parts_of_pairs = step_unit(
+                deal, key, line["blob"], states.get(key), batch
+            )
+            told += parts_of_pairs
             tables += [plain(change) for change in changes]
             if key == 0:
                 rejected = rejects
+        tables += merged_changes(deal, told)
         truth, right = one.push([("s", in_order(table, "ts"))])
         assert by_query(pa.concat_tables(tables)) == by_query(pa.concat_tables([*left, truth]))
         assert [(r.seq, r.reason) for r in rejected] == right

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +161,17 @@ def test_settings_of_a_cluster_are_not_those_of_one_machine(tmp_path: Path) -> N
     assert "-Xmn" in stateful["spark.driver.extraJavaOptions"] and "-Xmn" not in str(local)
     small = SparkSpec(tmp_path, conf=(("spark.driver.memory", "500m"),))
     assert "-Xmn" not in str(session._settings(small, tmp_path, "skyband", False, True))
+
+
+def test_sockets_have_paths_that_are_short_enough(tmp_path: Path) -> None:
+    name = "spark.python.unix.domain.socket.enabled"
+    short, long = Path(tempfile.mkdtemp(prefix="s-")), tmp_path / ("x" * 60)
+    long.mkdir()
+    assert session._settings(SparkSpec(tmp_path), short, "skyband", False)[name] == "true"
+    assert name not in session._settings(SparkSpec(tmp_path), long, "skyband", False)
+    tcp = SparkSpec(tmp_path, conf=((name, "false"),))
+    assert session._settings(tcp, short, "skyband", False)[name] == "false"
+    shutil.rmtree(short)
 
 
 def test_an_installed_package_needs_no_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.spark.streams import OTHER, QUERIES, SCHEMA, Row, Truth, as_answers, make_files, moment, write_file
+from tests.oracle import Oracle
+from tests.spark.streams import (
+    OTHER,
+    QUERIES,
+    SCHEMA,
+    Row,
+    Truth,
+    as_answers,
+    make_files,
+    moment,
+    number,
+    write_file,
+)
 
 from skyband import Monitor
 from skyband.errors import SkybandError
@@ -21,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ASKED = {name: QUERIES[name] for name in ("rows", "seconds", "above", "ties")}
+CLOSE = "SELECT a.x, b.x FROM s a, s b ORDER BY abs(a.y - b.y) LIMIT 5 WINDOW 30 SECONDS"
 SPARK_SCHEMA = "ts timestamp_ntz, x double, y double, n bigint, g string"
 
 
@@ -66,22 +79,50 @@ def test_equals_the_oracle(tmp_path: Path, spark: SparkSession, shards: int) -> 
 
     # One file a run, so that what each micro-batch changed can be told apart; the last runs with other queries.
     seen = 0
-    queries = dict(ASKED)
-    for number, rows in enumerate(files):
-        write_file(tmp_path / "data" / f"{number}.parquet", rows)
-        if number == 2:
+    queries = {**ASKED, "close": CLOSE}
+    truth.oracle.watch("close", lambda row: 0.0, 1, ("seconds", 30))
+    for place, rows in enumerate(files):
+        write_file(tmp_path / "data" / f"{place}.parquet", rows)
+        if place == 2:
             queries = {"ties": ASKED["ties"], "other": OTHER}
             truth.change_queries(queries)
+            truth.oracle.drop("close")
         told = start(queries)
         truth.push(in_watch_order(rows))
         new = sorted(told, key=lambda row: row["change"] == "enter")
-        answers = fold(new)
-        assert answers == as_answers(truth.tops())
+        answers = fold([row for row in new if row["query"] != "close"])
+        tops = truth.tops()
+        tops.pop("close", None)
+        assert answers == as_answers(tops)
+        assert folded_pairs(new) == (closest(truth.oracle) if place < 2 else {})
         assert len(told) > seen
         seen = len(told)
     assert {type(row["seq"]) for row in told} == {int}
     assert all(row["rank"] is None for row in told if row["change"] == "leave")
     assert all(row["time"] is not None for row in told)
+
+
+def closest(oracle: Oracle) -> dict[tuple[int, int], float]:
+    """The answer to CLOSE, from all pairs of the window."""
+    start = oracle._start(oracle.watches["close"])
+    rows = [row for row in oracle.rows["s"] if row.recency > start and number(row.values["y"])]
+    scored = [(abs(a.values["y"] - b.values["y"]), a, b) for at, b in enumerate(rows) for a in rows[:at]]
+    scored.sort(key=lambda pair: (pair[0], *(-part for row in pair[1:] for part in row.recency)))
+    assert len(scored) > 5
+    return {(a.seq, b.seq): score for score, a, b in scored[:5]}
+
+
+def folded_pairs(rows: list[Row]) -> dict[tuple[int, int], float]:
+    """What the changes of CLOSE add up to; a pair enters and leaves at most once."""
+    answer: dict[tuple[int, int], float] = {}
+    for row in rows:  # those that enter come last
+        if row["query"] == "close" and row["change"] == "enter":
+            assert (row["seq"], row["seq_b"]) not in answer
+            answer[row["seq"], row["seq_b"]] = row["score"]
+    for row in rows:
+        if row["query"] == "close" and row["change"] == "leave":
+            assert answer.pop((row["seq"], row["seq_b"])) == row["score"]
+    return answer
 
 
 def fold(rows: list[Row]) -> dict[str, dict[int, float]]:

@@ -24,7 +24,10 @@ compared in a session of their own, with a JVM as the executors placement starts
 weighted sums of four columns, k = 20, over the last million rows; of the small ones each has 200 rows; the restart is
 one on an old checkpoint, from the start of the run to the end of its first batch. The cluster is Spark's standalone one
 on the same two cores, with a core for each worker, and a thousand queries with their state with the executors: what the
-system says that executors and driver have used of the processors, for each row. [Spark](../spark.md) says how it works.
+system says that executors and driver have used of the processors, for each row, after two dozen batches in which their
+JVMs compile most of their code. The last table is of batches that do nothing but read and write a blob of state for
+each of two keys, by either of Spark's stateful operators (with Pandas, in RocksDB). [Spark](../spark.md) says how it
+works.
 """
 
 
@@ -96,6 +99,21 @@ def figures(found: Figures, scale: str) -> Iterator[Figure]:
         for name, seconds in (("executors", executors), ("driver", driver)):
             used.add("", name, workers, ns=1e9 * seconds / rows)
     yield used
+    size = f"{scale}: two units, {4 * plan.batches} batches"
+    state = Figure(
+        "state",
+        "A batch that reads and writes state",
+        "bytes of a unit's blob",
+        "ms",
+        "ms",
+        size,
+        form="bars",
+    )
+    state.logarithmic = False
+    for bytes_, of_each in found.blobs.items():
+        for name, seconds in of_each.items():
+            state.add("", name, bytes_, ms=1000 * seconds)
+    yield state
 
 
 def _at_least(placement: str, queries: int, goal: float) -> Claim:
@@ -145,7 +163,7 @@ BOOK = Book(
     head=HEAD,
     sections=(
         ("throughput", "Large batches"), ("placements", "The two placements"), ("small", "Small batches"),
-        ("restart", "Restart"), ("cluster", "Processor time on a cluster"),
+        ("restart", "Restart"), ("cluster", "Processor time on a cluster"), ("state", "Two stateful operators"),
     ),
     claims={
         "throughput": (

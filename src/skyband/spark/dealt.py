@@ -10,6 +10,10 @@ There is no driver to tell the tasks what is late, so the units judge that, each
 has a *clock*, a monitor that sees no row but counts all, with the windows of all queries. Rows that are pruned though
 they are late do no harm: they only ever stand in the way of rows that are older still. Whoever wants all rejected rows
 with their text gets them from the first unit, which then has to be sent every row.
+
+Pairs are split by row, as in a pipeline: every unit is sent all rows and keeps its own part of the window, and a pair
+belongs to the unit of the row that came first. Each unit tells its best k before the micro-batch and after it, and one
+more task, which keeps nothing, makes changes of them (`told`). Grouped queries are the first unit's.
 """
 
 from __future__ import annotations
@@ -26,8 +30,9 @@ import pyarrow.compute as pc
 
 from .. import blob
 from ..blob import FORMAT, check_format
+from ..couples import PairWatch
 from ..errors import InputError
-from ..query.model import TopK
+from ..query.model import Pairs, TopK
 from ..query.nodes import Column
 from ..sift import Sifted
 from ..stream.accept import Accepted, accept
@@ -35,10 +40,13 @@ from ..stream.arrow import numbers_array
 from ..stream.batches import read
 from ..stream.rejects import Reject, raw_text
 from .files import frame, unframe
+from .gather import plain
 from .hashing import in_order, stable_hash
+from .merging import table_bytes, table_of
 from .rejected import RejectFolder
 from .routing import Era, Job, Packed, routes
 from .shards import ROWS, Streams, Unit, kind_of, part_of
+from .told import answer_of, changes_of, merged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +60,7 @@ _CHUNK_ROWS = 1_000_000
 _KEYS = -1  # the line with the two numbers of each row
 _CHUNK_COLUMNS = "chunk string, unit bigint, blob binary"
 _PART_COLUMNS = "unit bigint, blob binary"
+_TOLD_COLUMNS = "unit bigint, number bigint, kind string, query string, blob binary"
 _STATE = "state binary"
 _NAME = "The state of this query in Spark's checkpoint"
 
@@ -80,15 +89,27 @@ def dealt_changes(
     asked = [(name, replace(query, stream=stream)) for name, query in queries.items()]  # type: ignore[arg-type]
     units = []
     for part in range(shards):
-        own = [(n, q) for n, q in asked if (part_of(q, shards) if kind_of(q) == ROWS else 0) == part]
+        own = [(name, query) for name, query in asked if _has(part, query, shards)]
         units.append(Unit.make(part, ROWS, part, shards, 0, tuple(own), teller=part == 0))
     streams = Streams({stream: time} if time is not None else {}, {}, {}, {stream: schema})
-    deal = Deal(Packed(Job(streams, (Era(0, tuple(units)),), "", 0)), stream, time, folder)
+    deal = Deal(Packed.of(Job(streams, (Era(0, tuple(units)),), "", 0)), stream, time, folder)
     chunks = df.select(*schema.names).mapInArrow(_deal_out(deal), _CHUNK_COLUMNS)
     parts = chunks.repartition(1).mapInArrow(_number(shards), _PART_COLUMNS)
-    return parts.groupBy("unit").applyInPandasWithState(
-        _stepper(deal), columns, _STATE, "append", "NoTimeout"
+    told = parts.groupBy("unit").applyInPandasWithState(
+        _stepper(deal), _TOLD_COLUMNS, _STATE, "append", "NoTimeout"
     )
+    # Though there are no pairs, too: there may have been some at the last start, and what leaves of them is merged.
+    # What comes from a stateful operator in Python can't be shuffled as it is (Spark casts it to rows of another kind
+    # and fails): a computed column makes them of that kind.
+    told = told.selectExpr("unit", "coalesce(number, 0L) AS number", "kind", "query", "blob")
+    return told.repartition(1).mapInArrow(_merge(deal), columns)
+
+
+def _has(part: int, query: Query, shards: int) -> bool:
+    """Whether a unit is asked a query."""
+    if isinstance(query, Pairs):
+        return True
+    return (part_of(query, shards) if kind_of(query) == ROWS else 0) == part
 
 
 # -- tasks
@@ -260,6 +281,22 @@ def without_late(part: Accepted, late_before: int | None, stream: str) -> Accept
 
 
 @dataclass
+class Told:
+    """A unit's part of the answer to a query for pairs: `gone` with a query that is asked no more, or before a
+    micro-batch, or after it."""
+
+    kind: str
+    name: str
+    k: int
+    descending: bool
+    answer: pa.Table
+
+    @classmethod
+    def of(cls, kind: str, watch: Any) -> Told:
+        return cls(kind, watch.name, watch.query.k, watch.query.descending, answer_of(watch))
+
+
+@dataclass
 class _Held:
     """A unit's state: its monitor, the clock, and which of the clock's windows each query is judged by."""
 
@@ -279,7 +316,9 @@ def _held(job: Job, unit: Unit, before: bytes | None, batch: int) -> _Held:
     if before is None:
         if batch:
             raise InputError(f"{_NAME} knows no shard {unit.part}: shards= must stay as it began.")
-        return _Held(job.streams.monitor(), job.streams.monitor(), {})
+        monitor = job.streams.monitor()
+        monitor.share = unit.part, unit.of
+        return _Held(monitor, job.streams.monitor(), {})
     found = unframe(before)
     if found is None:
         raise InputError(f"{_NAME} is damaged: start again with an empty checkpoint.")
@@ -290,14 +329,18 @@ def _held(job: Job, unit: Unit, before: bytes | None, batch: int) -> _Held:
             f"{_NAME} was begun with shards={header['of']}: that must stay, or start again with an empty checkpoint."
         )
     monitor, clock = (Monitor.from_bytes(data) for data in blobs)
+    if monitor.share is None:
+        if any(isinstance(watch, PairWatch) for watch in monitor.watches.values()):
+            raise InputError(f"{_NAME} has pairs dealt out by query: start again with an empty checkpoint.")
+        monitor.share = unit.part, unit.of
     monitor.lists_only = clock.lists_only = True
     return _Held(monitor, clock, header["windows"], header["queries"])
 
 
 def step_unit(
     deal: Deal, key: int, data: bytes | None, before: bytes | None, batch: int
-) -> tuple[bytes, list[pa.Table], list[Reject]]:
-    """One unit's micro-batch: its state afterwards, its changes, and what was rejected."""
+) -> tuple[bytes, list[pa.Table], list[Reject], list[Told]]:
+    """One unit's micro-batch: its state afterwards, its changes, what was rejected, and its part of pairs."""
     from .stateful import ask
 
     job = deal.job.get()
@@ -307,7 +350,9 @@ def step_unit(
     asked = {name: query for unit in era.units for name, query in unit.queries}
     digest = "".join(unit.digest for unit in era.units)
     left: list[pa.Table] = []
+    told: list[Told] = []
     if held.queries != digest:
+        told = _gone(held.monitor, dict(unit.queries))
         left = ask(held.monitor, dict(unit.queries))
         _set_clock(held, asked, deal)
         held.queries = digest
@@ -320,10 +365,32 @@ def step_unit(
         none = np.empty(0, dtype=np.int64)
         silent = replace(part, table=part.table.slice(0, 0), position=none, time=none, rejects=[])
         held.clock.push_sifted([(deal.stream, [Sifted(silent)])])
-        changes = [held.monitor.push_sifted([(deal.stream, [Sifted(part)])])]
+        pairs = [watch for watch in held.monitor.watches.values() if isinstance(watch, PairWatch)]
+        told += [Told.of("before", watch) for watch in pairs]
+        whole = held.monitor.push_sifted([(deal.stream, [Sifted(part)])])
+        told += [Told.of("after", watch) for watch in pairs]
+        changes = [_others(whole, [watch.name for watch in pairs])]
         held.monitor._rejects.last.clear()
         rejects = [reject._replace(seq=first + reject.seq) for reject in part.rejects]
-    return held.to_bytes(unit), [*left, *changes], rejects
+    return held.to_bytes(unit), [*left, *changes], rejects, told
+
+
+def _gone(monitor: Monitor, asked: Mapping[str, Query]) -> list[Told]:
+    """Drop the pairs that are asked no more, or otherwise."""
+    found = []
+    for name, watch in list(monitor.watches.items()):
+        if isinstance(watch, PairWatch) and asked.get(name) != watch.query:
+            found.append(Told.of("gone", watch))
+            monitor.drop(name)
+    return found
+
+
+def _others(changes: pa.Table, names: list[str]) -> pa.Table:
+    """The changes of all queries but these."""
+    if not names or not changes.num_rows:
+        return changes
+    query = changes.column("query").cast(pa.string())
+    return changes.filter(pc.invert(pc.is_in(query, pa.array(names, pa.string()))))
 
 
 def _set_clock(held: _Held, asked: Mapping[str, Query], deal: Deal) -> None:
@@ -350,20 +417,70 @@ def _set_clock(held: _Held, asked: Mapping[str, Query], deal: Deal) -> None:
 
 def _stepper(deal: Deal) -> Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
     def step(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
         from ..stream.rejects import to_table
         from .rejected import task_batch
-        from .stateful import pandas_of, tell
+        from .stateful import tell
 
         data = next((row for rows in frames for row in rows["blob"]), None)
         before = bytes(state.get[0]) if state.exists else None
-        after, tables, rejects = step_unit(deal, int(key[0]), data, before, task_batch()[0])
+        after, tables, rejects, told = step_unit(deal, int(key[0]), data, before, task_batch()[0])
         if int(key[0]) == 0 and deal.folder is not None:
             deal.folder.put(to_table(rejects), first=before is None)
         elif int(key[0]) == 0:
             tell(rejects)
         state.update((after,))
-        for table in tables:
-            if table.num_rows:
-                yield pandas_of(table)
+        lines = [("changes", "", table_bytes(table)) for table in tables if table.num_rows]
+        for one in told:
+            header = json.dumps([one.name, one.k, one.descending])
+            lines.append((one.kind, header, table_bytes(one.answer)))
+        if lines:
+            numbered_lines = [(int(key[0]), number, *line) for number, line in enumerate(lines)]
+            yield pd.DataFrame(numbered_lines, columns=["unit", "number", "kind", "query", "blob"])
 
     return step
+
+
+# -- one more task
+
+
+def _merge(deal: Deal) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        lines = [row for batch in batches for row in batch.to_pylist()]
+        tables, told = [], []
+        for line in sorted(lines, key=lambda line: (line["unit"], line["number"])):
+            table = table_of(line["blob"])
+            if line["kind"] == "changes":
+                tables.append(plain(table))
+            else:
+                name, k, descending = json.loads(line["query"])
+                told.append(Told(line["kind"], name, k, descending, table))
+        known = deal.job.get().streams.schemas[deal.stream]
+        time = pa.timestamp("us", "UTC") if deal.time is None else known.field(deal.time).type
+        for table in [*merged_changes(deal, told), *tables]:
+            if table.num_rows:
+                at = table.schema.get_field_index("time")
+                yield from table.set_column(at, "time", table.column(at).cast(time)).to_batches()
+
+    return merge
+
+
+def merged_changes(deal: Deal, told: list[Told]) -> list[pa.Table]:
+    """The changes of pairs, from all units' parts of their answers."""
+    time: tuple[Any, pa.DataType] = deal.job.get().streams.monitor()._time_type()
+    if deal.time is None:
+        time = None, time[1]
+    found = []
+    for gone in (True, False):
+        for name, k, descending in dict.fromkeys(
+            (t.name, t.k, t.descending) for t in told if (t.kind == "gone") is gone
+        ):
+            parts: dict[str, list[pa.Table]] = {"gone": [], "before": [], "after": []}
+            for one in told:
+                if (one.name, one.k, one.descending) == (name, k, descending):
+                    parts[one.kind].append(one.answer)
+            old, new = ("gone", []) if gone else ("before", parts["after"])
+            answers = merged(parts[old], k)[0], merged(new, k)[0]
+            found.append(changes_of(name, *answers, 1.0 if descending else -1.0, time, pairs=True))
+    return found

@@ -24,11 +24,12 @@ from .engine import compare_queries
 from .frames import late_of, read_frame, write_frame
 from .gather import Asked, Gather, Told
 from .handover import hand_over
+from .inputs import file_frame, in_one, record_frames
 from .merging import LINE_COLUMNS, STATE, stepper
-from .metrics import observed
+from .metrics import observed_parts
 from .pipeline import Run, say
 from .progress import BatchInfo
-from .routing import PART_COLUMNS, Era, Job, Packed, share_out
+from .routing import PART_COLUMNS, Era, Job, Packed, share_records
 from .shards import Layout, LayoutLog, Streams, bound_queries, plan_layout
 from .sinks import batch_column
 
@@ -158,20 +159,29 @@ class ExecutorsRun(Run):
             begins=begins,
             prune_rows=self._pipeline.spark.prune_rows,
         )
-        packed = Packed(job)
-        source = observed(self._source(session))
-        with _workers(session, "readers"):
-            parts = source.mapInArrow(share_out(packed), PART_COLUMNS)
+        packed = Packed.of(job)
+        parts = observed_parts(self._parts(session, packed), eras[-1].units[0].key)
         with _workers(session, "units"):
             lines = parts.groupBy("unit").applyInPandasWithState(
                 stepper(packed), LINE_COLUMNS, STATE, "append", "NoTimeout"
             )
-        with _settings(session, layout.partitions):
+        with state_settings(session, layout.partitions):
             if once:
                 writer = lines.writeStream.foreachBatch(self._batch)
                 where = str(self._checkpoint.folder)
                 return writer.option("checkpointLocation", where).trigger(once=True).start()
             return self._write(lines, available_now)
+
+    def _parts(self, session: SparkSession, packed: Packed) -> DataFrame:
+        """All units' parts of all streams: of files the source makes them, of records a task behind Spark's source."""
+        frames = []
+        records = record_frames(session, self._pipeline)
+        if any(spec.files for spec in self._pipeline.streams):
+            frames.append(file_frame(session, self._pipeline, self._checkpoint, packed.text))
+        if records:
+            with _workers(session, "readers"):
+                frames.append(in_one(records).mapInArrow(share_records(packed), PART_COLUMNS))
+        return in_one(frames)
 
     def _reach_ahead(self) -> None:
         pass  # the state is Spark's
@@ -221,7 +231,7 @@ def _workers(session: SparkSession, name: str) -> Iterator[None]:
         del environment[_WORKERS]
 
 
-class _settings:
+class state_settings:
     """Settings of the session that a stateful query is started with; a query keeps those that it began with."""
 
     def __init__(self, session: SparkSession, partitions: int) -> None:
@@ -231,6 +241,8 @@ class _settings:
             f"{_STATE}.providerClass": _ROCKS,
             # A batch's commit writes what has changed, not a copy of all files; those are copied once in a while.
             f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+            # A few rows pass a few operators: code made for that takes longer to plan than it saves.
+            "spark.sql.codegen.wholeStage": "false",
         }
         self._before: dict[str, str | None] = {}
 

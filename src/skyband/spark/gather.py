@@ -36,13 +36,13 @@ class Gather:
         monitor = streams.monitor()
         self._time = monitor._time_type()
         self._timed: set[str | None] = {*streams.time}
-        self._empty = _plain(monitor._report.table([], self._time))
+        self._empty = plain(monitor._report.table([], self._time))
         self.tops = Slices()
         self._shown = Slices()
 
     def changes(self, told: Told, before: Asked, now: Asked) -> pa.Table:
         """The changes of all units in one table, in the order of the queries; those no longer asked come first."""
-        tables = [_plain(table_of(blob)) for blob in told.blobs("changes")]
+        tables = [plain(table_of(blob)) for blob in told.blobs("changes")]
         queries = {**dict(before), **dict(now)}
         for name in told.names("before"):
             tables += self._merged(name, told, dict(before).get(name), dict(now).get(name))
@@ -106,7 +106,7 @@ def _ranked(parts: list[pa.Table], order: Any) -> pa.Table:
     return whole.set_column(at, "rank", pa.array(range(1, whole.num_rows + 1), pa.int32()))
 
 
-def _plain(changes: pa.Table) -> pa.Table:
+def plain(changes: pa.Table) -> pa.Table:
     """Without dictionaries, which need not be the same in two tables."""
     for number, field in enumerate(changes.schema):
         if pa.types.is_dictionary(field.type):

@@ -51,19 +51,33 @@ def stream_files(pipeline: Pipeline) -> list[StreamFiles]:
 
 def source_frame(session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint) -> DataFrame:
     """The lines of all streams."""
-    records = [spec for spec in pipeline.streams if not spec.files]
-    frames = [record_lines(session.readStream, spec) for spec in records]
-    files = stream_files(pipeline)
-    if files:
-        from .source import SplitSource, source_options
-
-        session.dataSource.register(SplitSource)
-        tasks = int(session.sparkContext.defaultParallelism)
-        options = source_options(files, checkpoint.files, tasks)
-        splits = session.readStream.format(SplitSource.name()).options(**options).load()
+    frames = record_frames(session, pipeline)
+    if any(spec.files for spec in pipeline.streams):
+        splits = file_frame(session, pipeline, checkpoint)
         if not frames:
             return splits
         frames.insert(0, splits.selectExpr("*", "CAST(NULL AS binary) AS value"))
+    return in_one(frames)
+
+
+def record_frames(session: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
+    """The lines of each stream of records."""
+    return [record_lines(session.readStream, spec) for spec in pipeline.streams if not spec.files]
+
+
+def file_frame(
+    session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint, job: str | None = None
+) -> DataFrame:
+    """The lines of all streams of files; with a job (`routing.Packed`), what it makes of the rows that they name."""
+    from .source import SplitSource, source_options
+
+    session.dataSource.register(SplitSource)
+    tasks = int(session.sparkContext.defaultParallelism)
+    options = source_options(stream_files(pipeline), checkpoint.files, tasks, job)
+    return session.readStream.format(SplitSource.name()).options(**options).load()
+
+
+def in_one(frames: list[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 

@@ -13,6 +13,7 @@ a run are left out: a JVM compiles its code while they run.
 - **small**: batches of 200 rows, where everything but the rows costs.
 - **cluster**: processor time on a standalone cluster of one worker and of two, with a core each: what executors use for
   a row, and the driver's share of all, for a thousand weighted sums with the state with the executors.
+- **state**: a batch that reads and writes a blob of state, by either of Spark's stateful operators.
 - **restart**: how much later a pipeline of a thousand queries answers its first batch after a start than a query that
   does nothing.
 """
@@ -47,7 +48,7 @@ _K = 20
 _WINDOW = 1_000_000
 _GROUP = 500_000  # rows of a row group at most
 _DIFFERENT = 4  # files; further ones have the rows of those
-PARTS = ("throughput", "many", "executors", "small", "restart", "cluster")
+PARTS = ("throughput", "many", "executors", "small", "restart", "cluster", "state")
 _RUNS = {
     "throughput": ("driver 1", "driver 1000"),
     "many": ("driver 10000",),
@@ -68,15 +69,23 @@ class Plan:
     small_rows: int = 200
     small_batches: int = 20
     master: str = "local[2]"
+    cluster_warm: int = 2  # batches there that don't count: each of its JVMs compiles its own code
 
     @property
     def cluster_counted(self) -> int:
         """Rows on the cluster that count."""
         return self.cluster_rows * (self.batches - self.warm)
 
+    @property
+    def cluster_batches(self) -> int:
+        """Batches up to the last one on the cluster that counts."""
+        return self.cluster_warm + self.batches - self.warm
+
 
 QUICK = Plan(batches=5, batch_rows=400_000, rounds=1, restart=200, small_batches=10)
-FULL = Plan(batches=12, batch_rows=4_000_000, rounds=2, restart=1000, warm=6, cluster_rows=16_000_000)
+FULL = Plan(
+    batches=12, batch_rows=4_000_000, rounds=2, restart=1000, warm=6, cluster_rows=16_000_000, cluster_warm=24
+)
 # of the no-op sink's rate; of the driver's; of a no-op trigger; seconds
 GOALS = {"driver 1": 0.8, "driver 1000": 0.6, "driver 10000": 0.4, "executors/driver 1000": 0.5}
 SMALL_GOAL, RESTART_GOAL = 1.3, 2.0
@@ -94,6 +103,7 @@ class Figures:
         default_factory=dict
     )  # by workers: executors' and driver's seconds
     placements: dict[int, dict[str, float]] = field(default_factory=dict)  # by rows a batch, rates of the two
+    blobs: dict[int, dict[str, float]] = field(default_factory=dict)  # by bytes, seconds with each operator
 
     def ratios(self) -> dict[str, float]:
         """Each run's rate against the no-op sink's, and the executors' against the driver's."""
@@ -150,6 +160,9 @@ class Figures:
                 f"cluster, {workers} workers: executors {1e9 * executors / counted:.0f} ns of processor time a row, "
                 f"driver {100 * driver / (driver + executors):.0f} % of all"
             )
+        for size, seconds in self.blobs.items():
+            told = ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in seconds.items())
+            lines.append(f"state, two blobs of {size:,} bytes read and written in a batch: {told}")
         return "\n".join(lines)
 
 
@@ -186,6 +199,10 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
                 figures.triggers = bench.small()
             if "restart" in parts:
                 figures.first = bench.restart()
+            if "state" in parts:
+                from .blob_time import blob_seconds
+
+                figures.blobs = blob_seconds(session, home, 4 * plan.batches, 2 * plan.batches)
         finally:
             session.stop()
     if "executors" in parts:
@@ -247,7 +264,7 @@ class _Bench:
         for file in files.values():
             self._run(file)
         write_files(data, 1, plan.small_rows, first=2)
-        done = list(_triggers(self._session, lambda: self._nothing(data), since=time.time()))
+        done = list(triggers(self._session, lambda: self._nothing(data), since=time.time()))
         found = {"nothing": done[0]}
         for name, file in files.items():
             first: list[float] = []
@@ -289,11 +306,11 @@ class _Bench:
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(rounds):
             for name, run in runs.items():
-                seconds[name] += list(_triggers(self._session, run))[self._plan.warm :]
+                seconds[name] += list(triggers(self._session, run))[self._plan.warm :]
         return seconds
 
 
-def _triggers(session: SparkSession, run: Callable[[], None], since: float | None = None) -> Iterator[float]:
+def triggers(session: SparkSession, run: Callable[[], None], since: float | None = None) -> Iterator[float]:
     """Seconds of each micro-batch of a run, by Spark's own count; with `since`, when each was done after that.
 
     The query itself is asked, not a listener: to be listened to is work of its own."""

@@ -66,6 +66,15 @@ def observed(lines: DataFrame) -> DataFrame:
     return lines.observe(OBSERVED, f.count(f.lit(1)).alias("lines"), rows.alias("rows"))
 
 
+def observed_parts(parts: DataFrame, unit: int) -> DataFrame:
+    """Units' parts of the rows, counted on their way. Each unit is told of all rows: those of one are looked at."""
+    from pyspark.sql import functions as f
+
+    mine = f.expr(f"unit = {unit} AND stream IS NOT NULL")
+    lines, rows = f.count(f.when(mine, f.lit(1))), f.coalesce(f.sum(f.when(mine, f.col("rows"))), f.lit(0))
+    return parts.observe(OBSERVED, lines.alias("lines"), rows.alias("rows"))
+
+
 def heard(session: SparkSession) -> bool:
     """Whether somebody listens to what Spark tells of its batches."""
     listeners = session._jsparkSession.streams().listListeners()

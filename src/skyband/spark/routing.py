@@ -9,12 +9,13 @@ it had seen everything. A unit that no row concerns gets this *control* alone.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import pickle
 import socket
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -35,7 +36,7 @@ from ..stream.rejects import Reject
 from .direct import Pieces
 from .frames import late_before
 from .hashing import stable_hash
-from .inputs import file_parts, record_parts, task_lines
+from .inputs import file_parts, record_parts
 from .residents import begin_task, built, forgotten
 from .shards import ROWS, UPDATES, Streams, Unit
 from .sifting import with_gaps
@@ -91,9 +92,22 @@ class Job:
 class Packed:
     """A job as bytes: a worker that has read it does not read it again. They go with every task: they are few."""
 
-    def __init__(self, job: Job) -> None:
-        self._data = zlib.compress(pickle.dumps(job))
-        self._name = hashlib.blake2b(self._data, digest_size=16).hexdigest()
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._name = hashlib.blake2b(data, digest_size=16).hexdigest()
+
+    @classmethod
+    def of(cls, job: Job) -> Packed:
+        return cls(zlib.compress(pickle.dumps(job)))
+
+    @classmethod
+    def from_text(cls, text: str) -> Packed:
+        return cls(base64.b64decode(text))
+
+    @property
+    def text(self) -> str:
+        """For an option of a source, which is text."""
+        return base64.b64encode(self._data).decode()
 
     def get(self) -> Job:
         found = _JOBS.get(self._name)
@@ -209,8 +223,8 @@ def doors(job: Job, batch: int) -> dict[str, Door]:
     return found
 
 
-def share_out(packed: Packed) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for mapInArrow: from lines that name pieces of files to parts for units."""
+def share_records(packed: Packed) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for mapInArrow: from lines that carry records to parts for units."""
 
     def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
@@ -219,14 +233,21 @@ def share_out(packed: Packed) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
         era = job.era(batch)
         if partition == 0:
             yield _controls(era, batch)
-        splits, lines = task_lines(batches)
-        if splits is None:
-            for place, number, piece, stream, chunk in record_parts(lines, job.streams.schemas):
-                yield _lines(job, era, batch, (place, number, piece), stream, chunk)
-        for _, own in groupby(splits or (), key=lambda split: split.stream):
-            yield from _of_files(job, era, batch, [*own])
+        for place, number, piece, stream, chunk in record_parts(batches, job.streams.schemas):
+            yield _lines(job, era, batch, (place, number, piece), stream, chunk)
 
     return share
+
+
+def share_files(packed: Packed, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+    """From pieces of files to parts for units; a task of the source."""
+    batch, partition = task()
+    job = packed.get()
+    era = job.era(batch)
+    if partition == 0:
+        yield _controls(era, batch)
+    for _, own in groupby(splits, key=lambda split: split.stream):
+        yield from _of_files(job, era, batch, [*own])
 
 
 def _of_files(job: Job, era: Era, batch: int, splits: list[Split]) -> Iterator[pa.RecordBatch]:

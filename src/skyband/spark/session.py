@@ -11,6 +11,7 @@ import atexit
 import importlib.util
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -52,10 +53,15 @@ _DEFAULTS = {
     "spark.locality.wait": "0s",
     # Saves several programs that are started for each checkpoint file. The rename that keeps a second driver out is not
     # needed, because the checkpoint is locked; and a file that is there already is replaced by one that says the same.
+    # (Hadoop's RawLocalFileSystem as fs.file.impl would save the checksum files and half of what programs are left; but
+    # the state store then fails at its first snapshot, some fifty batches later: it casts to LocalFileSystem.)
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+_SOCKET = (
+    64  # characters that Spark adds to the folder of a socket, at most; a path of more than 107 can't be one
+)
 # For one driver on one machine.
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -66,6 +72,10 @@ _LOCAL = {
 # processor time for a start became 6, 0.65 for a batch 0.35). Where rows pass through it, its best code pays.
 _LIGHT_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _SCANNING_JVM = ["-XX:+UseSerialGC"]
+# Each file of a checkpoint starts a program or two (Hadoop's chmod), and by default a JVM starts them by way of another
+# program. Javas from 25 on may do without this way.
+_STARTS = "-Djdk.lang.Process.launchMechanism=VFORK"
+_STARTS_BEFORE = 25
 # The state of a stateful operator passes through the JVM as arrays of megabytes, several times a batch. With the young
 # generation that a JVM begins with, they are copied by one collection after the other.
 _STATES_JVM = ["-Xms768m", "-Xmn512m"]
@@ -141,15 +151,27 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, scans: bool, states: boo
         java += _STATES_JVM if states and "spark.driver.memory" not in dict(spec.conf) else []
     else:
         java += _LIGHT_JVM[:1]  # rows pass through the executors' JVMs, not through the driver's
+    java += _starts()
     # The user's own options come last, so that they win.
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, [*java, settings.get("spark.driver.extraJavaOptions")])
     )
+    if hasattr(socket, "AF_UNIX") and len(os.fsencode(scratch)) + _SOCKET <= 107:
+        # Between the JVM and Python. With TCP every task that is sent little waits 40 ms: what is sent in two pieces
+        # waits for the first one to be acknowledged, and that is put off.
+        settings.setdefault("spark.python.unix.domain.socket.enabled", "true")
     settings.setdefault("spark.local.dir", str(scratch))
     settings.setdefault("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     settings["spark.master"] = spec.master
     settings.setdefault("spark.app.name", app)
     return settings
+
+
+def _starts() -> list[str]:
+    from ..java import find_java, java_version
+
+    known = sys.platform == "linux" and (java_version(find_java()) or _STARTS_BEFORE) < _STARTS_BEFORE
+    return [_STARTS] if known else []
 
 
 def _launch(settings: dict[str, str], log: Path) -> None:

@@ -3,6 +3,9 @@
 Spark does for us what it is good at: it decides when a micro-batch starts, writes down what belongs to it
 before the batch runs, and hands the pieces to tasks. The data themselves never pass through the JVM; a task
 gets a few lines that say what to read, and reads it with Arrow (see `sifting`).
+
+Where the state is with the executors, the source reads the rows at once and its lines are the units' parts of them
+(`routing`): lines that go to the JVM and back to another Python worker take 20 ms of every micro-batch.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from .filelog import FileLog, StreamFiles
 from .residents import begin_task
+from .routing import PART_COLUMNS, Packed, share_files
 from .splits import Offset, Split, plan_splits
 
 if TYPE_CHECKING:
@@ -30,9 +34,12 @@ SPLIT_COLUMNS = (
 )
 
 
-def source_options(streams: list[StreamFiles], log: Path, tasks: int) -> dict[str, str]:
+def source_options(
+    streams: list[StreamFiles], log: Path, tasks: int, job: str | None = None
+) -> dict[str, str]:
     """The options that `SplitSource` is loaded with."""
-    return {"streams": json.dumps([asdict(s) for s in streams]), "log": str(log), "tasks": str(tasks)}
+    options = {"streams": json.dumps([asdict(s) for s in streams]), "log": str(log), "tasks": str(tasks)}
+    return options if job is None else {**options, "job": job}
 
 
 class SplitSource(DataSource):
@@ -43,12 +50,14 @@ class SplitSource(DataSource):
         return "skyband_splits"
 
     def schema(self) -> str:
-        return SPLIT_COLUMNS
+        return PART_COLUMNS if "job" in self.options else SPLIT_COLUMNS
 
     def streamReader(self, schema: StructType) -> SplitReader:
         options = self.options
         streams = [StreamFiles(**s) for s in json.loads(options["streams"])]
-        return SplitReader(streams, Path(options["log"]), int(options["tasks"]))
+        job = options.get("job")
+        packed = None if job is None else Packed.from_text(job)
+        return SplitReader(streams, Path(options["log"]), int(options["tasks"]), packed)
 
 
 class _Run(InputPartition):
@@ -61,10 +70,13 @@ class _Run(InputPartition):
 class SplitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are {stream: number of files}; streams without files are left out, so that adding one is no change."""
 
-    def __init__(self, streams: list[StreamFiles], log: Path, tasks: int) -> None:
+    def __init__(
+        self, streams: list[StreamFiles], log: Path, tasks: int, packed: Packed | None = None
+    ) -> None:
         self._streams = streams
         self._path = log
         self._tasks = tasks
+        self._packed = packed
         self._log: FileLog | None = None
         self._frozen = False
 
@@ -103,6 +115,9 @@ class SplitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         begin_task()
         assert isinstance(partition, _Run)
+        if self._packed is not None:
+            yield from share_files(self._packed, partition.splits)
+            return
         columns = list(zip(*(astuple(split) for split in partition.splits), strict=True))
         names = [part.split()[0] for part in SPLIT_COLUMNS.split(", ")]
         yield pa.RecordBatch.from_pydict(dict(zip(names, columns, strict=True)))
