@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.config import load_pipeline
 from skyband.spark.placement import choose_placement, explain_pipeline
 from skyband.spark.shards import ROWS, Layout, bound_queries, plan_layout
+from skyband.spark.standalone import Used, processor_times, seconds_between
 
 FASTEST = "SELECT car FROM cars ORDER BY speed DESC LIMIT 2 WINDOW 60 SECONDS"
 SUMS = "SELECT car, SUM(speed) FROM cars GROUP BY car ORDER BY SUM(speed) DESC LIMIT 2 WINDOW 60 SECONDS"
@@ -71,3 +73,15 @@ def test_units_by_queries_and_cores(tmp_path: Path) -> None:
     assert {**second.kinds, ROWS: (1, 0)} == first.kinds
     updates = load_pipeline(write(tmp_path, [FASTEST, SUMS], "", stream='key = "car"\n'))
     assert plan_layout(updates, asked, 4, None) == Layout(1, {"updates": (1, 0)})
+
+
+def test_processor_time_of_processes_that_end() -> None:
+    """What ended between two looks takes nothing away from the others, and isn't counted twice."""
+    before = {1: Used(5.0, 1.0, 0), 2: Used(3.0, 0.0, 1), 3: Used(2.0, 0.0, 2)}
+    assert seconds_between(before, before) == 0.0
+    # 3 had nothing to do and was ended by 2, which doesn't wait for it; 1 worked and waited for 4, which came and went
+    after = {1: Used(6.0, 1.5, 0), 2: Used(3.25, 0.0, 1)}
+    assert seconds_between(before, after) == 1.75
+    # 2 and what it had waited for ended, too, and 1 has waited for it: of that a quarter of a second is new
+    assert seconds_between(before, {1: Used(6.0, 4.25, 0)}) == 1.25
+    assert processor_times(os.getpid())[os.getpid()].own > 0

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from .measure import Plan, pipeline_text, write_files
-from .standalone import SOURCE, Cluster, processor_seconds
+from .standalone import SOURCE, Cluster, Used, processor_times, seconds_between
 
 _QUERIES = 1000
 _PATIENCE = 600.0  # seconds for a run
@@ -51,12 +51,13 @@ def cluster_seconds(home: Path, plan: Plan, workers: int) -> tuple[float, float]
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
-    return after[0] - before[0], after[1] - before[1]
+    executors, own = (seconds_between(old, new) for old, new in zip(before, after, strict=True))
+    return executors, own
 
 
 def _used_after(
     folder: Path, driver: subprocess.Popen[bytes], cluster: Cluster, batch: int
-) -> tuple[float, float]:
+) -> tuple[dict[int, Used], dict[int, Used]]:
     """What executors and driver have used when a batch is put out."""
     output, until = folder / "out" / "changes" / f"batch-{batch}.parquet", time.monotonic() + _PATIENCE
     while not output.exists():
@@ -65,4 +66,5 @@ def _used_after(
                 f"The pipeline on the cluster did not come to batch {batch}: {(folder / 'said').read_text()[-1000:]}"
             )
         time.sleep(0.005)
-    return sum(map(processor_seconds, cluster.executors())), processor_seconds(driver.pid)
+    executors = {pid: used for one in cluster.executors() for pid, used in processor_times(one).items()}
+    return executors, processor_times(driver.pid)

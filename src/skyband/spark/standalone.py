@@ -13,6 +13,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -117,17 +119,40 @@ class Cluster:
         return pid
 
 
-def processor_seconds(pid: int) -> float:
-    """What a process and all that are below it have used so far; what has ended below them counts, too."""
-    return sum(_own_seconds(one) for one in [pid, *_children(pid)])
+@dataclass(frozen=True)
+class Used:
+    """What a process has used of the processors so far, in seconds; `ended`: what children had that it waited for."""
+
+    own: float
+    ended: float
+    parent: int
 
 
-def _own_seconds(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+def processor_times(pid: int) -> dict[int, Used]:
+    """What a process and all that are below it have used, each by itself."""
+    found = {}
+    for one in [pid, *_children(pid)]:
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        user, system, of_user, of_system = (int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in fields[11:15])
+        found[one] = Used(user + system, of_user + of_system, int(fields[1]))
+    return found
+
+
+def seconds_between(before: Mapping[int, Used], after: Mapping[int, Used]) -> float:
+    """What was used between two moments. Processes that ended in between take what they had used before with them:
+    Spark ends Python workers that had nothing to do for a minute, and nobody waits for those. Of one whose parent waits
+    for it, the parent has all that it ever used."""
+    total = 0.0
+    for pid, now in after.items():
+        then = before.get(pid, Used(0.0, 0.0, 0))
+        gone = sum(
+            old.own + old.ended for one, old in before.items() if old.parent == pid and one not in after
+        )
+        total += now.own - then.own + max(0.0, now.ended - then.ended - gone)
+    return total
 
 
 def _free_port() -> int:
