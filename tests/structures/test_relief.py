@@ -8,8 +8,9 @@ import pytest
 from skyband.algorithms.heightmap import HeightMap
 from skyband.bench.drive import Queries, Rows, _made
 from skyband.bench.generators import DISTRIBUTIONS, Drift
+from skyband.order import LOWEST
 from skyband.query.space import Space
-from skyband.structures.intake import EPOCH, RISE, sift_arrays, sift_faces, store
+from skyband.structures.intake import EPOCH, RESERVED, RISE, sift_arrays, sift_faces, store
 from skyband.structures.ranked import Ranked
 from skyband.structures.relief import HIGH, LOW, Relief
 
@@ -154,6 +155,23 @@ def test_the_newest_block_goes_by_the_floors_that_its_rows_are_sifted_by() -> No
     newest = blocks.place(blocks.next - 1)
     assert blocks.meta[newest, EPOCH] >= 0
     algorithm.relief.begin_epoch(algorithm.relief.floors[algorithm.relief.now].astype(np.float64))
-    algorithm._sift = lambda place: blocks.reserved + 1  # type: ignore[method-assign]
+    algorithm._sift = lambda place: blocks.room + 1  # type: ignore[method-assign]
     algorithm._stock_anew(newest, 10)
     assert blocks.meta[newest, EPOCH] < 0  # too many rows: none promised, rather than those of other floors
+
+
+def test_a_reservoir_is_no_second_copy_of_its_rows() -> None:
+    """The better rows of a block lie in front of it: two bytes each, and every row is found by its seq all the same."""
+    algorithm, steps = falling("IND", 1)
+    for _, _ in zip(range(30), steps, strict=False):
+        pass
+    blocks = algorithm.blocks
+    columns, _, seq = blocks.rows(LOWEST)
+    held = blocks.meta[:, RESERVED]
+    assert held.sum() > 0 and np.array_equal(seq, np.arange(seq[0], seq[-1] + 1))
+    found = blocks.by_seq(seq)
+    assert found is not None
+    for column, other in zip(columns, found, strict=True):
+        assert np.array_equal(column, other)
+    others = blocks.bytes() - blocks.pool.nbytes - blocks.meta.nbytes
+    assert others <= 2 * len(held) * (held.max() + 128)

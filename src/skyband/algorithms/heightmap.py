@@ -11,8 +11,8 @@ times k, so that rows that leave don't make it search (structures/slack.py). A l
 made anew from a *reservoir*, the few better rows of each block, with a threshold that holds for most of a
 window whatever comes (structures/blocks.py, structures/catchup.py): falling scores don't bring it down.
 
-**What is kept.** The window's rows (8 bytes a column, and 8 more for times if there are some), the reservoir (a tenth
-of that), a slack list for each query, and two maps of 32,768 cells.
+**What is kept.** The window's rows (8 bytes a column, and 8 more for times if there are some), the reservoir in front
+of each block, a slack list for each query, and two maps of 32,768 cells.
 
 **Exact** always: maps, floors, shares and schedules only steer the cost. Any number of queries, coming and going; both
 kinds of window, any mix of them; late rows. Weights of any sign, zero included. Scores that are monotone on each axis,
@@ -77,11 +77,11 @@ class HeightMap(Mapped):
         source="skyband's own",
         answers=frozenset({"topk"}),
         exact=True,
-        keeps="the window's rows, a tenth of them twice, and about three times k rows a query",
+        keeps="the window's rows, and about three times k rows a query",
         cost="a row: one look-up; a survivor: the queries in blocks of 64; an admitted row: its place in a short list",
         wrong_when="the window is small against k, the queries are few, or there are more than eight axes",
         expected=expected,
-        options={"cells": 32768.0, "block": 8192.0},
+        options={"cells": 32768.0, "block": 8000.0},
         scores="monotone",
         window=True,
         fifo=True,

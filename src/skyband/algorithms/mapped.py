@@ -44,6 +44,7 @@ SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets e
 LEAST_ROWS = 2048  # before a map is made (or four blocks, if they are small)
 LEAST_BLOCKS = 8  # before reservoirs are kept
 DEEPER = 16  # blocks whose reservoirs are made deeper when floors are set anew because scores fall
+TELLS = 8  # one query in so many tells where floors lie while scores fall
 RANKED = 48  # rows of a block that one query brings into its reservoir, at most
 
 
@@ -187,11 +188,11 @@ class Mapped(Renewed, WindowAlgorithm):
     def _kernels(self) -> Any:
         return catching(self.rendered or "", self.axes, self.constants.shape[1])
 
-    def _rank(self, b: int, begin: int, stop: int, wanted: int, guess: Floats) -> Floats:
-        """The score of this rank among some rows of a block, for each query place."""
+    def _rank(self, b: int, begin: int, stop: int, wanted: int, guess: Floats, members: Ints) -> Floats:
+        """The score of this rank among some rows of a block, for each query place that has a member."""
         out = np.full((len(self.stands.member), wanted), -np.inf)
         self._kernels().rank(
-            b, begin, stop, self.stands.member, wanted, self.space.sign, self.stands.constants, guess,
+            b, begin, stop, members, wanted, self.space.sign, self.stands.constants, guess,
             self.blocks.pool, np.empty(64), np.empty(wanted), out,
         )  # fmt: skip
         return out[:, wanted - 1]
@@ -238,8 +239,9 @@ class Mapped(Renewed, WindowAlgorithm):
         b = blocks.place(number)
         held, epoch = int(blocks.meta[b, RESERVED]), int(blocks.meta[b, EPOCH])
         # while scores fall floors are set anew sooner: some queries lose their rows long before the others
-        least = 0.65 * self._stocked if self._falling else 0.5 * self._target()
-        fits = epoch >= 0 and least <= held <= 0.9 * blocks.reserved
+        least = 0.5 * (self._stocked if self._falling else self._target())
+        most = (1.4 if self._falling else 0.9) * blocks.reserved
+        fits = epoch >= 0 and least <= held <= most
         if fits and not (self._newcomers and number >= self._calibrated_at + 2 * LEAST_BLOCKS):
             return
         if self.relief.frame is None or blocks.next - blocks.first < LEAST_BLOCKS or number < blocks.first:
@@ -258,7 +260,7 @@ class Mapped(Renewed, WindowAlgorithm):
     def _target(self) -> int:
         """Rows that a reservoir shall have: more while scores fall, and no more than so few queries can rank."""
         reserved = self.blocks.reserved
-        return min(5 * reserved // 8 if self._falling else reserved // 5, RANKED * max(1, self.members))
+        return min(13 * reserved // 16 if self._falling else reserved // 5, RANKED * max(1, self.members))
 
     def _calibrate(self, b: int, target: int) -> None:
         """Floors of a rank that brings about `target` rows of a block into its reservoir."""
@@ -271,7 +273,7 @@ class Mapped(Renewed, WindowAlgorithm):
         floors, depths = np.full(len(self.ks), np.inf), self._depths(slots)
         for _ in range(3):
             with self.blocks.straight(b):
-                floors[slots] = np.minimum(self._ranked(b, relief.wanted)[self.stands.place[slots]], depths)
+                floors[slots] = np.minimum(self._expected(b, relief.wanted, slots), depths)
                 floors[slots[faces == LOOSE]] = np.inf
                 relief.outer = relief.inner.copy()
                 relief.carve(relief.outer, slots, faces, floors, self.constants)
@@ -286,11 +288,34 @@ class Mapped(Renewed, WindowAlgorithm):
         relief.begin_epoch(floors)
         self._stock_anew(b, target)
 
-    def _ranked(self, b: int, rank: int) -> Floats:
-        """By place: about the score of the row of this rank in a block, as some of its rows tell it."""
+    def _expected(self, b: int, rank: int, slots: Ints) -> Floats:
+        """About the score of the row of this rank in a block, for each query.
+
+        While scores fall that is asked often: then every eighth query in turn tells for those that stand with it, which
+        are like it, how far the floors have fallen; measured in what its weights make of the frame's extent."""
+        relief, stands = self.relief, self.stands
+        places = stands.place[slots]
+        if not (self._falling and relief.now >= 0 and relief.weighted):
+            return self._ranked(b, rank, stands.member)[places]
+        before = relief.floors[relief.now, slots].astype(np.float64)
+        extent = relief.extents()[slots]
+        known = np.isfinite(before) & (extent > 0.0)
+        asked = (places % TELLS == self.totals[CALIBRATED] % TELLS) | ~known
+        told = np.full(len(stands.member), -1, dtype=np.int64)
+        told[places[asked]] = slots[asked]
+        now = self._ranked(b, rank, told)[places]
+        fall, count = np.zeros(len(stands.face)), np.zeros(len(stands.face))
+        sound = asked & known & np.isfinite(now)
+        np.add.at(fall, places[sound] // WIDTH, ((before - now) / np.where(known, extent, 1.0))[sound])
+        np.add.at(count, places[sound] // WIDTH, 1.0)
+        fall = np.where(count > 0, fall / np.maximum(count, 1), fall.sum() / max(1.0, count.sum()))
+        return np.asarray(np.where(asked, now, before - fall[places // WIDTH] * extent))
+
+    def _ranked(self, b: int, rank: int, members: Ints) -> Floats:
+        """By place, for members: about the score of the row of this rank in a block, as some of its rows tell it."""
         count = int(self.blocks.meta[b, COUNT])
         part = 4 if rank >= 24 else 2
-        return self._rank(b, count - count // part, count, max(1, rank // part), self._guess())
+        return self._rank(b, count - count // part, count, max(1, rank // part), self._guess(), members)
 
     def _stock_anew(self, b: int, target: int) -> None:
         """New floors: reservoirs of the blocks that have none, of this block and the newest, and where scores fall of
@@ -309,7 +334,7 @@ class Mapped(Renewed, WindowAlgorithm):
         for place, had in zip(places[chosen].tolist(), ~missing[chosen], strict=True):
             straighten(blocks.pool, place, meta[place, RESERVED], blocks.index)
             found = self._sift(place)
-            if found > blocks.reserved and had and place != places[-1]:
+            if found > blocks.room and had and place != places[-1]:
                 # too many rows: what it has stays; but rows still come to the newest, by the new floors
                 front(blocks.pool, place, meta[place, RESERVED], blocks.index)
                 continue
@@ -379,7 +404,7 @@ class Mapped(Renewed, WindowAlgorithm):
         blocks = self.blocks
         if timed:
             blocks.keep_times()
-        blocks.widen(len(seq) // blocks.block + 2)
+        blocks.widen(-(-len(seq) // blocks.block) + 1)
         none, uncounted = np.zeros(3, dtype=np.int64), np.zeros(16, dtype=np.int64)
         columns, time, seq = tuple(read_only(c) for c in columns), read_only(time), read_only(seq)
         at = 0

@@ -92,6 +92,8 @@ class Blocks(Renewed):
         self.axes = axes
         self.block = block
         self.reserved = max(CHUNK, block // 8 // CHUNK * CHUNK)
+        # more than that where lists search deep: they take no memory
+        self.room = 4 * self.reserved
         self._deepest = 0  # rows of a reservoir, at most
         self.state = np.zeros(16, dtype=np.int64)  # see intake.py
         self.state[PLAIN] = 1
@@ -100,7 +102,7 @@ class Blocks(Renewed):
         self.times = np.empty((0, block), dtype=np.int64)
         self.seqs = np.empty((0, block), dtype=np.int64)
         self.meta = np.zeros((0, 11), dtype=np.int64)
-        self.index = np.empty((0, self.reserved), dtype=np.uint16)
+        self.index = np.empty((0, self.room), dtype=np.uint16)
         self._empty_pen()
 
     def _empty_pen(self) -> None:

@@ -217,14 +217,14 @@ from skyband.structures.slack import brim_of, precedes
 
 @kernel
 def skim(pool, b, chunks, sign, bar, {names}):
-    """The last of so many chunks of 64 rows of a block with a row above the bar (or less, if there is none), or -1."""
+    """The last of so many chunks of 32 rows of a block with a row above the bar (or less, if there is none), or -1."""
     c = np.uint64(chunks)
     hit = False
     while c > np.uint64(0) and not hit:
         c = c - np.uint64(1)
-        w = np.uint64(64) * c  # unsigned: an index that can't be negative lets loops vectorise
+        w = np.uint64(32) * c  # unsigned: an index that can't be negative lets loops vectorise
         hit = bar == -np.inf
-        for i in range(64):
+        for i in range(32):
 {row_loads}
             hit |= sign * ({score}) > bar
     return np.int64(c) if hit else np.int64(-1)
@@ -234,12 +234,12 @@ def settle(b, c, whole, rows, k, horizon_time, horizon_seq, n, extra, bar, stack
            best_good, best_time, best_seq, out_good, out_time, out_seq, lowest, {names}):
     """The rows of a chunk, the newest first: those above the bar are among the k best now."""
     pool, times, seqs, meta, index = store
-    w = np.uint64(64 * c)
-    for i in range(64):
+    w = np.uint64(32 * c)
+    for i in range(32):
 {settle_loads}
         values[i] = sign * ({score})
-    for back in range(64 - min(64, rows - c * 64), 64):
-        at, value = c * 64 + 63 - back, values[63 - back]
+    for back in range(32 - min(32, rows - c * 32), 32):
+        at, value = c * 32 + 31 - back, values[31 - back]
         if not (value > bar or (bar == -np.inf and value == value)):
             continue
         row = at if whole else np.int64(index[b, at])
@@ -305,7 +305,7 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
                                        totals)
                     whole = floor > level or floor == np.inf
                     rows = meta[b, 0] if whole else meta[b, 2]
-                    c = (rows + 63) // 64
+                    c = (rows + 31) // 32
                     if whole:  # in the order of arrival, which matters
                         totals[7] += 1
                         straighten(pool, b, meta[b, 2], index)

@@ -170,6 +170,12 @@ class Relief(Renewed):
             # a hair more: what is promised must be what was sifted, to the last bit
             self.slope[:] = np.where(np.isfinite(slope), slope * (1.0 + 1e-9), 0.0)
 
+    def extents(self) -> Floats:
+        """How much a score differs over the frame, for each slot, where scores are weighted sums."""
+        assert self.frame is not None
+        with np.errstate(all="ignore"):
+            return np.asarray((np.abs(self.weight) * (self.frame.high - self.frame.low)).sum(axis=1))
+
     def _widest(self, columns: list[Floats], slots: Ints) -> int:
         """The axis along which most queries can be solved: the last one in doubt."""
         useful = np.array([len(np.unique(column[-256:])) > 1 for column in columns])
