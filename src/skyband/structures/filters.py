@@ -157,10 +157,11 @@ def take(
     while floor < end and precedes(rows[floor], times, seqs, floor_time, floor_seq):
         floor += 1
     if kind == PROBABLE:
-        return take_likely(
+        stopped: int = take_likely(
             slot, k, first, floor, end, rows, values, times, seqs, good, time, seq, start, size, room, threshold,
             k + cap, oldest_time, oldest_seq, counts, base, picks, picked, progress,
         )  # fmt: skip
+        return stopped
     for at in range(first, end):
         value = values[at]
         if value != value:
