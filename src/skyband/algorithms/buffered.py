@@ -65,10 +65,8 @@ FEW = 16  # queries: no index for fewer
 NAMED = 128  # slots that a cell has in a list of its own
 LEARN = 256  # rows that an index needs to learn from
 GROWTH = 2.0  # a region is entered so many times as large as it is now
-LIKELY_GROWTH, LIKELY_LOOSE = (
-    4.0,
-    16.0,
-)  # of probable filters, whose regions move with every row that they lose
+# of probable filters, whose regions move with every row that they lose
+LIKELY_GROWTH, LIKELY_LOOSE = 4.0, 16.0
 TOGETHER = 64  # slots whose scores of a step are written at once
 FILTER_ERROR = 0.1  # rows of a buffer's worth that a probable filter may lack
 LOOSE = 5.0  # and anew when it is so many times as large

@@ -402,10 +402,9 @@ a strict filter's is entered twice as large, and anew only when it has become si
 larger, some four to a region where a strict filter's has sixteen. So each row is scored for several times as many
 queries as it concerns, which costs less than entering regions. What is left of `rapf`'s time is spread over many parts
 (rows scored when they come and go, skybands swept, filters, answers), most of which `sasf` has alike, and no part of it
-dominates. The finer cells are what makes `sasf` fast. `ra` meanwhile scores every
-row for every query in vector instructions, and sweeps a batch against itself before it takes anything in. Without an
-index a probable filter is many times faster than a strict or relaxed one (Figure 10), though the paper's groups are not
-seen.
+dominates. The finer cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector
+instructions, and sweeps a batch against itself before it takes anything in. Without an index a probable filter is many
+times faster than a strict or relaxed one (Figure 10), though the paper's groups are not seen.
 
 **The file** of the last section is SensorScope's LUCE, as in the paper: solar panel current, global current, primary
 and secondary buffer voltage, in that order, but of 23 of the 97 stations (669,084 readings, November 2006 to May 2007).
@@ -427,11 +426,8 @@ three fifths of what a very long window has, which is what `explain` states.
 in turns and empty one another's caches; where rows a second are told, a turn is twenty batches, so that this doesn't
 count for much. At the scale `quick` most parts have a quarter of Table IX's sizes (n = 10,000, b = 500, 100 queries or
 fewer); rows a second and the admissions of the six have its own. In the published run rows a second were measured on
-an otherwise idle machine, those of generated rows in a slow hour (`ra`, which had not changed, took up to a quarter
-more than in the run before). The other parts were measured beside other work, and but for Figure 10's clustered rows
-on older code, as
-was the file's section: there regions of probable filters were entered ten times as often, and the six took up to twice
-the time.
+an otherwise idle machine, the other parts beside other work and, but for Figure 10's clustered rows, on older code, as
+was the file's section: there regions of probable filters were entered more often, and `rapf` and `sasf` took longer.
 Parts that are missing on this page (`skyband bench
 pripuzic --only` names them) were not measured yet.
 """

@@ -59,9 +59,8 @@ _DEFAULTS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-_SOCKET = (
-    64  # characters that Spark adds to the folder of a socket, at most; a path of more than 107 can't be one
-)
+# Characters that Spark adds to the folder of a socket, at most; a path of more than 107 can't be one.
+_SOCKET = 64
 # For one driver on one machine.
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
