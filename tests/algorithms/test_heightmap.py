@@ -209,6 +209,7 @@ def test_odd_values(seed: int, share: float) -> None:
     now=st.sampled_from([0, -(2**62), 2**62 + 2**61]),  # times of doubles are numbers like the latter two
 )
 @example(seed=616612, lateness=60, span=40, now=2**62 + 2**61)  # more late rows than a list should have
+@example(seed=6858, lateness=0, span=5, now=0)  # the only query by a face takes every row for a while
 def test_time_windows_and_late_rows(seed: int, lateness: int, span: int, now: int) -> None:
     rng = np.random.default_rng(seed)
     stream = Stream(space(weighted(3), 3), rows=None, span=span)

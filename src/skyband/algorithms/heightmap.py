@@ -383,6 +383,8 @@ class HeightMap(Mapped):
             # a query that takes every row would open the map for all others
             self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
             self.relief.mapped[slot] = np.inf
+            # and if it was the last one by its face, rows to come aren't sifted there: no reservoir promises them
+            self.relief.floors[self.relief.now, slot] = np.inf
             self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
         low &= bars > -np.inf
         if low.any():
