@@ -84,7 +84,7 @@ def test_on_spark(tmp_path: Path) -> None:
         find_java()
     except InputError as problem:
         pytest.skip(str(problem))
-    small = "m.QUICK = m.Plan(3, 1000, 1, 5, 50, 3, 'local[1]'); m._RUNS['throughput'] = 'driver 40', 'executors 40'"
+    small = "m.QUICK = m.Plan(3, 1000, 1, 5, master='local[1]'); m._RUNS['throughput'] = 'driver 40', 'executors 40'"
     code = f"import skyband.spark.measure as m; {small}; from skyband.bench import Settings, run"
     code += "; run('spark', Settings(only=('throughput',)))"
     paths = os.pathsep.join([SRC, *filter(None, [os.environ.get("PYTHONPATH")])])
