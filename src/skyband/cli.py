@@ -311,19 +311,20 @@ def _insist_on_ctrl_c() -> None:
     """Ctrl-C ends a command that has nothing to tidy up, whatever it is at.
 
     A KeyboardInterrupt that strikes inside a callback (a finalizer, one of the compiler's) is swallowed there, and a
-    command that waits for standard input would wait for ever: so the signal is sent again until the process has gone.
+    command that waits for standard input would wait for ever: so a timer asks again until the process has gone. The
+    kernel's timer, not a thread's: whoever was interrupted may hold a lock that starting a thread needs.
     """
     import signal
-    import threading
 
     def interrupt(number: int, _: object) -> None:
-        again = threading.Timer(1.0, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 1.0)
         raise KeyboardInterrupt
 
     with contextlib.suppress(ValueError):  # not in the main thread: whoever runs us there has Ctrl-C
         signal.signal(signal.SIGINT, interrupt)
+        if hasattr(signal, "SIGALRM"):
+            signal.signal(signal.SIGALRM, interrupt)
 
 
 def main() -> None:

@@ -333,6 +333,32 @@ def test_ctrl_c_is_quiet(tmp_path: Path) -> None:
     assert process.stderr.read() == b""
 
 
+def test_ctrl_c_that_interrupts_no_call_is_heard_all_the_same(tmp_path: Path) -> None:
+    """The signal reaches Python, but the wait for standard input goes on, as when it comes just before that call."""
+    script = f"""
+import signal, sys, threading, time
+def later():
+    while signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+threading.Thread(target=later, daemon=True).start()
+sys.argv = ["skyband", "top", "-", "--sql", {FASTEST!r}]
+from skyband.cli import main
+main()
+"""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment(), cwd=tmp_path
+    ) as process:
+        try:
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+        assert process.stderr is not None and process.stderr.read() == b""
+
+
 def test_an_unwritable_cache_folder_falls_back_and_says_so(skyband: Run, cars: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where the folder should be")  # unwritable for root too

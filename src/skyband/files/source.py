@@ -20,6 +20,7 @@ import pyarrow as pa
 from skyband.errors import InputError
 
 BLOCK = 4 << 20
+_BLINK = 0.5  # seconds
 _LONGEST_RECORD = 256 << 20
 _PACKED: dict[bytes, Any] = {
     b"\x1f\x8b": "gzip",
@@ -69,7 +70,7 @@ class Source:
         else:
             data = b""
             descriptor = self._file.fileno()
-            while len(data) < size and (not data or select.select([descriptor], [], [], patience)[0]):
+            while len(data) < size and _more(descriptor, patience if data else None):
                 more = os.read(descriptor, size - len(data))
                 if not more:
                     break
@@ -140,6 +141,18 @@ class _Rest(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+
+def _more(descriptor: int, patience: float | None) -> bool:
+    """Whether there is something to read within `patience` seconds, or for as long as it takes.
+
+    Waiting wakes up now and then: a Ctrl-C that comes between Python's last look at signals and the system's call
+    doesn't end that call, and would be answered only after the next row.
+    """
+    while not select.select([descriptor], [], [], _BLINK if patience is None else patience)[0]:
+        if patience is not None:
+            return False
+    return True
 
 
 def _open(path: Path | None, name: str) -> BinaryIO:
