@@ -20,8 +20,9 @@ from skyband.errors import InputError
 from skyband.spark import BatchInfo, Summary, run_pipeline, session, verify_pipeline
 from skyband.spark.config import SparkSpec, load_pipeline
 from skyband.spark.home import lean_home
-from skyband.spark.pipeline import _Signals, _signals_ignored, find_schemas
+from skyband.spark.pipeline import find_schemas
 from skyband.spark.session import start_session
+from skyband.spark.signals import Signals, signals_ignored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,11 +50,19 @@ def test_ctrl_c_while_there_is_no_file_yet(pipeline: Path, capfd: pytest.Capture
 
 
 def test_a_second_ctrl_c_insists() -> None:
-    with _Signals() as stop:
+    with Signals() as stop:
         press_ctrl_c()
-        assert stop.event.wait(5)
+        assert any(stop.wait(0.1) for _ in range(50))
         with pytest.raises(KeyboardInterrupt):
             stop._handle(signal.SIGINT, None)
+
+
+def test_ctrl_c_while_the_main_thread_begins_to_wait() -> None:
+    """Whatever lock the interrupted thread holds: the handler asks for none."""
+    event = threading.Event()
+    with Signals(event) as stop, event._cond:  # type: ignore[attr-defined]
+        stop._handle(signal.SIGINT, None)
+        assert stop.asked() and stop.wait(60)
 
 
 def test_the_first_file_that_can_be_read_tells_the_schema(pipeline: Path) -> None:
@@ -63,11 +72,11 @@ def test_the_first_file_that_can_be_read_tells_the_schema(pipeline: Path) -> Non
     half = (data / "c.parquet").read_bytes()[:500]
     (data / "a.parquet").touch()
     (data / "b.parquet").write_bytes(half)
-    found = find_schemas(load_pipeline(pipeline), wait=False, stop=_Signals())
+    found = find_schemas(load_pipeline(pipeline), wait=False, stop=Signals())
     assert found is not None and found["s"].names == ["ts", "x", "y", "n", "g"]
     (data / "c.parquet").unlink()
     with pytest.raises(InputError, match=r"No schema can be told from .*b\.parquet"):
-        find_schemas(load_pipeline(pipeline), wait=False, stop=_Signals())
+        find_schemas(load_pipeline(pipeline), wait=False, stop=Signals())
 
 
 @pytest.mark.spark
@@ -92,7 +101,7 @@ def test_stopped_between_files_and_started_again(
     done: list[Summary] = []
 
     def rest() -> None:
-        with _signals_ignored():
+        with signals_ignored():
             done.append(run_pipeline(pipeline, True, lambda info: seen.append(info.batch), spark))
 
     thread = threading.Thread(target=rest)

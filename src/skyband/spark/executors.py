@@ -65,7 +65,7 @@ class ExecutorsRun(Run):
             again = self._query(session, [self._era(begins, begun)], begins, once=True)
             self._await(again)
             begins = self._committed() + 1
-            if self._stop.event.is_set() or begins < new:
+            if self._stop.asked() or begins < new:
                 return again
         # What is there is the state of the last batch's units: a start that ended before its first batch had begun may
         # have noted others, which took nothing over.

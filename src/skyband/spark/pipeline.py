@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import re
-import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +35,7 @@ from .metrics import Lag, StateSize, count_lines, heard, observed, telling
 from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
 from .reading import declared_schema, infer_schema
 from .sifting import SiftJob, collect_sifted
+from .signals import Signals, signals_ignored
 from .sinks import Sink, make_sink
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ def run_pipeline(
     pipeline = load_pipeline(path)
     available_now = available_now or pipeline.spark.trigger == "available-now"
     checkpoint = open_checkpoint(pipeline)
-    with checkpoint.locked(), _Signals(stopping) as stop:
+    with checkpoint.locked(), Signals(stopping) as stop:
         checkpoint.check_format()
         checkpoint.repair()
         first = checkpoint.first_new()
@@ -91,7 +89,7 @@ def run_kind(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> type[Run
     return ExecutorsRun if chosen == "executors" else Run
 
 
-def find_schemas(pipeline: Pipeline, wait: bool, stop: _Signals) -> dict[str, pa.Schema] | None:
+def find_schemas(pipeline: Pipeline, wait: bool, stop: Signals) -> dict[str, pa.Schema] | None:
     """The streams' schemas from their first files. None if stopped while waiting for one."""
     schemas = {}
     for spec in pipeline.streams:
@@ -106,7 +104,7 @@ def find_schemas(pipeline: Pipeline, wait: bool, stop: _Signals) -> dict[str, pa
             if not told:
                 say(f"waiting for the first file of stream '{spec.name}' in {spec.path}")
                 told = True
-            if stop.event.wait(0.5):
+            if stop.wait(0.5):
                 return None
         for what in ("time", "key", "op"):
             column = getattr(spec, what)
@@ -208,7 +206,7 @@ class Run:
         schemas: dict[str, pa.Schema],
         sink: Sink,
         on_batch: OnBatch,
-        stop: _Signals,
+        stop: Signals,
     ) -> None:
         self._pipeline = pipeline
         self._checkpoint = checkpoint
@@ -252,10 +250,10 @@ class Run:
                 gc.unfreeze()
             self._lag.close(session)
             if spark is None:
-                with _signals_ignored():
+                with signals_ignored():
                     session.stop()
         waiting = self._waiting()
-        if waiting and not self._stop.event.is_set():
+        if waiting and not self._stop.asked():
             say(f"left for later, because it cannot be read yet: {', '.join(waiting)}")
         rows, changes, rejects = (sum(column) for column in zip((0, 0, 0), *self._infos, strict=False))
         return Summary(
@@ -264,7 +262,7 @@ class Run:
             changes=changes,
             rejects=rejects,
             seconds=time.monotonic() - began,
-            stopped=self._stop.event.is_set(),
+            stopped=self._stop.asked(),
             waiting=waiting,
         )
 
@@ -327,9 +325,9 @@ class Run:
     def _await(self, query: StreamingQuery) -> None:
         """Wait for the end of the query, or for a signal; turn Spark's failures into our sentences."""
         try:
-            while query.isActive and not self._stop.event.wait(0.1):
+            while query.isActive and not self._stop.wait(0.1):
                 pass
-            if self._stop.event.is_set():
+            if self._stop.asked():
                 # A batch under way may finish; one that begins now is refused by `_batch`.
                 until = time.monotonic() + _STOP_SECONDS
                 if self._busy.acquire(timeout=_STOP_SECONDS):
@@ -339,7 +337,7 @@ class Run:
             else:
                 query.awaitTermination()
         except Exception as problem:
-            if self._stop.event.is_set():
+            if self._stop.asked():
                 return
             raise self._explain(problem) from problem
 
@@ -366,7 +364,7 @@ class Run:
     def _batch(self, splits: DataFrame, batch: int) -> None:
         """What Spark calls for each micro-batch, perhaps more than once."""
         with self._busy:
-            if self._stop.event.is_set():
+            if self._stop.asked():
                 raise InputError("The pipeline is stopping.")
             try:
                 self._do(splits, batch)
@@ -540,50 +538,6 @@ def _records(offset: Any) -> int:
     if isinstance(offset, dict):
         return sum(end for partitions in offset.values() for end in partitions.values())
     return 0 if offset is None else int(offset)
-
-
-class _Signals:
-    """SIGINT and SIGTERM ask for a stop; a second one insists."""
-
-    def __init__(self, event: threading.Event | None = None) -> None:
-        self.event = event or threading.Event()
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Signals:
-        self.install()
-        return self
-
-    def install(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before = signal.signal(number, self._handle)
-            self._before.setdefault(number, before)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.event.is_set():
-            raise KeyboardInterrupt
-        self.event.set()
-        # Straight to the file: a signal may come while the same thread is inside print.
-        with contextlib.suppress(OSError):
-            os.write(2, b"skyband: stopping after this batch; the next start continues from there\n")
-
-
-@contextlib.contextmanager
-def _signals_ignored() -> Iterator[None]:
-    """Let the session end in peace: a second Ctrl-C must not leave a JVM behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def say(text: str) -> None:
