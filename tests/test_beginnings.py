@@ -170,6 +170,24 @@ def test_both_are_exact_at_once_where_retained_rows_cover_them() -> None:
     assert xs(w) == [4, 3, 2]
 
 
+def test_retained_rows_whose_columns_an_index_has_are_not_put_aside() -> None:
+    """Rows without columns would be rows that nothing finds again: the next change ended in an error."""
+    monitor = sb.Monitor(retain=sb.rows(50))
+    one = monitor.watch("SELECT x FROM s ORDER BY x + y DESC LIMIT 3 WINDOW 20 ROWS WITH (algorithm = 'sma')")
+    monitor.push(
+        {"x": [float(i % 7) for i in range(60)], "y": [float(i % 5) for i in range(60)], "n": list(range(60))}
+    )
+    one.change(k=2)
+    one.change(k=4)
+    other = monitor.watch("SELECT n FROM s ORDER BY x DESC LIMIT 3 WINDOW 20 ROWS WITH (algorithm = 'ra')")
+    one.change(window="30 rows")
+    other.change(k=5)
+    monitor.push({"x": [0.0], "y": [0.0], "n": [60]})
+    assert one.top()["seq"].to_pylist() == [34, 54, 48, 39]
+    assert one.top()["x"].to_pylist() == [6.0, 5.0, 6.0, 4.0]
+    assert other.top()["n"].to_pylist() == [55, 48, 41, 54, 47]
+
+
 def test_a_watch_can_be_dropped_and_its_name_used_again() -> None:
     m = sb.Monitor()
     m.watch(TOP.format(1, "3 ROWS"), name="w")

@@ -449,9 +449,12 @@ class Stream:
         if batch is None:
             return
         taken = watch.group.refill(watch.slot, batch)
+        columns = self._columns(batch.table)
+        if not columns:
+            return  # nothing to put aside: rows without columns would be found again by nobody
         rows = np.flatnonzero(np.isin(batch.seq_arrived, taken))
         order = rows[np.argsort(batch.seq_arrived[rows])]
-        table = batch.table.select(self._columns(batch.table)).take(numbers_array(order))
+        table = batch.table.select(columns).take(numbers_array(order))
         self.kept.replace(batch.seq_arrived[order], table, self.newest())
 
     def _columns(self, table: pa.Table) -> list[str]:

@@ -190,7 +190,7 @@ class Kept:
 
     def load(self, blob: dict[str, Any]) -> None:
         self.limit = int(blob["limit"])
-        if "table" not in blob:
+        if "table" not in blob or not blob["table"].num_columns:  # an older file may have rows without any
             return
         if "sizes" not in blob:  # of an older file: until the next clearing, nothing goes by the window
             self.chunks = [(blob["seq"], blob["table"], Recency(2**63 - 1, 2**63 - 1))]
