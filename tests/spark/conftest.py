@@ -20,7 +20,11 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     from skyband.spark.session import start_session
 
     folder: Path = tmp_path_factory.mktemp("session")
-    conf = {"spark.sql.shuffle.partitions": "1"}
+    # The state store looks every minute by default what is to be copied or thrown away: no test is as long.
+    conf = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
+    }
     if any("test_kafka" in item.nodeid for item in request.session.items):
         with contextlib.suppress(Missing, OSError):  # the tests of Kafka say so themselves
             conf["spark.jars"] = ",".join(map(str, fetch("connector", CONNECTOR, alone=True)))
