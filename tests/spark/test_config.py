@@ -132,6 +132,8 @@ def test_the_smallest_file(tmp_path: Path) -> None:
             STREAM + QUERY + '[spark]\ntrigger = "soon"\n',
             "must be a time such as '2 seconds' or 'available-now'",
         ),
+        (STREAM + QUERY + "[metrics]\n", "[metrics] needs a key 'port'"),
+        (STREAM + QUERY + "[metrics]\nport = 70000\n", "a number of at most 65535"),
         (STREAM + QUERY + "[sparc]\n", "unknown key 'sparc'; did you mean 'spark'?"),
     ],
 )

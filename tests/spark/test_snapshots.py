@@ -19,6 +19,7 @@ import pytest
 from tests.spark import kinds
 from tests.spark.kills import Pipeline
 
+from skyband.errors import InputError
 from skyband.spark import run_pipeline, verify_pipeline
 
 if TYPE_CHECKING:
@@ -109,6 +110,18 @@ def test_a_start_after_a_snapshot(tmp_path: Path, spark: SparkSession) -> None:
     finally:
         spark.conf.unset(LEAST)
     check(tmp_path, steps)
+
+    # Now it can't be read: neither by the units themselves nor by a driver that would deal it out anew.
+    for file in (tmp_path / "checkpoint" / "state").rglob("*.zip"):
+        file.write_bytes(file.read_bytes()[:40])
+    write(tmp_path, [*steps, steps[0]], [8])
+    text = (tmp_path / "pipeline.toml").read_text()
+    for shards in (2, 3):
+        (tmp_path / "pipeline.toml").write_text(text.replace("shards = 2", f"shards = {shards}"))
+        with pytest.raises(
+            InputError, match=r"^The state in \S+ cannot be read \(.*bring it back from a copy"
+        ):
+            run_pipeline(tmp_path / "pipeline.toml", available_now=True, spark=spark)
 
 
 @pytest.mark.soak

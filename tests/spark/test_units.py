@@ -18,12 +18,12 @@ from skyband.errors import SkybandError
 from skyband.files.rows import Chunk
 from skyband.query.sql import parse
 from skyband.spark import merging, routing
-from skyband.spark.checkpoint import open_checkpoint
+from skyband.spark.checkpoint import Checkpoint, open_checkpoint
 from skyband.spark.config import load_pipeline
 from skyband.spark.executors import ExecutorsRun
-from skyband.spark.frames import late_of, write_frame
+from skyband.spark.frames import late_before, late_of, write_frame
 from skyband.spark.gather import Gather, Told
-from skyband.spark.handover import _cut
+from skyband.spark.handover import _cut, hand_over
 from skyband.spark.merging import Part, take, unpacked
 from skyband.spark.routing import Era, Job
 from skyband.spark.shards import (
@@ -394,6 +394,14 @@ def test_what_is_not_whole_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         unpacked(state[:-1])
     with pytest.raises(SkybandError, match="no state of unit"):
         take(Job(STREAMS, (Era(1, local.job.eras[0].units),), str(tmp_path), 1), 1, key, [], None)
+    (tmp_path / "handover").mkdir()
+    (tmp_path / "handover" / f"{key}.state").write_bytes(state[:-1])
+    with pytest.raises(SkybandError, match=r"handover/\d+\.state is damaged: remove the folder it is in"):
+        take(Job(STREAMS, (Era(1, local.job.eras[0].units),), str(tmp_path), 1), 1, key, [], None)
+    with pytest.raises(
+        SkybandError, match=r"frames/6\.json cannot be read: every executor must see the chec"
+    ):
+        late_before(tmp_path, 7)
     monkeypatch.setattr("skyband.spark.merging.FORMAT", 99)
     monkeypatch.setattr("skyband.blob.FORMAT", 99)
     with pytest.raises(SkybandError, match=r"in format \d+, of another skyband"):
@@ -409,6 +417,18 @@ def test_layouts_are_remembered(tmp_path: Path) -> None:
     assert (log.at(0), log.at(3), log.at(4), log.at(9)) == (first, first, second, second)
     log.set(4, first)  # batch 4 was never attempted: another start, another mind
     assert log.at(9) == first
+    (tmp_path / "shards.json").write_text("[{")
+    with pytest.raises(SkybandError, match=r"shards\.json is damaged: bring it back from a copy"):
+        log.at(9)
+
+
+def test_a_state_that_lacks_units_is_not_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark can read may still be of another checkpoint."""
+    asked = bound({"ties": QUERIES["ties"]})
+    before, after = (Layout(2, {ROWS: (of, epoch)}).units(asked) for of, epoch in ((2, 0), (3, 1)))
+    monkeypatch.setattr("skyband.spark.handover.read_states", lambda *_: {before[0].key: b""})
+    with pytest.raises(SkybandError, match="has no state of 1 of 2 units before batch 5: it is damaged"):
+        hand_over(None, Checkpoint(tmp_path), 5, before, after)  # type: ignore[arg-type]
 
 
 def test_keys_go_round_the_partitions() -> None:

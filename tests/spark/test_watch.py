@@ -152,6 +152,8 @@ def test_mistakes_are_found_where_they_are_made(spark: SparkSession) -> None:
         watch(df, [])
     with pytest.raises(SkybandError, match="shards= must be a whole number of at least 1, not 0"):
         watch(df, ["SELECT value FROM s ORDER BY value LIMIT 1 WINDOW 5 ROWS"], shards=0)
+    with pytest.raises(SkybandError, match=r"needs a streaming DataFrame, such as spark\.readStream gives"):
+        watch(spark.range(3), ["SELECT id FROM s ORDER BY id LIMIT 1 WINDOW 5 ROWS"])
     joined = "SELECT id FROM r FULL JOIN q USING (id) ORDER BY x + y LIMIT 3 WINDOW 9 ROWS"
     with pytest.raises(SkybandError, match="joins several streams, and watch has one DataFrame"):
         watch(df, [joined])

@@ -178,12 +178,8 @@ class _Reader:
             raise self.fail(f"'{key}' of {where} must be a whole number of at least {least}, not {value!r}.")
         return value
 
-    def choice(
-        self, where: str, key: str, value: str, there: Iterable[str], later: Iterable[str] = ()
-    ) -> str:
+    def choice(self, where: str, key: str, value: str, there: Iterable[str]) -> str:
         there = list(there)
-        if value in later:
-            raise self.fail(f"{key} '{value}' of {where} is not there yet; there is {_list(there)}.")
         if value not in there:
             near = difflib.get_close_matches(value, there, 1)
             hint = f"did you mean '{near[0]}'?" if near else f"there is {_list(there)}."

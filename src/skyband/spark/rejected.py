@@ -86,11 +86,9 @@ def _refuse_others(file: Path, query: str) -> None:
         )
 
 
-def reject_folder(path: str | os.PathLike[str], streaming: bool) -> RejectFolder:
+def reject_folder(path: str | os.PathLike[str]) -> RejectFolder:
     """The folder for `watch`, made if it isn't there; wrong ones are found here and not in a task."""
     text = os.fspath(path)
-    if not streaming:
-        raise InputError("rejects= needs a streaming DataFrame: its files are named by micro-batch.")
     if "://" in text:
         raise InputError(
             f"rejects= must be a folder that every executor sees as its own file system, not {text}: mount it, and "

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from .checkpoint import damaged
 from .config import Pipeline, QuerySpec
 from .files import write_atomic
 
@@ -185,7 +186,10 @@ class LayoutLog:
         write_atomic(self._path, json.dumps(records, indent=1).encode())
 
     def _records(self) -> list[dict[str, Any]]:
-        return json.loads(self._path.read_text()) if self._path.exists() else []
+        try:
+            return json.loads(self._path.read_text()) if self._path.exists() else []
+        except ValueError:
+            raise damaged(self._path) from None
 
 
 @dataclass(frozen=True)

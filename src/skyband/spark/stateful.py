@@ -63,10 +63,15 @@ def watch(
     `shards` deals the queries out to so many keys of the stateful operator, for as many tasks; it has to stay the
     same for a checkpoint. Rows are then pruned where they are, before they travel.
     """
+    if not df.isStreaming:
+        raise InputError(
+            "watch needs a streaming DataFrame, such as spark.readStream gives; for rows that are there already, "
+            "push them into a Monitor."
+        )
     named = _named(queries)
     schema = _arrow_schema(df, time)
     _check(named, schema, time)
-    folder = None if rejects is None else reject_folder(rejects, df.isStreaming)
+    folder = None if rejects is None else reject_folder(rejects)
     if isinstance(shards, bool) or not isinstance(shards, int) or shards < 1:
         raise InputError(f"shards= must be a whole number of at least 1, not {shards!r}.")
     if shards > 1:
