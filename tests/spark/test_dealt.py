@@ -11,14 +11,27 @@ import pytest
 from tests.spark.streams import OTHER, QUERIES, SCHEMA, make_files
 from tests.spark.test_units import KINDS, One, arrow, by_query, plain
 
+from skyband.blob import FORMAT
 from skyband.errors import SkybandError
 from skyband.query.sql import parse
 from skyband.spark import dealt
-from skyband.spark.dealt import Deal, lines_of, merged_changes, numbered, step_unit
+from skyband.spark.dealt import Deal, leaves_first, lines_of, merged_changes, numbered, step_unit
+from skyband.spark.files import frame
 from skyband.spark.hashing import in_order
 from skyband.spark.rejected import RejectFolder
 from skyband.spark.shards import Streams
 
+STARTS = [  # the same queries, others, and new ones: a key that was gone, one that is new, and a name for another kind
+    KINDS,
+    KINDS,
+    {"ties": QUERIES["ties"], "rows": OTHER, "sums": KINDS["sums"], "couples": KINDS["nearest"]},
+    {
+        "ties": KINDS["loud"],
+        "sums": KINDS["sums"],
+        "both": "SELECT g, n, SUM(x) FROM s GROUP BY g, n ORDER BY SUM(x) LIMIT 3 WINDOW 25 SECONDS",
+        "couples": KINDS["sums"],
+    },
+]
 STREAMS = Streams({"s": "ts"}, {}, {}, {"s": SCHEMA})
 
 
@@ -46,11 +59,9 @@ def test_units_equal_one_monitor(texts: bool, tmp_path: Path, monkeypatch: pytes
     states: dict[int, bytes] = {}
     folder = RejectFolder(str(tmp_path)) if texts else None
     asked: dict[str, str] = {}
-    for batch, rows in enumerate(make_files(6, seed=60, rows=(40, 120))):
-        if batch % 2 == 0:  # a start: the same queries, then others
-            asked = [KINDS, KINDS, {"ties": QUERIES["ties"], "rows": OTHER, "sums": KINDS["sums"]}][
-                batch // 3
-            ]
+    for batch, rows in enumerate(make_files(8, seed=60, rows=(40, 120))):
+        if batch % 2 == 0:  # a start
+            asked = STARTS[batch // 2]
             deal = deal_of(asked, shards, folder, monkeypatch)
         left = one.start(asked) if batch % 2 == 0 else []
         table = arrow(rows)
@@ -63,21 +74,49 @@ def test_units_equal_one_monitor(texts: bool, tmp_path: Path, monkeypatch: pytes
             lines += lines_of(deal, chunk, str(number)).to_pylist()
         parts = numbered(lines, shards).to_pylist()
         tables, rejected, told = [], [], []
-        for line in parts:
-            key = line["unit"]
-            states[key], changes, rejects, parts_of_pairs = step_unit(
-                deal, key, line["blob"], states.get(key), batch
-            )
-            told += parts_of_pairs
+        for key in range(shards):
+            own = {line["number"]: line["blob"] for line in parts if line["unit"] == key}
+            states[key], changes, rejects, split = step_unit(deal, key, own, states.get(key), batch)
+            told += split
             tables += [plain(change) for change in changes]
             if key == 0:
                 rejected = rejects
-        tables += merged_changes(deal, told)
+        tables = leaves_first([*merged_changes(deal, told), *tables])
         truth, right = one.push([("s", in_order(table, "ts"))])
         assert by_query(pa.concat_tables(tables)) == by_query(pa.concat_tables([*left, truth]))
         assert [(r.seq, r.reason) for r in rejected] == right
         assert all(reject.raw for reject in rejected) or not texts
+        groups = [t.asked.name for t in told if t.kind == "after" and t.answer.num_rows and not t.asked.pairs]
+        assert len(groups) > len(set(groups))  # several units have ids of one query
     with pytest.raises(SkybandError, match="was begun with shards=3"):
-        step_unit(deal_of(asked, 2, folder, monkeypatch), 0, None, states[0], 9)
+        step_unit(deal_of(asked, 2, folder, monkeypatch), 0, {}, states[0], 9)
     with pytest.raises(SkybandError, match="knows no shard 2"):
-        step_unit(deal, 2, None, None, 9)
+        step_unit(deal, 2, {}, None, 9)
+    with pytest.raises(SkybandError, match=r"checkpoint is damaged: start again with an empty checkpoint"):
+        step_unit(deal, 0, {}, states[0][:-1], 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("couples", "has pairs dealt out by query: start again with an empty checkpoint"),
+        ("sums", "has all groups in one shard: start again with an empty checkpoint"),
+        ("ties", None),
+    ],
+)
+def test_the_state_of_an_older_layout(
+    name: str, sentence: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each query had one unit once. What is dealt out by query still goes on from there; the rest is refused."""
+    monitor = STREAMS.monitor()
+    monitor.watch(parse(KINDS[name]), name=name)
+    assert monitor.share is None
+    header = {"format": FORMAT, "of": 2, "windows": {}, "queries": ""}
+    state = frame(header, monitor.to_bytes(), STREAMS.monitor().to_bytes())
+    deal = deal_of({name: KINDS[name]}, 2, None, monkeypatch)
+    if sentence is None:
+        after, *_ = step_unit(deal, 1, {}, state, 3)
+        assert step_unit(deal, 1, {}, after, 4)[0] == after
+        return
+    with pytest.raises(SkybandError, match=f"^The state of this query in Spark's checkpoint {sentence}"):
+        step_unit(deal, 1, {}, state, 3)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.object_oracle import ObjectOracle, total
 from tests.oracle import Oracle
 from tests.spark.streams import (
     OTHER,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 ASKED = {name: QUERIES[name] for name in ("rows", "seconds", "above", "ties")}
 CLOSE = "SELECT a.x, b.x FROM s a, s b ORDER BY abs(a.y - b.y) LIMIT 5 WINDOW 30 SECONDS"
+SUMS = "SELECT g, n, SUM(x) FROM s GROUP BY g, n ORDER BY SUM(x) DESC LIMIT 6 WINDOW 70 ROWS"
 SPARK_SCHEMA = "ts timestamp_ntz, x double, y double, n bigint, g string"
 
 
@@ -55,7 +58,9 @@ def in_watch_order(rows: list[Row]) -> list[Row]:
 @pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_equals_the_oracle(tmp_path: Path, spark: SparkSession, shards: int) -> None:
     files = make_files(3, seed=50)
-    truth = Truth(ASKED)
+    truth = Truth({})
+    truth.oracle = oracle = ObjectOracle(time="ts")
+    truth.set_queries(ASKED)
     answers: dict[str, dict[int, float]] = {}
     out = tmp_path / "out"
 
@@ -79,25 +84,29 @@ def test_equals_the_oracle(tmp_path: Path, spark: SparkSession, shards: int) -> 
 
     # One file a run, so that what each micro-batch changed can be told apart; the last runs with other queries.
     seen = 0
-    queries = {**ASKED, "close": CLOSE}
-    truth.oracle.watch("close", lambda row: 0.0, 1, ("seconds", 30))
+    queries = {**ASKED, "close": CLOSE, "sums": SUMS}
+    oracle.watch("close", lambda row: 0.0, 1, ("seconds", 30))
+    oracle.watch_objects(
+        "sums", ("g", "n"), lambda rows: total([row["x"] for row in rows]), 6, ("rows", 70), ("g", "n", "x")
+    )
     for place, rows in enumerate(files):
         write_file(tmp_path / "data" / f"{place}.parquet", rows)
         if place == 2:
-            queries = {"ties": ASKED["ties"], "other": OTHER}
-            truth.change_queries(queries)
-            truth.oracle.drop("close")
+            queries = {"ties": ASKED["ties"], "other": OTHER, "sums": SUMS}
+            truth.change_queries({name: sql for name, sql in queries.items() if name != "sums"})
+            oracle.drop("close")
         told = start(queries)
         truth.push(in_watch_order(rows))
         new = sorted(told, key=lambda row: row["change"] == "enter")
-        answers = fold([row for row in new if row["query"] != "close"])
-        tops = truth.tops()
-        tops.pop("close", None)
+        answers = fold([row for row in new if row["query"] not in ("close", "sums")])
+        names = [name for name in oracle.watches if name not in ("close", "sums")]
+        tops = {name: [(r.rank, r.score, r.seq) for r in oracle.top(name)] for name in names}
         assert answers == as_answers(tops)
+        assert folded_groups(new) == {(ranked.id, ranked.score) for ranked in oracle.top("sums")}
         assert folded_pairs(new) == (closest(truth.oracle) if place < 2 else {})
         assert len(told) > seen
         seen = len(told)
-    assert {type(row["seq"]) for row in told} == {int}
+    assert {type(row["seq"]) for row in told if row["query"] != "sums"} == {int}
     assert all(row["rank"] is None for row in told if row["change"] == "leave")
     assert all(row["time"] is not None for row in told)
 
@@ -123,6 +132,17 @@ def folded_pairs(rows: list[Row]) -> dict[tuple[int, int], float]:
         if row["query"] == "close" and row["change"] == "leave":
             assert answer.pop((row["seq"], row["seq_b"])) == row["score"]
     return answer
+
+
+def folded_groups(rows: list[Row]) -> set[tuple[str, float]]:
+    """What the changes of SUMS add up to: a group whose sum changes leaves and enters."""
+    balance = Counter[tuple[str, float]]()
+    for row in rows:
+        if row["query"] == "sums":
+            assert row["seq"] is None and row["seq_b"] is None
+            balance[row["id"], row["score"]] += 1 if row["change"] == "enter" else -1
+    assert {*balance.values()} <= {0, 1}
+    return {group for group, count in balance.items() if count}
 
 
 def fold(rows: list[Row]) -> dict[str, dict[int, float]]:

@@ -25,9 +25,10 @@ weighted sums of four columns, k = 20, over the last million rows; of the small 
 one on an old checkpoint, from the start of the run to the end of its first batch. The cluster is Spark's standalone one
 on the same two cores, with a core for each worker, and a thousand queries with their state with the executors: what the
 system says that executors and driver have used of the processors, for each row, after two dozen batches in which their
-JVMs compile most of their code. The last table is of batches that do nothing but read and write a blob of state for
-each of two keys, by either of Spark's stateful operators (with Pandas, in RocksDB). [Spark](../spark.md) says how it
-works.
+JVMs compile most of their code. The last table but one is of batches that do nothing but read and write a blob of state
+for each of two keys, by either of Spark's stateful operators (with Pandas, in RocksDB). The last one is of
+`skyband.spark.watch` on a DataFrame, a hundred weighted sums, into the no-op sink: with one unit, with two, and with
+two without the task that makes one answer of their parts. [Spark](../spark.md) says how it works.
 """
 
 
@@ -114,6 +115,12 @@ def figures(found: Figures, scale: str) -> Iterator[Figure]:
         for name, seconds in of_each.items():
             state.add("", name, bytes_, ms=1000 * seconds)
     yield state
+    size = f"{scale}: 100 queries, {2 * plan.batches} batches"
+    watches = Figure("watch", "A batch of watch", "rows a batch", "ms", "ms", size, form="bars")
+    for rows, of_each in found.watches.items():
+        for name, seconds in of_each.items():
+            watches.add("", name, rows, ms=1000 * seconds)
+    yield watches
 
 
 def _at_least(placement: str, queries: int, goal: float) -> Claim:
@@ -164,6 +171,7 @@ BOOK = Book(
     sections=(
         ("throughput", "Large batches"), ("placements", "The two placements"), ("small", "Small batches"),
         ("restart", "Restart"), ("cluster", "Processor time on a cluster"), ("state", "Two stateful operators"),
+        ("watch", "A DataFrame's changes"),
     ),
     claims={
         "throughput": (

@@ -12,8 +12,10 @@ they are late do no harm: they only ever stand in the way of rows that are older
 with their text gets them from the first unit, which then has to be sent every row.
 
 Pairs are split by row, as in a pipeline: every unit is sent all rows and keeps its own part of the window, and a pair
-belongs to the unit of the row that came first. Each unit tells its best k before the micro-batch and after it, and one
-more task, which keeps nothing, makes changes of them (`told`). Grouped queries are the first unit's.
+belongs to the unit of the row that came first. Grouped queries are split by id: of those with one key each unit has the
+ids whose hash falls to it, in a monitor of their own, which is sent their rows and counts all. Each unit tells its best
+k of pairs and groups before the micro-batch and after it, and one more task, which keeps nothing, makes changes of them
+(`told`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +47,7 @@ from .hashing import in_order, stable_hash
 from .merging import table_bytes, table_of
 from .rejected import RejectFolder
 from .routing import Era, Job, Packed, routes
-from .shards import ROWS, Streams, Unit, kind_of, part_of
+from .shards import COUPLES, ROWS, Streams, Unit, kind_of, part_of
 from .told import answer_of, changes_of, merged
 
 if TYPE_CHECKING:
@@ -59,7 +61,9 @@ if TYPE_CHECKING:
 _CHUNK_ROWS = 1_000_000
 _KEYS = -1  # the line with the two numbers of each row
 _CHUNK_COLUMNS = "chunk string, unit bigint, blob binary"
-_PART_COLUMNS = "unit bigint, blob binary"
+_PART_COLUMNS = (
+    "unit bigint, number bigint, blob binary"  # of a unit's parts, which one; a part has a number, too
+)
 _TOLD_COLUMNS = "unit bigint, number bigint, kind string, query string, blob binary"
 _STATE = "state binary"
 _NAME = "The state of this query in Spark's checkpoint"
@@ -85,12 +89,34 @@ def dealt_changes(
     columns: str,
 ) -> DataFrame:
     """The changes, as `watch` gives them."""
+    told, deal = dealt_parts(df, queries, schema, time, folder, shards)
+    # Though there are no pairs or groups, too: there may have been some at the last start, and what leaves of them is
+    # merged. What comes from a stateful operator in Python can't be shuffled as it is (Spark casts it to rows of
+    # another kind and fails): a computed column makes them of that kind.
+    told = told.selectExpr("unit", "coalesce(number, 0L) AS number", "kind", "query", "blob")
+    return told.repartition(1).mapInArrow(_merge(deal), columns)
+
+
+def dealt_parts(
+    df: DataFrame,
+    queries: Mapping[str, Query],
+    schema: pa.Schema,
+    time: str | None,
+    folder: RejectFolder | None,
+    shards: int,
+) -> tuple[DataFrame, Deal]:
+    """What the units tell, each by itself."""
     stream = "s"
     asked = [(name, replace(query, stream=stream)) for name, query in queries.items()]  # type: ignore[arg-type]
     units = []
     for part in range(shards):
         own = [(name, query) for name, query in asked if _has(part, query, shards)]
         units.append(Unit.make(part, ROWS, part, shards, 0, tuple(own), teller=part == 0))
+    for kind in dict.fromkeys(kind_of(query) for _, query in asked):
+        if kind not in (ROWS, COUPLES):
+            same = tuple((name, query) for name, query in asked if kind_of(query) == kind)
+            first = len(units)
+            units += [Unit.make(first + part, kind, part, shards, 0, same) for part in range(shards)]
     streams = Streams({stream: time} if time is not None else {}, {}, {}, {stream: schema})
     deal = Deal(Packed.of(Job(streams, (Era(0, tuple(units)),), "", 0)), stream, time, folder)
     chunks = df.select(*schema.names).mapInArrow(_deal_out(deal), _CHUNK_COLUMNS)
@@ -98,18 +124,13 @@ def dealt_changes(
     told = parts.groupBy("unit").applyInPandasWithState(
         _stepper(deal), _TOLD_COLUMNS, _STATE, "append", "NoTimeout"
     )
-    # Though there are no pairs, too: there may have been some at the last start, and what leaves of them is merged.
-    # What comes from a stateful operator in Python can't be shuffled as it is (Spark casts it to rows of another kind
-    # and fails): a computed column makes them of that kind.
-    told = told.selectExpr("unit", "coalesce(number, 0L) AS number", "kind", "query", "blob")
-    return told.repartition(1).mapInArrow(_merge(deal), columns)
+    return told, deal
 
 
 def _has(part: int, query: Query, shards: int) -> bool:
-    """Whether a unit is asked a query."""
-    if isinstance(query, Pairs):
-        return True
-    return (part_of(query, shards) if kind_of(query) == ROWS else 0) == part
+    """Whether a unit is asked a query about single rows or pairs."""
+    kind = kind_of(query)
+    return kind == COUPLES or (kind == ROWS and part_of(query, shards) == part)
 
 
 # -- tasks
@@ -151,6 +172,10 @@ def lines_of(deal: Deal, rows: pa.Table, chunk: str) -> pa.RecordBatch:
     part = accept(door, raw, count)
     lines = [(_KEYS, _pack_keys(rows, deal.time))]
     for route in found:
+        if route.unit.ids:  # all rows are counted in the unit's other part
+            own = replace(route.part_of(part, prune=False).accepted(), passed=None)
+            lines.append((route.unit.key, Sifted(own).to_bytes()))
+            continue
         route = replace(route, counts=True)
         whole = route.unit.teller and deal.folder is not None and deal.time is not None
         sifted = Sifted(part) if whole else route.part_of(part, count >= _many(route.unit))
@@ -203,7 +228,7 @@ def _number(shards: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
 
 
 def numbered(lines: list[dict[str, Any]], shards: int) -> pa.RecordBatch:
-    """One part for each unit, whose rows know their places among all rows of the micro-batch."""
+    """The parts of each unit, whose rows know their places among all rows of the micro-batch."""
     lines = sorted(lines, key=lambda line: (line["chunk"], line["unit"]))
     keys = [blob.from_bytes(line["blob"]) for line in lines if line["unit"] == _KEYS]
     columns = [
@@ -215,12 +240,17 @@ def numbered(lines: list[dict[str, Any]], shards: int) -> pa.RecordBatch:
     place[order] = np.arange(len(order))
     starts = np.cumsum([0, *(len(k["hash"]) for k in keys)])
     parts = []
-    for unit in range(shards):
-        own = [Sifted.from_bytes(line["blob"]).accepted() for line in lines if line["unit"] == unit]
+    numbers = sorted({line["unit"] for line in lines} - {_KEYS})
+    for number in numbers:
+        own = [Sifted.from_bytes(line["blob"]).accepted() for line in lines if line["unit"] == number]
         moved = [_moved(part, place[a : a + part.count]) for part, a in zip(own, starts, strict=False)]
         parts.append(Sifted(_joined(moved)).to_bytes())
     return pa.RecordBatch.from_pydict(
-        {"unit": pa.array(range(shards), pa.int64()), "blob": pa.array(parts, pa.binary())}
+        {
+            "unit": pa.array([number % shards for number in numbers], pa.int64()),
+            "number": pa.array(numbers, pa.int64()),
+            "blob": pa.array(parts, pa.binary()),
+        }
     )
 
 
@@ -280,34 +310,62 @@ def without_late(part: Accepted, late_before: int | None, stream: str) -> Accept
 # -- units
 
 
+class Asked(NamedTuple):
+    """What whoever merges the parts of an answer must know of its query."""
+
+    name: str
+    k: int | None
+    descending: bool
+    pairs: bool
+
+
 @dataclass
 class Told:
-    """A unit's part of the answer to a query for pairs: `gone` with a query that is asked no more, or before a
-    micro-batch, or after it."""
+    """A unit's part of the answer to a query for pairs or groups: `gone` with a query that is asked no more, or before
+    a micro-batch, or after it."""
 
     kind: str
-    name: str
-    k: int
-    descending: bool
+    asked: Asked
     answer: pa.Table
 
     @classmethod
     def of(cls, kind: str, watch: Any) -> Told:
-        return cls(kind, watch.name, watch.query.k, watch.query.descending, answer_of(watch))
+        query = watch.query
+        asked = Asked(watch.name, getattr(query, "k", None), query.descending, isinstance(query, Pairs))
+        return cls(kind, asked, answer_of(watch))
 
 
 @dataclass
 class _Held:
-    """A unit's state: its monitor, the clock, and which of the clock's windows each query is judged by."""
+    """A unit's state: its monitor, the clock, which of the clock's windows each query is judged by, and a monitor for
+    the groups of each key."""
 
     monitor: Monitor
     clock: Monitor
     windows: dict[str, str]
+    objects: dict[str, Monitor]
     queries: str = ""
 
     def to_bytes(self, unit: Unit) -> bytes:
-        header = {"format": FORMAT, "of": unit.of, "windows": self.windows, "queries": self.queries}
-        return frame(header, self.monitor.to_bytes(), self.clock.to_bytes())
+        header = {
+            "format": FORMAT,
+            "of": unit.of,
+            "windows": self.windows,
+            "objects": [*self.objects],
+            "queries": self.queries,
+        }
+        monitors = [self.monitor, self.clock, *self.objects.values()]
+        return frame(header, *(monitor.to_bytes() for monitor in monitors))
+
+    def without_queries(self) -> Monitor:
+        """A monitor that has counted what this unit has."""
+        from ..monitor import Monitor
+
+        found = Monitor.from_bytes(self.monitor.to_bytes())
+        for name in list(found.watches):
+            found.drop(name)
+        found.lists_only = True
+        return found
 
 
 def _held(job: Job, unit: Unit, before: bytes | None, batch: int) -> _Held:
@@ -318,7 +376,7 @@ def _held(job: Job, unit: Unit, before: bytes | None, batch: int) -> _Held:
             raise InputError(f"{_NAME} knows no shard {unit.part}: shards= must stay as it began.")
         monitor = job.streams.monitor()
         monitor.share = unit.part, unit.of
-        return _Held(monitor, job.streams.monitor(), {})
+        return _Held(monitor, job.streams.monitor(), {}, {})
     found = unframe(before)
     if found is None:
         raise InputError(f"{_NAME} is damaged: start again with an empty checkpoint.")
@@ -328,24 +386,29 @@ def _held(job: Job, unit: Unit, before: bytes | None, batch: int) -> _Held:
         raise InputError(
             f"{_NAME} was begun with shards={header['of']}: that must stay, or start again with an empty checkpoint."
         )
-    monitor, clock = (Monitor.from_bytes(data) for data in blobs)
+    monitor, clock, *others = (Monitor.from_bytes(data) for data in blobs)
+    if any(kind_of(watch.query) not in (ROWS, COUPLES) for watch in monitor.watches.values()):
+        raise InputError(f"{_NAME} has all groups in one shard: start again with an empty checkpoint.")
     if monitor.share is None:
         if any(isinstance(watch, PairWatch) for watch in monitor.watches.values()):
             raise InputError(f"{_NAME} has pairs dealt out by query: start again with an empty checkpoint.")
         monitor.share = unit.part, unit.of
-    monitor.lists_only = clock.lists_only = True
-    return _Held(monitor, clock, header["windows"], header["queries"])
+    for one in (monitor, clock, *others):
+        one.lists_only = True
+    objects = dict(zip(header.get("objects", ()), others, strict=True))
+    return _Held(monitor, clock, header["windows"], objects, header["queries"])
 
 
 def step_unit(
-    deal: Deal, key: int, data: bytes | None, before: bytes | None, batch: int
+    deal: Deal, key: int, parts: Mapping[int, bytes], before: bytes | None, batch: int
 ) -> tuple[bytes, list[pa.Table], list[Reject], list[Told]]:
-    """One unit's micro-batch: its state afterwards, its changes, what was rejected, and its part of pairs."""
+    """One unit's micro-batch: its state afterwards, its changes, what was rejected, its part of pairs and groups."""
     from .stateful import ask
 
     job = deal.job.get()
     era = job.eras[0]
     unit = era.units[key]
+    objects = {other.kind: other for other in era.units if other.ids and other.part == unit.part}
     held = _held(job, unit, before, batch)
     asked = {name: query for unit in era.units for name, query in unit.queries}
     digest = "".join(unit.digest for unit in era.units)
@@ -354,35 +417,74 @@ def step_unit(
     if held.queries != digest:
         told = _gone(held.monitor, dict(unit.queries))
         left = ask(held.monitor, dict(unit.queries))
+        told += _set_objects(held, objects)
         _set_clock(held, asked, deal)
         held.queries = digest
     first = held.monitor.rows_seen
     rejects: list[Reject] = []
     changes = []
-    if data is not None:
+    if key in parts:
         late = held.clock.sifter(deal.stream).door.late_before
-        part = without_late(Sifted.from_bytes(data).accepted(), late, deal.stream)
+        part = without_late(Sifted.from_bytes(parts[key]).accepted(), late, deal.stream)
         none = np.empty(0, dtype=np.int64)
         silent = replace(part, table=part.table.slice(0, 0), position=none, time=none, rejects=[])
         held.clock.push_sifted([(deal.stream, [Sifted(silent)])])
-        pairs = [watch for watch in held.monitor.watches.values() if isinstance(watch, PairWatch)]
-        told += [Told.of("before", watch) for watch in pairs]
-        whole = held.monitor.push_sifted([(deal.stream, [Sifted(part)])])
-        told += [Told.of("after", watch) for watch in pairs]
-        changes = [_others(whole, [watch.name for watch in pairs])]
-        held.monitor._rejects.last.clear()
+        whole = _push(held.monitor, deal.stream, part, told)
+        changes = [_others(whole, [watch.name for watch in held.monitor.watches.values() if _split(watch)])]
+        for kind, monitor in held.objects.items():
+            own = Sifted.from_bytes(parts[objects[kind].key]).accepted()
+            _push(monitor, deal.stream, _beside(part, own, late), told)
         rejects = [reject._replace(seq=first + reject.seq) for reject in part.rejects]
     return held.to_bytes(unit), [*left, *changes], rejects, told
 
 
+def _split(watch: Any) -> bool:
+    """Whether a unit has a part of the answer only."""
+    return kind_of(watch.query) != ROWS
+
+
+def _push(monitor: Monitor, stream: str, part: Accepted, told: list[Told]) -> pa.Table:
+    """Let a monitor have its rows; its parts of answers, before and after, are told."""
+    watches = [watch for watch in monitor.watches.values() if _split(watch)]
+    told += [Told.of("before", watch) for watch in watches]
+    changes = monitor.push_sifted([(stream, [Sifted(part)])])
+    told += [Told.of("after", watch) for watch in watches]
+    monitor._rejects.last.clear()
+    return changes
+
+
+def _beside(whole: Accepted, own: Accepted, late_before: int | None) -> Accepted:
+    """The rows of a unit's groups, among all that are counted."""
+    kept = np.arange(len(own.time)) if late_before is None else np.flatnonzero(own.time >= late_before)
+    assert own.position is not None
+    table = own.table.take(numbers_array(kept))
+    return replace(whole, table=table, position=own.position[kept], time=own.time[kept])
+
+
 def _gone(monitor: Monitor, asked: Mapping[str, Query]) -> list[Told]:
-    """Drop the pairs that are asked no more, or otherwise."""
+    """Drop the pairs and groups that are asked no more, or otherwise."""
     found = []
     for name, watch in list(monitor.watches.items()):
-        if isinstance(watch, PairWatch) and asked.get(name) != watch.query:
+        if _split(watch) and asked.get(name) != watch.query:
             found.append(Told.of("gone", watch))
             monitor.drop(name)
     return found
+
+
+def _set_objects(held: _Held, units: Mapping[str, Unit]) -> list[Told]:
+    """Let there be a monitor for the groups of each key that is asked for."""
+    from .stateful import ask
+
+    told = []
+    for kind, monitor in list(held.objects.items()):
+        told += _gone(monitor, dict(units[kind].queries) if kind in units else {})
+        if kind not in units:
+            del held.objects[kind]
+    for kind, unit in units.items():
+        if kind not in held.objects:
+            held.objects[kind] = held.without_queries()
+        ask(held.objects[kind], dict(unit.queries))
+    return told
 
 
 def _others(changes: pa.Table, names: list[str]) -> pa.Table:
@@ -423,9 +525,13 @@ def _stepper(deal: Deal) -> Callable[[Any, Iterator[pd.DataFrame], GroupState], 
         from .rejected import task_batch
         from .stateful import tell
 
-        data = next((row for rows in frames for row in rows["blob"]), None)
+        parts = {
+            int(number): blob
+            for rows in frames
+            for number, blob in zip(rows["number"], rows["blob"], strict=True)
+        }
         before = bytes(state.get[0]) if state.exists else None
-        after, tables, rejects, told = step_unit(deal, int(key[0]), data, before, task_batch()[0])
+        after, tables, rejects, told = step_unit(deal, int(key[0]), parts, before, task_batch()[0])
         if int(key[0]) == 0 and deal.folder is not None:
             deal.folder.put(to_table(rejects), first=before is None)
         elif int(key[0]) == 0:
@@ -433,8 +539,7 @@ def _stepper(deal: Deal) -> Callable[[Any, Iterator[pd.DataFrame], GroupState], 
         state.update((after,))
         lines = [("changes", "", table_bytes(table)) for table in tables if table.num_rows]
         for one in told:
-            header = json.dumps([one.name, one.k, one.descending])
-            lines.append((one.kind, header, table_bytes(one.answer)))
+            lines.append((one.kind, json.dumps(one.asked), table_bytes(one.answer)))
         if lines:
             numbered_lines = [(int(key[0]), number, *line) for number, line in enumerate(lines)]
             yield pd.DataFrame(numbered_lines, columns=["unit", "number", "kind", "query", "blob"])
@@ -454,11 +559,10 @@ def _merge(deal: Deal) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
             if line["kind"] == "changes":
                 tables.append(plain(table))
             else:
-                name, k, descending = json.loads(line["query"])
-                told.append(Told(line["kind"], name, k, descending, table))
+                told.append(Told(line["kind"], Asked(*json.loads(line["query"])), table))
         known = deal.job.get().streams.schemas[deal.stream]
         time = pa.timestamp("us", "UTC") if deal.time is None else known.field(deal.time).type
-        for table in [*merged_changes(deal, told), *tables]:
+        for table in leaves_first([*merged_changes(deal, told), *tables]):
             if table.num_rows:
                 at = table.schema.get_field_index("time")
                 yield from table.set_column(at, "time", table.column(at).cast(time)).to_batches()
@@ -466,21 +570,27 @@ def _merge(deal: Deal) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
     return merge
 
 
+def leaves_first(tables: list[pa.Table]) -> list[pa.Table]:
+    """Changes in an order in which they can be folded: a query that is another now may have moved to another unit."""
+    leave = [pc.equal(table.column("change"), "leave") for table in tables]
+    left = [table.filter(own) for table, own in zip(tables, leave, strict=True)]
+    return left + [table.filter(pc.invert(own)) for table, own in zip(tables, leave, strict=True)]
+
+
 def merged_changes(deal: Deal, told: list[Told]) -> list[pa.Table]:
-    """The changes of pairs, from all units' parts of their answers."""
+    """The changes of pairs and groups, from all units' parts of their answers."""
     time: tuple[Any, pa.DataType] = deal.job.get().streams.monitor()._time_type()
     if deal.time is None:
         time = None, time[1]
     found = []
     for gone in (True, False):
-        for name, k, descending in dict.fromkeys(
-            (t.name, t.k, t.descending) for t in told if (t.kind == "gone") is gone
-        ):
+        for asked in dict.fromkeys(one.asked for one in told if (one.kind == "gone") is gone):
             parts: dict[str, list[pa.Table]] = {"gone": [], "before": [], "after": []}
             for one in told:
-                if (one.name, one.k, one.descending) == (name, k, descending):
+                if one.asked == asked:
                     parts[one.kind].append(one.answer)
             old, new = ("gone", []) if gone else ("before", parts["after"])
-            answers = merged(parts[old], k)[0], merged(new, k)[0]
-            found.append(changes_of(name, *answers, 1.0 if descending else -1.0, time, pairs=True))
+            answers = merged(parts[old], asked.k)[0], merged(new, asked.k)[0]
+            sign = 1.0 if asked.descending else -1.0
+            found.append(changes_of(asked.name, *answers, sign, time, asked.pairs))
     return found

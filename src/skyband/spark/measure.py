@@ -14,6 +14,7 @@ a run are left out: a JVM compiles its code while they run.
 - **cluster**: processor time on a standalone cluster of one worker and of two, with a core each: what executors use for
   a row, and the driver's share of all, for a thousand weighted sums with the state with the executors.
 - **state**: a batch that reads and writes a blob of state, by either of Spark's stateful operators.
+- **watch**: a batch of `watch(df, shards=…)` with one unit and with two, and with two whose parts nobody merges.
 - **restart**: how much later a pipeline of a thousand queries answers its first batch after a start than a query that
   does nothing.
 """
@@ -48,7 +49,7 @@ _K = 20
 _WINDOW = 1_000_000
 _GROUP = 500_000  # rows of a row group at most
 _DIFFERENT = 4  # files; further ones have the rows of those
-PARTS = ("throughput", "many", "executors", "small", "restart", "cluster", "state")
+PARTS = ("throughput", "many", "executors", "small", "restart", "cluster", "state", "watch")
 _RUNS = {
     "throughput": ("driver 1", "driver 1000"),
     "many": ("driver 10000",),
@@ -104,6 +105,9 @@ class Figures:
     )  # by workers: executors' and driver's seconds
     placements: dict[int, dict[str, float]] = field(default_factory=dict)  # by rows a batch, rates of the two
     blobs: dict[int, dict[str, float]] = field(default_factory=dict)  # by bytes, seconds with each operator
+    watches: dict[int, dict[str, float]] = field(
+        default_factory=dict
+    )  # by rows a batch, seconds with each way
 
     def ratios(self) -> dict[str, float]:
         """Each run's rate against the no-op sink's, and the executors' against the driver's."""
@@ -163,6 +167,9 @@ class Figures:
         for size, seconds in self.blobs.items():
             told = ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in seconds.items())
             lines.append(f"state, two blobs of {size:,} bytes read and written in a batch: {told}")
+        for rows_, seconds in self.watches.items():
+            told = ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in seconds.items())
+            lines.append(f"watch, {rows_:,} rows a batch: {told}")
         return "\n".join(lines)
 
 
@@ -203,6 +210,10 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
                 from .blob_time import blob_seconds
 
                 figures.blobs = blob_seconds(session, home, 4 * plan.batches, 2 * plan.batches)
+            if "watch" in parts:
+                from .watch_time import watch_seconds
+
+                figures.watches = watch_seconds(session, home, 2 * plan.batches, plan.batches)
         finally:
             session.stop()
     if "executors" in parts:
