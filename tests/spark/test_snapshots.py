@@ -132,7 +132,7 @@ def test_snapshots_when_they_come_by_themselves(tmp_path: Path) -> None:
     prepare(tmp_path)
     pipeline = Pipeline(tmp_path)
     first = written = 0
-    for _ in range(3):  # each runs until every partition has one snapshot more
+    for _ in range(2):  # each runs until every partition has one snapshot more
         had = {part: found[-1] for part, found in snapshots(tmp_path).items() if found}
         pipeline.start(available_now=False)
         while not (
@@ -142,7 +142,7 @@ def test_snapshots_when_they_come_by_themselves(tmp_path: Path) -> None:
             if written < len(steps) and (written <= first or pipeline.has_output(written - 1)):
                 write(tmp_path, steps, [written])
                 written += 1
-            time.sleep(0.1)
+            time.sleep(0.25)
         print(f"killed at batch {written - 1}, snapshots {now}")
         pipeline.kill()
         first = written

@@ -23,6 +23,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,6 +230,16 @@ class Checkpoint:
                 header, blobs = found
                 yield number, tuple(QuerySpec(n, s) for n, s in header["queries"]), blobs[0]
         yield -1, (), None
+
+    def unreadable(self, problem: Exception) -> InputError | None:
+        """The sentence for state that Spark keeps and can't read; None if a problem is another."""
+        found = re.search(r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_\w+)[.\w]*\] (.*)", str(problem))
+        if found is None:
+            return None
+        return InputError(
+            f"The state in {self.folder / 'state'} cannot be read ({found[1].strip().rstrip('. ')[:300]}): bring it "
+            f"back from a copy, or start again with an empty checkpoint and output folder."
+        )
 
     def _numbers(self, folder: Path, suffix: str) -> list[int]:
         if not folder.is_dir():

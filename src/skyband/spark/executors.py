@@ -19,12 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import SkybandError
 from .checkpoint import Queries
 from .engine import compare_queries
 from .frames import late_of, read_frame, write_frame
 from .gather import Asked, Gather, Told
-from .handover import hand_over, unreadable
+from .handover import hand_over
 from .inputs import file_frame, in_one, record_frames
 from .merging import LINE_COLUMNS, STATE, stepper
 from .metrics import observed_parts
@@ -186,10 +185,6 @@ class ExecutorsRun(Run):
 
     def _reach_ahead(self) -> None:
         pass  # the state is Spark's
-
-    def _explain(self, problem: Exception) -> Exception:
-        told = super()._explain(problem)
-        return told if isinstance(told, SkybandError) else unreadable(told, self._checkpoint) or told
 
     def _do(self, lines: DataFrame, batch: int) -> None:
         began = time.monotonic()

@@ -8,7 +8,6 @@ monitor without queries, since rows have to be counted from the beginning.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from ..blob import FORMAT
@@ -35,7 +34,7 @@ def hand_over(
     try:
         states = read_states(session, checkpoint, batch - 1) if fresh else {}
     except Exception as problem:
-        raise unreadable(problem, checkpoint) or problem from problem
+        raise checkpoint.unreadable(problem) or problem from problem
     missing = [unit for unit in before if unit.key not in states] if fresh else []
     if missing:
         raise InputError(
@@ -49,17 +48,6 @@ def hand_over(
             checkpoint.own / "handover" / f"{unit.key}.state",
             frame({"format": FORMAT, "batch": batch}, state),
         )
-
-
-def unreadable(problem: Exception, checkpoint: Checkpoint) -> InputError | None:
-    """The sentence for state that Spark can't read; None if a problem is another."""
-    found = re.search(r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_\w+)[.\w]*\] (.*)", str(problem))
-    if found is None:
-        return None
-    return InputError(
-        f"The state in {checkpoint.folder / 'state'} cannot be read ({found[1].strip().rstrip('. ')[:300]}): bring it "
-        f"back from a copy, or start again with an empty checkpoint and output folder."
-    )
 
 
 def _cut(states: list[bytes], unit: Unit) -> bytes:

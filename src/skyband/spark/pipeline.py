@@ -359,7 +359,8 @@ class Run:
         sentence = kafka_sentence(str(problem), self._pipeline) if needs_kafka(self._pipeline) else None
         if sentence is not None and self._problem is None:
             return InputError(sentence)
-        return self._problem if isinstance(self._problem, Exception) else problem
+        told = self._problem if isinstance(self._problem, Exception) else problem
+        return self._checkpoint.unreadable(told) or told
 
     def _batch(self, splits: DataFrame, batch: int) -> None:
         """What Spark calls for each micro-batch, perhaps more than once."""
