@@ -119,3 +119,17 @@ def test_a_checkpoint_stays_where_it_began(tmp_path: Path, spark: SparkSession) 
     path.write_text(text(queries, "executors"))
     with pytest.raises(SkybandError, match=r'begun with the state in the driver.*placement = "executors"'):
         run(path, spark)
+
+
+def test_a_state_in_other_columns_is_refused_by_a_sentence(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (rows,) = make_files(1, seed=23)
+    write_file(tmp_path / "data" / "0.parquet", rows)
+    path = tmp_path / "pipeline.toml"
+    path.write_text(text({"ties": QUERIES["ties"]}, "executors", "shards = 1\n"))
+    run(path, spark)
+    write_file(tmp_path / "data" / "1.parquet", rows)
+    monkeypatch.setattr("skyband.spark.executors.STATE", "state binary")
+    with pytest.raises(SkybandError, match="of another skyband, which kept it in another way"):
+        run(path, spark)

@@ -2,7 +2,8 @@
 
 As a unit of the executors placement has it: one key, and under it one blob, which is read in every micro-batch and
 replaced by another one of its size. Nothing is done with it, so that what differs is the operator: the same files,
-keys, partitions and state store, a no-op sink, runs in turn. `transformWithStateInPandas` needs the package `protobuf`.
+keys, partitions and state store, a no-op sink, runs in turn. `applyInPandasWithState` has the blob as a text, as in the
+pipeline (`seven`). `transformWithStateInPandas` needs the package `protobuf`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from .executors import state_settings
 from .measure import triggers, write_files
+from .merging import STATE, state_bytes
+from .seven import to_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +56,7 @@ def _run(session: SparkSession, data: Path, folder: Path, name: str, size: int) 
     with state_settings(session, UNITS):
         told: DataFrame
         if name == _NAMES[0]:
-            told = keyed.applyInPandasWithState(_stepper(size), _TOLD, "state binary", "append", "NoTimeout")
+            told = keyed.applyInPandasWithState(_stepper(size), _TOLD, STATE, "append", "NoTimeout")
         else:
             told = keyed.transformWithStateInPandas(_processor(size), _TOLD, "append", "None")
         writer = told.writeStream.format("noop").option("checkpointLocation", str(folder))
@@ -65,9 +68,9 @@ def _stepper(size: int) -> Any:
         import pandas as pd
 
         rows = sum(len(frame) for frame in frames)
-        before = len(state.get[0]) if state.exists else 0
+        before = len(state_bytes(state.get[0])) if state.exists else 0
         assert before in (0, size) and rows
-        state.update((os.urandom(size),))
+        state.update((to_text(os.urandom(size)),))
         yield pd.DataFrame({"unit": [key[0]], "size": [before]})
 
     return step

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import InputError
 from .checkpoint import Queries
 from .engine import compare_queries
 from .frames import late_of, read_frame, write_frame
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _STATE = "spark.sql.streaming.stateStore"
+_OTHER = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"  # what Spark says of a state in other columns
 _WORKERS = "SKYBAND_WORKERS"  # in the environment of Python workers; nobody reads it
 
 
@@ -165,7 +167,8 @@ class ExecutorsRun(Run):
             lines = parts.groupBy("unit").applyInPandasWithState(
                 stepper(packed), LINE_COLUMNS, STATE, "append", "NoTimeout"
             )
-        with state_settings(session, layout.partitions):
+        records = not all(spec.files for spec in self._pipeline.streams)
+        with state_settings(session, layout.partitions, records):
             if once:
                 writer = lines.writeStream.foreachBatch(self._batch)
                 where = str(self._checkpoint.folder)
@@ -185,6 +188,15 @@ class ExecutorsRun(Run):
 
     def _reach_ahead(self) -> None:
         pass  # the state is Spark's
+
+    def _explain(self, problem: Exception) -> Exception:
+        if _OTHER in str(problem):
+            return InputError(
+                f"The state in the checkpoint {self._checkpoint.folder} is of another skyband, which kept it in "
+                f"another way: use the version that wrote it, or start again with an empty checkpoint and output "
+                f"folder."
+            )
+        return super()._explain(problem)
 
     def _do(self, lines: DataFrame, batch: int) -> None:
         began = time.monotonic()
@@ -232,9 +244,10 @@ def _workers(session: SparkSession, name: str) -> Iterator[None]:
 
 
 class state_settings:
-    """Settings of the session that a stateful query is started with; a query keeps those that it began with."""
+    """Settings of the session that a stateful query is started with; a query keeps those that it began with.
+    `records`: Spark's own code sees every record of a stream, and not a few lines that stand for many rows."""
 
-    def __init__(self, session: SparkSession, partitions: int) -> None:
+    def __init__(self, session: SparkSession, partitions: int, records: bool = False) -> None:
         self._session = session
         self._wanted = {
             "spark.sql.shuffle.partitions": str(partitions),
@@ -244,6 +257,9 @@ class state_settings:
             # A few rows pass a few operators: code made for that takes longer to plan than it saves.
             "spark.sql.codegen.wholeStage": "false",
         }
+        if not records:
+            # The same for each projection of a row, whose code would be looked for in every task.
+            self._wanted["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
         self._before: dict[str, str | None] = {}
 
     def __enter__(self) -> None:

@@ -14,7 +14,7 @@ from ..blob import FORMAT
 from ..errors import InputError
 from .checkpoint import Checkpoint
 from .files import frame, write_atomic
-from .merging import unpacked
+from .merging import state_bytes, unpacked
 from .shards import ROWS, Unit, part_of
 
 if TYPE_CHECKING:
@@ -84,5 +84,5 @@ def read_states(session: SparkSession, checkpoint: Checkpoint, batch: int) -> di
     found = {}
     for row in table.to_pylist():
         state = row.get("groupState") or row
-        found[int(row["unit"])] = state["state"]
+        found[int(row["unit"])] = state_bytes(state["state"])
     return found

@@ -29,6 +29,7 @@ from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
 from .residents import begin_task, built, let_go
 from .routing import Era, Job, Packed, task
+from .seven import from_text, to_text
 from .shards import Unit
 from .sinks import top_rows
 from .told import answer_of
@@ -40,10 +41,12 @@ if TYPE_CHECKING:
     from ..monitor import Monitor
 
 LINE_COLUMNS = "kind string, unit bigint, query string, number bigint, blob binary"
-STATE = "state binary"
+STATE = "state string"  # see `seven`
 _CODEC = "lz4"
 _WRITTEN = pa.ipc.IpcWriteOptions(compression=_CODEC)
 _RESIDENT = 8  # units whose monitors a worker keeps at hand
+_NAME = "The state of this query in Spark's checkpoint"
+_DAMAGED = f"{_NAME} is damaged: start again with an empty checkpoint and output folder."
 _AGAIN = ", or start again with an empty checkpoint and output folder"
 
 
@@ -90,13 +93,13 @@ def stepper(
         begin_task()
         job, (batch, _) = packed.get(), task()
         parts = [part for rows in frames for part in _parts(rows)]
-        before = bytes(state.get[0]) if state.exists else None
+        before = state_bytes(state.get[0]) if state.exists else None
         number = int(key[0])
         after, lines = take(job, batch, number, parts, before)
         if after is None:
             state.remove()
         else:
-            state.update((after,))
+            state.update((to_text(after),))
         if lines:
             told = [(line.kind, number, line.query, line.number, line.blob) for line in lines]
             yield pd.DataFrame(told, columns=["kind", "unit", "query", "number", "blob"])
@@ -184,16 +187,23 @@ def _packed(held: _Held) -> bytes:
     return frame(header, *(pa.compress(dump, codec=_CODEC, asbytes=True) for dump in dumps))
 
 
+def state_bytes(text: str) -> bytes:
+    """A unit's state as Spark has it."""
+    found = from_text(text)
+    if found is None:
+        raise InputError(_DAMAGED)
+    return found
+
+
 def unpacked(state: bytes) -> _Held:
     """A unit's monitors from its state, which is whole or refused."""
     from ..monitor import Monitor
 
-    name = "The state of this query in Spark's checkpoint"
     found = unframe(state)
     if found is None:
-        raise InputError(f"{name} is damaged: start again with an empty checkpoint and output folder.")
+        raise InputError(_DAMAGED)
     header, blobs = found
-    check_format(header.get("format", 1), name, _AGAIN)
+    check_format(header.get("format", 1), _NAME, _AGAIN)
     if "sizes" in header:  # what is handed over is not compressed, nor was anything before
         blobs = [
             pa.decompress(blob, decompressed_size=size, codec=_CODEC, asbytes=True)
