@@ -40,6 +40,18 @@ class Written(list[Plain]):
         self.text = f"[{', '.join(text for _, text in found)}]"
 
 
+class Read(list[Any]):
+    """Entries whose text has been read before: whoever reads it again gets the same list, and what was `made` of it."""
+
+    made: Any = None
+
+
+_KEY = f', "{WATCHES}": '
+_KEPT = 8  # texts at most whose entries are kept
+_SEEN: dict[int, None] = {}  # hashes of texts that were read once
+_READ: dict[str, Read] = {}  # entries of those that were read more than once
+
+
 class OtherFormat(InputError):
     """Something was written by a skyband that keeps it in another way."""
 
@@ -140,7 +152,7 @@ def from_bytes(data: bytes, name: str = "This state") -> dict[str, Any]:
     """The content; `name` is what errors call it."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            head = json.loads(archive.read("meta.json"))
+            head = _head(archive.read("meta.json").decode())
             check_format(head.get("skyband", 1), name)
             # of a thousand queries their watches are most of it, and have no arrays
             content = {n: v if n == WATCHES else _fill(v, archive) for n, v in head["content"].items()}
@@ -149,6 +161,40 @@ def from_bytes(data: bytes, name: str = "This state") -> dict[str, Any]:
     except (zipfile.BadZipFile, KeyError, ValueError, AttributeError, OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{name} is not whole, or not what Monitor.save wrote ({error}).") from None
     return content
+
+
+def _head(text: str) -> dict[str, Any]:
+    """What JSON says. Most of it are the watches, if they are many, and from one dump to the next they seldom change: a
+    worker of Spark reads the same ones again and again."""
+    begin = text.find(f"{_KEY}[")
+    if begin >= 0:
+        try:
+            head: dict[str, Any] = json.loads(f"{text[:begin]}}}}}")
+            head["content"][WATCHES] = _entries(text[begin + len(_KEY) : -2])
+        except (ValueError, KeyError, TypeError):
+            pass  # another entry of that name, or something is broken
+        else:
+            return head
+    return dict(json.loads(text))
+
+
+def _entries(text: str) -> list[Any]:
+    """The entries of a text, which are not to be changed. Those of a text that comes again are kept."""
+    known = _READ.get(text)
+    if known is not None:
+        return known
+    entries = json.loads(text)
+    if not isinstance(entries, list):
+        raise ValueError
+    if hash(text) not in _SEEN:
+        if len(_SEEN) >= 64 * _KEPT:
+            _SEEN.clear()
+        _SEEN[hash(text)] = None
+        return entries
+    if len(_READ) >= _KEPT:
+        _READ.clear()
+    _READ[text] = found = Read(entries)
+    return found
 
 
 def _fill(value: Any, archive: zipfile.ZipFile) -> Any:

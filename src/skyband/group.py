@@ -425,10 +425,10 @@ class Group:
         self.constants = blob["constants"]
         self.algorithm.load(blob["algorithm"])
         self.board.load(blob["board"])
-        for watch, slot in zip(watches, slots, strict=True):
+        known = self.constants[slots].tolist()
+        for watch, slot, constants in zip(watches, slots, known, strict=True):
             watch.group, watch.slot = self, slot
-            key = self._slot_key(watch) if self.keyed else tuple(self.constants[slot].tolist())
-            self.slots[key] = slot
+            self.slots[self._slot_key(watch) if self.keyed else tuple(constants)] = slot
         self.watches = watches
 
     def _check(self) -> None:

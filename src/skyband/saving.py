@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from skyband.blob import WATCHES, Plain, Written
+from skyband.blob import WATCHES, Plain, Read, Written
 from skyband.couples import PairWatch
 from skyband.joint import Joint
 from skyband.objects import ObjectWatch
@@ -29,13 +29,20 @@ if TYPE_CHECKING:
     from skyband.monitor import Monitor
 
 
-def make_watch(monitor: Monitor, stream: Stream, name: str, query: Any, choice: Choice) -> Watch:
+def make_watch(
+    monitor: Monitor,
+    stream: Stream,
+    name: str,
+    query: Any,
+    choice: Choice,
+    beginning: Recency | None = None,
+) -> Watch:
     kind = Watch
     if isinstance(query, Pairs):
         kind = PairWatch
     elif isinstance(query, Grouped | Joined):
         kind = ObjectWatch
-    made = kind(monitor, stream, name, query, choice)
+    made = kind(monitor, stream, name, query, choice, beginning)
     known = monitor._known.get(name)
     if type(known) is not kind:
         return made
@@ -174,21 +181,55 @@ def _kept(data: dict[str, Any]) -> _Kept:
     return found
 
 
+class _Entry(NamedTuple):
+    """A watch that was read."""
+
+    part: dict[str, Any]
+    kept: _Kept
+    choice: Choice
+    window: Window
+    beginning: Recency
+    growing: tuple[tuple[Recency, int], ...]
+    written: tuple[Any, tuple[Plain, str]] | None  # as in `_dump_watch`
+
+
+def _entries(every: Mapping[str, Stream], parts: list[dict[str, Any]]) -> list[_Entry]:
+    """The watches that were read; of those that are read again and again they are made once."""
+    groups = {
+        (name, number): (part["algorithm"], part["options"])
+        for name, stream in every.items()
+        for number, part in enumerate(stream._parts)
+    }
+    again = parts if isinstance(parts, Read) else None
+    if again is not None and again.made is not None and again.made[0] == groups:
+        return list(again.made[1])
+    windows: dict[str, Window] = {}
+    found = []
+    for part in parts:
+        kept, text = _kept(part["query"]), part["window"]
+        algorithm, options = groups[part["stream"], part["group"]]
+        choice = Choice(algorithm, options, part["why"], part.get("alternatives", {}))
+        reach = windows.get(text) or windows.setdefault(text, window(text))
+        beginning = Recency(*part["beginning"])
+        growing = tuple((Recency(*complete), k) for complete, k in part["growing"])
+        written = None
+        if again is not None:
+            now = choice, part["k"], reach, beginning, growing, part["group"], part["place"], part["slot"]
+            rest = json.dumps({n: v for n, v in part.items() if n != "query"}, ensure_ascii=False)
+            written = now, (Plain(part), f'{{"query": {kept.text}, {rest[1:]}')
+        found.append(_Entry(part, kept, choice, reach, beginning, growing, written))
+    if again is not None:
+        again.made = groups, found
+    return found
+
+
 def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]]) -> None:
     every: dict[str, Stream] = {**monitor.streams, **monitor.joints}
     places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
-    windows: dict[str, Window] = {}
-    for part in parts:
-        query, plain, written = _kept(part["query"])
-        stream = every[part["stream"]]
-        group = stream._parts[part["group"]]
-        choice = Choice(group["algorithm"], group["options"], part["why"], part.get("alternatives", {}))
-        watch = make_watch(monitor, stream, part["name"], query, choice)
-        watch.plain, watch.text = plain, written
-        text = part["window"]
-        watch.k, watch.window = part["k"], windows.get(text) or windows.setdefault(text, window(text))
-        watch.beginning = Recency(*part["beginning"])
-        watch.growing = [(Recency(*complete), k) for complete, k in part["growing"]]
+    for part, kept, choice, reach, beginning, growing, written in _entries(every, parts):
+        watch = make_watch(monitor, every[part["stream"]], part["name"], kept.query, choice, beginning)
+        watch.plain, watch.text, watch.written = kept.plain, kept.text, written
+        watch.k, watch.window, watch.growing = part["k"], reach, [*growing]
         monitor.watches[watch.name] = watch
         places.setdefault((part["stream"], part["group"]), []).append((part["place"], watch, part["slot"]))
     for (stream_name, number), found in sorted(places.items(), key=lambda item: item[0]):

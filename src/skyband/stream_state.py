@@ -401,17 +401,17 @@ class Stream:
         """Whether rows are replaced and deleted."""
         return self.updates is not None
 
-    def _count_shape(self, watch: Watch, by: int) -> None:
-        fellows = self._shapes.setdefault(_shape(watch.query), Fellows())
+    def _count_shape(self, watch: Watch, by: int, alike: Fellows | None = None) -> None:
+        query = watch.query
+        fellows = alike or self._shapes.setdefault(_shape(query), Fellows())
         fellows.count += by
         fellows.k = max(fellows.k, watch.capacity)
-        query = watch.query
         for counted, one in ((fellows.predicates, query.where), (fellows.scores, lift(query.score)[1])):
             counted[one] += by
             if not counted[one]:
                 del counted[one]
         if not fellows.count:
-            del self._shapes[_shape(watch.query)]
+            del self._shapes[_shape(query)]
 
     def fits(self, column: str, exact: bool) -> bool:
         """Whether comparing this column with a number through float64 is exact; `exact`: the number is a float64."""
@@ -540,10 +540,8 @@ class Stream:
         self.schema = None if content["schema"] is None else content["schema"].schema
         self.pushed, self.accepted = content["pushed"], content["accepted"]
         self.ahead_steps, self.row_limit = content["ahead_steps"], content["row_limit"]
-        self.kept.load(content["kept"])
-        self.retained.load(content["retained"])
-        self.recencies.load(content["recencies"])
-        self.tally.load(content["tally"])
+        for name in ("kept", "retained", "recencies", "tally"):
+            getattr(self, name).load(content[name])
         if self.updates is not None:
             self.updates.load(content["updates"])
         self._parts = content["groups"]
@@ -557,8 +555,9 @@ class Stream:
         self.groups.append(group)
         self._families[group.key] = group
         self.watches.extend(watches)
+        alike = self._shapes.setdefault(_shape(watches[0].query), Fellows())  # a family is of one shape
         for watch in watches:
-            self._count_shape(watch, 1)
+            self._count_shape(watch, 1, alike)
         self._windows.update(watch.window for watch in watches)
         self._changed()
 

@@ -42,7 +42,13 @@ class Watch:
     slot: int
 
     def __init__(
-        self, monitor: Monitor, stream: Stream, name: str, query: TopK | Threshold, choice: Choice
+        self,
+        monitor: Monitor,
+        stream: Stream,
+        name: str,
+        query: TopK | Threshold,
+        choice: Choice,
+        beginning: Recency | None = None,
     ) -> None:
         self._monitor = monitor
         self._stream = stream
@@ -51,7 +57,7 @@ class Watch:
         self.choice = choice
         self.k: int | None = getattr(query, "k", None)  # a threshold query has none
         self.window: Window = query.window
-        self.beginning: Recency = stream.beginning()
+        self.beginning: Recency = stream.beginning() if beginning is None else beginning
         self.growing: list[tuple[Recency, int]] = []
         self.dropped = False
         self.written: tuple[Any, tuple[Plain, str]] | None = None  # how it was dumped, and what it was then

@@ -78,6 +78,44 @@ def test_the_same_state_is_the_same_bytes() -> None:
     assert sb.Monitor.from_bytes(data).to_bytes() == data
 
 
+def test_watches_that_are_read_again_and_again_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob, "_SEEN", {})
+    monkeypatch.setattr(blob, "_READ", {})
+    m = busy()
+    data = m.to_bytes()
+    one, two, three = (sb.Monitor.from_bytes(data) for _ in range(3))
+    (entries,) = (
+        blob._READ.values()
+    )  # the second time they are kept, and what was made of them the third time used
+    assert len(entries) == 3 and entries.made is not None
+    assert all(again.to_bytes() == data for again in (one, two, three))
+    # what is done to one of them is nothing to the others
+    two.watches["later"].change(k=2)
+    two.drop("beyond")
+    changes = feed(three, 30)
+    assert all(told.equals(known) for told, known in zip(feed(one, 30), changes, strict=True))
+    assert one.to_bytes() == three.to_bytes() != data and sb.Monitor.from_bytes(data).to_bytes() == data
+    one._check()
+    # the same watches, but another choice of algorithm: nothing is taken for what it isn't
+    content = blob.from_bytes(data)
+    content["streams"][0]["groups"][0]["options"] = {"slack": 3.0}
+    assert sb.Monitor._restore(content).watches["later"].choice.options == {}
+    found = sb.Monitor._restore(content).watches["first 'quoted' / ünï"]
+    assert found.choice.options == {"slack": 3.0}
+
+
+def test_entries_that_only_look_like_watches_are_read_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob, "_SEEN", {})
+    monkeypatch.setattr(blob, "_READ", {})
+    for content in (
+        {"a": {"b": 1, "watches": [1, 2]}, "c": 3},
+        {"a": ', "watches": [1]', "watches": [{"x": ', "watches": [2]'}]},
+        {"a": 1, "watches": [], "z": {"n": [3]}},
+    ):
+        for _ in range(3):
+            assert blob.from_bytes(blob.to_bytes(content)) == content
+
+
 def test_saving_replaces_the_file_whole(tmp_path: Path) -> None:
     path = tmp_path / "saved"
     path.write_bytes(b"something else")

@@ -120,13 +120,10 @@ class Lists:
 
     def dump(self) -> dict[str, Any]:
         """What is live, as plain arrays: the same whatever room the lists have."""
-        spans = [self.span(slot) for slot in range(len(self.start))]
         names = ("good", "time", "seq", "count") if self.counted else ("good", "time", "seq")
-        blob: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name)[span] for span in spans] or [getattr(self, name)[:0]])
-            for name in names
-        }
-        return {**blob, "size": self.size - self.head}
+        size = self.size - self.head
+        places = _places(self.start + self.head, size)
+        return {**{name: getattr(self, name)[places] for name in names}, "size": size}
 
     def load(self, blob: dict[str, Any]) -> None:
         self.size = blob["size"].copy()
@@ -137,11 +134,9 @@ class Lists:
         self.used = 0
         self._resize(int(self.room.sum()))
         self.used = int(self.room.sum())
-        at = 0
-        for start, size in zip(self.start.tolist(), self.size.tolist(), strict=True):
-            for name in ("good", "time", "seq", "count") if self.counted else ("good", "time", "seq"):
-                getattr(self, name)[start : start + size] = blob[name][at : at + size]
-            at += size
+        places = _places(self.start, self.size)
+        for name in ("good", "time", "seq", "count") if self.counted else ("good", "time", "seq"):
+            getattr(self, name)[places] = blob[name]
 
     def _check(self) -> None:
         total = len(self.good)
@@ -156,6 +151,13 @@ class Lists:
             # recency order, strictly: no row is there twice
             time, seq = self.time[start : start + size], self.seq[start : start + size]
             assert bool(np.all((time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] > seq[:-1]))))
+
+
+def _places(start: Ints, size: Ints) -> Ints:
+    """The places of stretches of a pool, one after the other."""
+    ends = np.cumsum(size)
+    places: Ints = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(start - (ends - size), size)
+    return places
 
 
 @kernel
