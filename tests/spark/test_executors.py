@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,15 +122,49 @@ def test_a_checkpoint_stays_where_it_began(tmp_path: Path, spark: SparkSession) 
         run(path, spark)
 
 
-def test_a_state_in_other_columns_is_refused_by_a_sentence(
+def observed(path: Path, spark: SparkSession) -> dict[int, int]:
+    """Run it; the rows of each batch that a listener of the session was told of."""
+    from pyspark.sql.streaming import StreamingQueryListener
+
+    found: dict[int, int] = {}
+    told = threading.Event()
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:
+            row = event.progress.observedMetrics.get("skyband")
+            if row is not None:
+                found[event.progress.batchId] = row["rows"]
+                told.set()
+
+        def onQueryTerminated(self, event: Any) -> None:
+            pass
+
+    listener = Listener()
+    spark.streams.addListener(listener)
+    try:
+        run(path, spark)
+        assert told.wait(20)
+    finally:
+        spark.streams.removeListener(listener)
+    return found
+
+
+def test_listeners_are_told_and_a_state_in_other_columns_is_refused(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (rows,) = make_files(1, seed=23)
     write_file(tmp_path / "data" / "0.parquet", rows)
     path = tmp_path / "pipeline.toml"
     path.write_text(text({"ties": QUERIES["ties"]}, "executors", "shards = 1\n"))
-    run(path, spark)
+    assert observed(path, spark) == {0: len(rows)}
     write_file(tmp_path / "data" / "1.parquet", rows)
+    with monkeypatch.context() as patch:  # lines are not counted for nobody
+        patch.setattr("skyband.spark.executors.observed_parts", None)
+        run(path, spark)
+    write_file(tmp_path / "data" / "2.parquet", rows)
     monkeypatch.setattr("skyband.spark.executors.STATE", "state binary")
     with pytest.raises(SkybandError, match="of another skyband, which kept it in another way"):
         run(path, spark)

@@ -166,6 +166,9 @@ def test_settings_of_a_cluster_are_not_those_of_one_machine(tmp_path: Path) -> N
     assert "spark.driver.host" in local and "spark.driver.host" not in cluster
     assert "-XX:+UseSerialGC" in local["spark.driver.extraJavaOptions"]
     assert "-XX:+UseSerialGC" not in cluster["spark.driver.extraJavaOptions"]
+    planning = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband", False, True)
+    assert "-XX:+UseSerialGC" in planning["spark.driver.extraJavaOptions"]
+    assert "-Xmn" not in planning["spark.driver.extraJavaOptions"]
     stateful = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", False, True)
     assert "-Xmn" in stateful["spark.driver.extraJavaOptions"] and "-Xmn" not in str(local)
     small = SparkSpec(tmp_path, conf=(("spark.driver.memory", "500m"),))

@@ -27,7 +27,7 @@ from .gather import Asked, Gather, Told
 from .handover import hand_over
 from .inputs import file_frame, in_one, record_frames
 from .merging import LINE_COLUMNS, STATE, stepper
-from .metrics import observed_parts
+from .metrics import heard, observed_parts
 from .pipeline import Run, say
 from .progress import BatchInfo
 from .routing import PART_COLUMNS, Era, Job, Packed, share_records
@@ -162,7 +162,9 @@ class ExecutorsRun(Run):
             prune_rows=self._pipeline.spark.prune_rows,
         )
         packed = Packed.of(job)
-        parts = observed_parts(self._parts(session, packed), eras[-1].units[0].key)
+        parts = self._parts(session, packed)
+        if heard(session):  # to count lines on their way takes Spark a tenth of a batch
+            parts = observed_parts(parts, eras[-1].units[0].key)
         with _workers(session, "units"):
             lines = parts.groupBy("unit").applyInPandasWithState(
                 stepper(packed), LINE_COLUMNS, STATE, "append", "NoTimeout"

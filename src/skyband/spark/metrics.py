@@ -4,7 +4,8 @@ The lag is how much is there that no batch has read yet: files of a stream of fi
 former is in our own file log; the latter Spark knows and tells its streaming listeners after every batch, so we are
 one where there is Kafka. Figures go the other way too: the lines that Spark handles are *observed* under the name
 `skyband`, so any listener of the session finds in `observedMetrics` how many lines a batch had and how many rows they
-stand for. Where the driver reads a batch itself Spark has nothing to handle, and does it for its listeners alone.
+stand for. Where the driver reads a batch itself Spark has nothing to handle, and does it for its listeners alone; with
+executors lines are observed if somebody listens when the query is started.
 
 The size of the state is looked at every few seconds at most: with many queries that is many lists.
 """

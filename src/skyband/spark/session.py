@@ -149,7 +149,9 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, scans: bool, states: boo
         # whoever sets the driver's memory knows what there is
         java += _STATES_JVM if states and "spark.driver.memory" not in dict(spec.conf) else []
     else:
-        java += _LIGHT_JVM[:1]  # rows pass through the executors' JVMs, not through the driver's
+        # Rows pass through the executors' JVMs, not through the driver's. With the state there, too, it only plans and
+        # gathers answers: nothing for a collector with threads of its own.
+        java += _LIGHT_JVM if states else _LIGHT_JVM[:1]
     java += _starts()
     # The user's own options come last, so that they win.
     settings["spark.driver.extraJavaOptions"] = " ".join(
