@@ -32,6 +32,7 @@ TOP_SCHEMA = pa.schema(
     [("query", pa.string()), ("rank", pa.int32()), ("score", pa.float64()), ("row", pa.string())]
 )
 _MANY = 65_536  # changes whose encoding is worth a thread
+_UNIQUE = {"score", "seq", "row", "raw"}  # columns of which a dictionary would be as long as they are
 
 
 class Sink(Protocol):
@@ -142,7 +143,8 @@ def parquet_bytes(table: pa.Table) -> bytes:
     import pyarrow.parquet as pq
 
     out = io.BytesIO()
-    pq.write_table(table, out, compression="zstd")
+    repeated = [name for name in table.column_names if name not in _UNIQUE]
+    pq.write_table(table, out, compression="zstd", use_dictionary=repeated or False)
     return out.getvalue()
 
 
