@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -124,6 +125,27 @@ def test_figures_are_judged_by_their_goals() -> None:
         "restart: 200 queries, from the start to the first answer: nothing 1.0 s, driver 2.5 s, executors 4.0 s",
         "driver later by 1.5 s (goal: at most 2; met)",
     ]
+
+
+def test_the_drivers_share_is_shown_for_two_sizes_of_batches() -> None:
+    from skyband.bench.on_spark import BOOK
+    from skyband.bench.on_spark import figures as pictures
+    from skyband.spark.measure import FULL, Figures
+
+    found = Figures(FULL, cluster={1: (6.0, 1.0), 2: (6.0, 1.5)}, share=(11.4, 0.6))
+    assert str(found).splitlines()[1:] == [
+        "cluster, 2 workers: executors 62 ns of processor time a row, driver 20 % of all",
+        "cluster, 2 workers, 32,000,000 rows a batch: executors 59 ns of processor time a row, driver 5 % of all",
+    ]
+    shown = {figure.name: figure for figure in pictures(found, "full")}
+    (judged,) = (claim.judge(shown["share"]) for claim in BOOK.claims["share"])
+    assert judged == (True, "5 %") and BOOK.claims["cluster"][1].judge(shown["cluster"]) == (False, "20 %")
+    assert [round(shown["share"].value("", "driver", rows) or 0) for rows in (16_000_000, 32_000_000)] == [
+        20,
+        5,
+    ]
+    (only,) = (each for each in pictures(replace(found, share=None), "full") if each.name == "share")
+    assert [claim.judge(only) for claim in BOOK.claims["share"]] == [None]
 
 
 def test_placements_are_judged_in_the_larger_batches() -> None:

@@ -25,10 +25,12 @@ weighted sums of four columns, k = 20, over the last million rows; of the small 
 one on an old checkpoint, from the start of the run to the end of its first batch. The cluster is Spark's standalone one
 on the same two cores, with a core for each worker, and a thousand queries with their state with the executors: what the
 system says that executors and driver have used of the processors, for each row, after two dozen batches in which their
-JVMs compile most of their code. The last table but one is of batches that do nothing but read and write a blob of state
-for each of two keys, by either of Spark's stateful operators (with Pandas, in RocksDB). The last one is of
-`skyband.spark.watch` on a DataFrame, a hundred weighted sums, into the no-op sink: with one unit, with two, and with
-two without the task that makes one answer of their parts. [Spark](../spark.md) says how it works.
+JVMs compile most of their code. What the driver does for a batch doesn't depend on the number of its rows, so its share
+falls as batches grow: it is shown for batches twice as large, too. The last table but one is of batches that do nothing
+but read and write a blob of state for each of two keys, by either of Spark's stateful operators (with Pandas, in
+RocksDB). The last one is of `skyband.spark.watch` on a DataFrame, a hundred weighted sums, into the no-op sink: with
+one unit, with two, and with two without the task that makes one answer of their parts. [Spark](../spark.md) says how it
+works.
 """
 
 
@@ -100,6 +102,23 @@ def figures(found: Figures, scale: str) -> Iterator[Figure]:
         for name, seconds in (("executors", executors), ("driver", driver)):
             used.add("", name, workers, ns=1e9 * seconds / rows)
     yield used
+    share = Figure(
+        "share",
+        "The driver's share of processor time",
+        "rows a batch",
+        "percent",
+        "% of all",
+        f"{scale}: two workers",
+        form="bars",
+    )
+    share.logarithmic = False
+    for batches, measured in (
+        (plan.cluster_rows, found.cluster.get(2)),
+        (plan.larger.cluster_rows, found.share),
+    ):
+        if measured is not None:
+            share.add("", "driver", batches, percent=100 * measured[1] / sum(measured))
+    yield share
     size = f"{scale}: two units, {4 * plan.batches} batches"
     state = Figure(
         "state",
@@ -165,12 +184,19 @@ def _driver(figure: Figure) -> tuple[bool, str] | None:
     return share < 0.1, f"{100 * share:.0f} %"
 
 
+def _larger(figure: Figure) -> tuple[bool, str] | None:
+    sizes = [float(x) for x in figure.places()]
+    found = figure.value("", "driver", max(sizes)) if len(sizes) > 1 else None
+    return None if found is None else (found < 10, f"{found:.0f} %")
+
+
 BOOK = Book(
     name="spark",
     head=HEAD,
     sections=(
         ("throughput", "Large batches"), ("placements", "The two placements"), ("small", "Small batches"),
-        ("restart", "Restart"), ("cluster", "Processor time on a cluster"), ("state", "Two stateful operators"),
+        ("restart", "Restart"), ("cluster", "Processor time on a cluster"),
+        ("share", "The driver's share of it, by the size of batches"), ("state", "Two stateful operators"),
         ("watch", "A DataFrame's changes"),
     ),
     claims={
@@ -186,6 +212,7 @@ BOOK = Book(
             Claim("executors: the same for a row within 10 % with one worker and with two", _constant),
             Claim("driver: less than 10 % of all, with two workers", _driver),
         ),
+        "share": (Claim("driver, the largest batches: less than 10 % of all", _larger),),
     },
     said="wanted",
 )  # fmt: skip

@@ -12,7 +12,8 @@ a run are left out: a JVM compiles its code while they run.
   batches: what Spark's stateful operator costs for a batch doesn't depend on its rows.
 - **small**: batches of 200 rows, where everything but the rows costs.
 - **cluster**: processor time on a standalone cluster of one worker and of two, with a core each: what executors use for
-  a row, and the driver's share of all, for a thousand weighted sums with the state with the executors.
+  a row, and the driver's share of all, for a thousand weighted sums with the state with the executors; **share**: the
+  same with two workers in batches twice as large, since what the driver does for a batch doesn't depend on its rows.
 - **state**: a batch that reads and writes a blob of state, by either of Spark's stateful operators.
 - **watch**: a batch of `watch(df, shards=…)` with one unit and with two, and with two whose parts nobody merges.
 - **restart**: how much later a pipeline of a thousand queries answers its first batch after a start than a query that
@@ -28,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ _K = 20
 _WINDOW = 1_000_000
 _GROUP = 500_000  # rows of a row group at most
 _DIFFERENT = 4  # files; further ones have the rows of those
-PARTS = ("throughput", "many", "executors", "small", "restart", "cluster", "state", "watch")
+PARTS = ("throughput", "many", "executors", "small", "restart", "cluster", "share", "state", "watch")
 _RUNS = {
     "throughput": ("driver 1", "driver 1000"),
     "many": ("driver 10000",),
@@ -78,6 +79,11 @@ class Plan:
         return self.cluster_rows * (self.batches - self.warm)
 
     @property
+    def larger(self) -> Plan:
+        """The same with larger batches on the cluster."""
+        return replace(self, cluster_rows=2 * self.cluster_rows)
+
+    @property
     def cluster_batches(self) -> int:
         """Batches up to the last one on the cluster that counts."""
         return self.cluster_warm + self.batches - self.warm
@@ -103,6 +109,7 @@ class Figures:
     cluster: dict[int, tuple[float, float]] = field(
         default_factory=dict
     )  # by workers: executors' and driver's seconds
+    share: tuple[float, float] | None = None  # the same with two workers in larger batches
     placements: dict[int, dict[str, float]] = field(default_factory=dict)  # by rows a batch, rates of the two
     blobs: dict[int, dict[str, float]] = field(default_factory=dict)  # by bytes, seconds with each operator
     watches: dict[int, dict[str, float]] = field(
@@ -164,6 +171,13 @@ class Figures:
                 f"cluster, {workers} workers: executors {1e9 * executors / counted:.0f} ns of processor time a row, "
                 f"driver {100 * driver / (driver + executors):.0f} % of all"
             )
+        if self.share is not None:
+            executors, driver = self.share
+            lines.append(
+                f"cluster, 2 workers, {plan.larger.cluster_rows:,} rows a batch: executors "
+                f"{1e9 * executors / plan.larger.cluster_counted:.0f} ns of processor time a row, driver "
+                f"{100 * driver / (driver + executors):.0f} % of all"
+            )
         for size, seconds in self.blobs.items():
             told = ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in seconds.items())
             lines.append(f"state, two blobs of {size:,} bytes read and written in a batch: {told}")
@@ -182,18 +196,19 @@ def _goal(found: float, wanted: float | None, least: bool) -> str:
 
 def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
     """Measure; the full plan needs a gigabyte in the temporary folder and about ten minutes."""
+    from .cluster_time import cluster_seconds
     from .session import start_session
 
     figures = Figures(plan)
     with tempfile.TemporaryDirectory(prefix="skyband-measure-") as name:
         home = Path(name)
         if "cluster" in parts:
-            from .cluster_time import cluster_seconds
-
             figures.cluster = {
                 workers: cluster_seconds(home / str(workers), plan, workers) for workers in (1, 2)
             }
-        if parts == ("cluster",):
+        if "share" in parts:
+            figures.share = cluster_seconds(home / "larger", plan.larger, 2)
+        if {*parts} <= {"cluster", "share"}:
             return figures
         spec = SparkSpec(checkpoint=home, master=plan.master)
         session = start_session(spec, home / "spark.log", scans=True, states=True)
