@@ -417,6 +417,21 @@ def test_reservoirs_are_deepened(want: str) -> None:
     assert stream.count("reservoirs deepened") > 0 and rises > 0
 
 
+def test_a_score_of_many_constants() -> None:
+    """More than a call has arguments: from ten on the kernels didn't compile."""
+    rng = np.random.default_rng(12)
+    shape: Any = None
+    for i in range(12):
+        term = Arithmetic("*", Parameter(i), Column(f"x{i % 2}"))
+        shape = term if shape is None else Arithmetic("+", shape, term)
+    stream = Stream(space(shape, 2), rows=150)
+    for _ in range(4):
+        stream.add(3, rng.normal(size=12).tolist())
+    for step in range(12):
+        stream.push(rng.random((50, 2)) * 0.97**step)
+        stream.compare()
+
+
 def test_long_lists() -> None:
     """k up to 1000, and more ranks than the window has rows."""
     rng = np.random.default_rng(14)

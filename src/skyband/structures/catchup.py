@@ -231,9 +231,10 @@ def skim(pool, b, chunks, sign, bar, {names}):
 
 @inlined
 def settle(b, c, whole, rows, k, horizon_time, horizon_seq, n, extra, bar, stack, sign, store, values,
-           best_good, best_time, best_seq, out_good, out_time, out_seq, lowest, {names}):
+           best_good, best_time, best_seq, out_good, out_time, out_seq, lowest, constants, place):
     """The rows of a chunk, the newest first: those above the bar are among the k best now."""
     pool, times, seqs, meta, index = store
+{settle_parameters}
     w = np.uint64(32 * c)
     for i in range(32):
 {settle_loads}
@@ -317,7 +318,7 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
                         one[{n}], one[{extra}], mark[{bar}] = settle(
                             b, c, whole, rows, one[{k}], horizon_time[slot], horizon_seq[slot], one[{n}], one[{extra}],
                             mark[{bar}], stack, sign, store, values, best_good[g], best_time[g], best_seq[g],
-                            out_good[g], out_time[g], out_seq[g], mark[{lowest}:], {names})
+                            out_good[g], out_time[g], out_seq[g], mark[{lowest}:], constants, place)
                     if whole:
                         front(pool, b, meta[b, 2], index)
                     else:
@@ -452,6 +453,7 @@ def catching(score: str, axes: int, constants: int) -> Any:
             **COLUMNS,
             names=", ".join(f"p{i}" for i in range(constants)),
             walk_parameters=lines(20, "p{0} = constants[{0}, place]", constants),
+            settle_parameters=lines(4, "p{0} = constants[{0}, place]", constants),
             late_parameters=lines(16, "p{0} = constants[{0}, place]", constants),
             rank_parameters=lines(8, "p{0} = constants[{0}, place]", constants),
             row_loads=lines(12, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
