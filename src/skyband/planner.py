@@ -2,11 +2,13 @@
 
 Every algorithm's card says what it can answer and what a batch is expected to cost it, given how many queries share
 the shape of their score, how many rows the window holds and how many come at a time. Of those that fit, the cheapest
-is taken, with one reservation: memory has a price too. An algorithm that keeps the window's rows must promise to be
-twice as fast as the best that doesn't (half as fast again where several queries share them, four times where the rows
-are many megabytes), and its rows must fit in `MOST_BYTES`; a few queries never pay for a window. What can't
-be known at first is asked again when the first rows come: how many queries there are in all, the types of the columns,
-how many rows a batch has.
+is taken, with one reservation: memory has a price too. An algorithm that keeps the window's rows (or, in a buffer, the
+newest of them) must promise to be half as fast again as the best that doesn't, four times as fast where the rows are
+many megabytes, and its rows must fit in `MOST_BYTES`. A few queries don't pay for a window either unless it makes them
+four times as fast: about twice is what there is to gain, and what is given up is a state of k ln n rows however long
+the window is, in memory, in every save, snapshot and checkpoint, and some seconds less of compiling the first time.
+`explain` says so. What can't be known at first is asked again when the first rows come: how many queries there are in
+all, the types of the columns, how many rows a batch has.
 
 `WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. `WITH (error = …)` takes `pa`, with an exact
 one that takes over where the error can't be kept (approximate.py); where `pa` doesn't fit, the answer is exact all the
@@ -38,7 +40,8 @@ _WORDS = {
 }
 APPROXIMATE = "pa"  # where an error is allowed
 _GUESS_BATCH = 1000.0  # rows a step, until the first rows come
-STEP = 150e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
+STEP = 120e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
+STEP_KEPT = 50e-6  # and where the algorithm itself keeps the rows
 FAMILY = 150e-6  # and for each further family: queries whose predicates differ can't always be one
 _LISTS_PAY = 50_000  # rows of a window from which sorted lists for pairs are quicker than scoring them all
 _TREE_PAYS = 5_000  # and a tree
@@ -317,16 +320,24 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
             costs[name] = _cost(kind.card, query, facts, work)
     if plain not in costs:  # its card says nothing of cost: nothing to compare
         return plain, _reason(plain), alternatives
-    lists = [name for name in costs if not REGISTRY[name].card.window]
+    lists = [name for name in costs if not _keeps_rows(name)]
     best = min(lists, key=lambda name: costs[name])
     for name in sorted(costs, key=lambda name: costs[name]):
-        if REGISTRY[name].card.window and costs[name] * _gain(work) <= costs[best]:
+        if _keeps_rows(name) and costs[name] * _gain(work) <= costs[best]:
             best = name
             break
     rate = work.batch / costs[best]
     for name, cost in costs.items():
         if name != best:
             alternatives[name] = f"{_rate(work.batch / cost)} rows/s predicted"
+            if cost < costs[best]:
+                pays = f"which pays where it is {_gain(work):g} times as fast"
+                kept = (
+                    f"{_bytes(work) / 1e6:,.1f} MB of rows"
+                    if REGISTRY[name].card.window
+                    else "rows in a buffer"
+                )
+                alternatives[name] += f", but it would keep {kept}, {pays}"
     many = f" for {work.queries:,} queries of this shape" if work.queries > 1 else ""
     return best, f"{_reason(best)}; {_rate(rate)} rows/s predicted{many}", alternatives
 
@@ -334,12 +345,18 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
 def _cost(card: Card, query: TopK | Threshold, facts: Facts, work: Workload) -> float:
     """Seconds for a batch: of one family, or of one for each predicate that is no box which the algorithm takes."""
     assert card.cost_of is not None
-    apart = facts.predicates
+    apart, boxed = facts.predicates, False
     if card.boxes and split_box(query.where, lambda column, exact: True)[1] is None:
-        apart = 1
+        apart, boxed = 1, apart > 1
     queries = max(1, round(work.queries / apart))
-    each = replace(work, queries=queries, scores=min(work.scores, queries))
-    return STEP + apart * card.cost_of(each) + (apart - 1) * FAMILY
+    each = replace(work, queries=queries, scores=min(work.scores, queries), boxed=boxed)
+    return (STEP_KEPT if card.window else STEP) + apart * card.cost_of(each) + (apart - 1) * FAMILY
+
+
+def _keeps_rows(name: str) -> bool:
+    """Whether an algorithm keeps the window's rows, or at least the newest of them (in a buffer)."""
+    card = REGISTRY[name].card
+    return card.window or "buffer" in card.options
 
 
 def _bytes(work: Workload) -> float:
@@ -348,17 +365,17 @@ def _bytes(work: Workload) -> float:
 
 def _gain(work: Workload) -> float:
     """So many times faster must an algorithm be to be given the window's rows."""
-    if _bytes(work) > FEW_BYTES:
-        return 4.0
-    return 2.0 if work.queries < SEVERAL else 1.5
+    return 4.0 if _bytes(work) > FEW_BYTES or work.queries < SEVERAL else 1.5
 
 
 def _too_large(name: str, facts: Facts, work: Workload) -> str | None:
-    """Why an algorithm that keeps the window isn't given it."""
-    if not REGISTRY[name].card.window:
+    """Why an algorithm that keeps rows isn't given them."""
+    if not _keeps_rows(name):
         return None
     if facts.lists_only:
         return "it needs all rows of the window, and here they are pruned on their way"
+    if not REGISTRY[name].card.window:
+        return None
     if facts.window is None:
         return "it keeps the window's rows, and how many those are is not known yet"
     need = _bytes(work)

@@ -82,7 +82,7 @@ def test_heightmap(tmp_path: Path) -> None:
         return
     assert (code, err) == (0, "")
     folder = tmp_path / "skyband-bench" / "heightmap"
-    assert charts(folder) == {"copy", "sma", "drift", "drift-p99", "queries", "bytes"}
+    assert charts(folder) == {"copy", "sma", "drift", "drift-p99", "queries", "bytes", "boxes"}
     assert "target" in out and "kernels, in copies of the rows" in out
     page = (tmp_path / "skyband-bench" / "heightmap.md").read_text(encoding="utf-8")
     assert "| Monitor.push, in copies of the rows | ≤ 10 |" in page

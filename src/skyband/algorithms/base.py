@@ -82,6 +82,7 @@ class Workload:
     axes: int
     rendered: bool = True  # whether the score compiles
     scores: int = 0  # different ones among the queries; 0: each has its own
+    boxed: bool = False  # the queries have different boxes, and are one family all the same
 
     @property
     def lists(self) -> int:

@@ -8,13 +8,14 @@ here are the cards, in one file because that is all in which they differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from skyband.algorithms import ra
 from skyband.algorithms.base import Card, Workload
-from skyband.algorithms.buffered import SHARE, Buffered, room_for
+from skyband.algorithms.buffered import FEW, SHARE, Buffered, room_for
 from skyband.structures.filters import PROBABLE, RELAXED, STRICT
 from skyband.structures.skyband import expected_size
 
@@ -43,22 +44,25 @@ def expected(gamma: float) -> Callable[[int, float], float]:
 
 
 def cost(relaxed: bool, kind: int) -> Callable[[Workload], float]:
-    """CPU seconds for a batch, roughly: what `ra` takes, and the buffer and the filters on top.
-
-    Set by hand after trials with 40,000 rows, 400 queries, batches of 1,000 rows, k = 9 and 81, 2 and 4 axes: in none
-    of them one of the six with its index was quicker than `ra`.
-    """
+    """CPU seconds for a batch, roughly: what `ra` takes, and the buffer and the filters on top. Without an index strict
+    and relaxed filters meet every row; behind one a probable filter spares `ra`'s work for queries that no row
+    concerns. Set by hand after `skyband bench planner`."""
 
     def predicted(work: Workload) -> float:
         buffer = max(1.0, SHARE * work.window)
         stages = max(1.0, 4 * work.batch / buffer)
         # the share of rows that a filter takes in behind an index, and what that costs each
         wanted = (work.k + room_for(work.k)) if kind == PROBABLE else 3 * work.k
-        taken = min(1.0, wanted / buffer)
+        indexed = work.queries >= FEW
+        taken = min(1.0, wanted / buffer) if indexed or kind == PROBABLE else 1.0
         each = 1.5e-7 + 1e-9 * work.k if kind == PROBABLE else 1.5e-7 + 3e-9 * expected_size(work.k, buffer)
         admitted = min(1.0, 1.3 * work.k / buffer) * (2e-7 if relaxed else 4e-7)
-        more = stages * (1e-4 + work.queries * 3e-7) + work.batch * work.queries * (taken * each + admitted)
-        return ra.cost_of(work) + float(more)
+        staged, scores = stages * (1e-4 + work.queries * 3e-7), work.batch * work.queries
+        if indexed and kind == PROBABLE:
+            score = 4e-9 if work.rendered else 2.2e-8
+            alone = ra.cost_of(replace(work, queries=1, scores=1))
+            return float(alone + staged + scores * (score + 2.5 * (taken * each + admitted)))
+        return float(ra.cost_of(work) + staged + scores * (taken * each + admitted))
 
     return predicted
 

@@ -16,7 +16,8 @@ of each block, a slack list for each query, and two maps of 32,768 cells.
 
 **Exact** always: maps, floors, shares and schedules only steer the cost. Any number of queries, coming and going; both
 kinds of window, any mix of them; late rows. Weights of any sign, zero included. Scores that are monotone on each axis,
-whatever they are made of, have a map found by bisection; queries that no map serves are met by every row.
+whatever they are made of, have a map found by bisection; queries that no map serves are met by every row. Queries with
+a box each (WHERE) are one family: the map is lowered where a box is (structures/boxed.py).
 
 **Wrong choice when** the window is small against k or the queries are few (the candidate lists of `ra` need no window
 at all), for scores that aren't monotone, and for more than about eight axes, where cells are too coarse to reject.
@@ -61,8 +62,10 @@ def cost_of(work: Workload) -> float:
     admitted = work.queries * min(work.batch, 3.0 * work.k * work.batch / max(1.0, work.window))
     survivors = min(work.batch, 12.0 + 0.02 * admitted**0.8 * 2.0 ** max(0, work.axes - 3))
     blocks = np.ceil(work.queries / WIDTH)
-    met = survivors * blocks * 25e-9 + admitted * 3e-7 + work.queries * 8e-8
-    return float(100e-6 + 30e-6 * min(1.0, work.batch / 100) + 1.2e-8 * work.batch + met)
+    met = survivors * blocks * 25e-9 + admitted * 3e-7 + work.queries * 2e-8
+    if work.boxed:  # most rows pass the map somewhere, and then most blocks, whose boxes lie elsewhere
+        met += work.batch * (2e-8 + 1.2e-8 * blocks)
+    return float(40e-6 + 10e-6 * min(1.0, work.batch / 100) + 1.2e-8 * work.batch + met)
 
 
 LONG = 24  # steps after which a kernel that spares a few microseconds of each is made
@@ -85,7 +88,7 @@ class HeightMap(Mapped):
         scores="monotone",
         window=True,
         fifo=True,
-        boxes=False,
+        boxes=True,
         cost_of=cost_of,
     )
     counts_seqs = True
@@ -147,16 +150,16 @@ class HeightMap(Mapped):
     # -- slots ---------------------------------------------------------------------------------------------
 
     def opened(self, slot: int) -> None:
-        if len(self.stands.constants) != self.constants.shape[1]:
-            self.stands = Stands(self.constants.shape[1])
+        if len(self.stands.constants) != self.terms:
+            self.stands = Stands(self.terms)
         while slot >= len(self.wish):
             for name in ("wish", "old_time", "old_seq", "seen_time", "seen_seq", "brim", "todo"):
                 setattr(self, name, np.append(getattr(self, name), 0))
             self.back = np.append(self.back, 0)
         self._most = int(self.ks.max())
         self.members = int(np.count_nonzero(self.ks))
-        self.relief.know(slot, self.constants[slot])
-        self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
+        self._know(slot)
+        self.stands.enter(slot, LOOSE, self._asked(slot), -np.inf)
         self.seen_time[slot], self.seen_seq[slot] = self.horizon_time[slot], self.horizon_seq[slot]
         self.old_time[slot] = self.old_seq[slot] = FAR
         self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
@@ -171,7 +174,7 @@ class HeightMap(Mapped):
     def closed(self, slot: int) -> None:
         self.members -= 1
         self.stands.leave(slot)
-        self.relief.know(slot, self.constants[slot])
+        self._know(slot)
         self.relief.usable[slot] = False
 
     def load(self, blob: Mapping[str, Any]) -> None:
@@ -227,7 +230,7 @@ class HeightMap(Mapped):
         self._steps += 1
         if self._steps > LONG and self._compiled and self._is_ready():
             if self._coming is None:
-                self._coming = coming(self.rendered or "", self.axes, self.constants.shape[1])
+                self._coming = coming(self.rendered or "", self.axes, self.terms, self.space.boxed)
             slot = self._coming(*step, *self._both)
             if slot >= -1:
                 self._grant()
@@ -298,7 +301,7 @@ class HeightMap(Mapped):
             return self._meet_plainly()
         meet, resume = self._meeting, self._resume
         if meet is None:
-            meet = self._meeting = meeting(self.rendered or "", self.axes, self.constants.shape[1])
+            meet = self._meeting = meeting(self.rendered or "", self.axes, self.terms, self.space.boxed)
         if not again:
             resume.fill(0)
         while True:
@@ -319,7 +322,7 @@ class HeightMap(Mapped):
         points = tuple(self._points[LOOSE, axis, :count] for axis in range(self.axes))
         when, number = self._when[LOOSE, :count], self._number[LOOSE, :count]
         for slot in np.flatnonzero(self.ks).tolist() if count else ():
-            values = self.space.good(points, self.constants[slot])
+            values = self._good(points, slot)
             first = 0
             while first < count:
                 first = offer(
@@ -373,20 +376,21 @@ class HeightMap(Mapped):
             bar, face = float(self.stands.bar[place]), int(self.stands.face[place // WIDTH])
             if face == LOOSE or bar >= self.relief.mapped[slot]:
                 return
-            if bar > -np.inf:
+            if bar > -np.inf or self.space.boxed:
                 self.relief.lower_one(slots, slot, face, bar, self.constants)
                 return
         places = self.stands.place[slots]
         bars, faces = self.stands.bar[places], self.stands.face[places // WIDTH]
         low = (bars < self.relief.mapped[slots]) & (faces != LOOSE)
-        for slot in slots[low & (bars == -np.inf)].tolist():
+        opening = (bars == -np.inf) & (not self.space.boxed)
+        for slot in slots[low & opening].tolist():
             # a query that takes every row would open the map for all others
-            self.stands.enter(slot, LOOSE, self.constants[slot], -np.inf)
+            self.stands.enter(slot, LOOSE, self._asked(slot), -np.inf)
             self.relief.mapped[slot] = np.inf
             # and if it was the last one by its face, rows to come aren't sifted there: no reservoir promises them
             self.relief.floors[self.relief.now, slot] = np.inf
             self._next_check = min(self._next_check, int(self.totals[SEEN]) + self._least)
-        low &= bars > -np.inf
+        low &= ~opening
         if low.any():
             self.relief.lower(slots[low], faces[low], bars[low], self.constants)
 

@@ -8,7 +8,7 @@ block was full and its reservoir came out too small or too large.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from skyband.algorithms.windowed import WindowAlgorithm
 from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.blocks import MOST, Blocks
+from skyband.structures.boxed import confined
 from skyband.structures.catchup import catching
 from skyband.structures.intake import (
     CLOSED,
@@ -59,7 +60,7 @@ class Mapped(Renewed, WindowAlgorithm):
         block = max(WIDTH, min(MOST, int(self.options["block"])) // WIDTH * WIDTH)
         self.blocks = Blocks(self.axes, block)
         self.relief = Relief(space, max(2, int(self.options["cells"])))
-        self.rendered = self.relief.rendered
+        self.rendered = confined(self.relief.rendered, space)
         self.computed = 0  # scores that numpy has computed
         self.members = 0  # queries
         self._compiled = False
@@ -108,13 +109,32 @@ class Mapped(Renewed, WindowAlgorithm):
             self._compiled = self.members >= FUSE_MEMBERS or self.computed >= FUSE_SCORES
             if not self._compiled and self.computed >= FUSE_SCORES_CACHED:
                 self._compiled = (
-                    meeting(self.rendered, self.axes, self.constants.shape[1], known=True) is not None
+                    meeting(self.rendered, self.axes, self.terms, self.space.boxed, known=True) is not None
                 )
         return self._compiled
 
     @property
     def timed(self) -> bool:
         return self.blocks.timed
+
+    @property
+    def terms(self) -> int:
+        """Numbers that tell queries apart: the constants of the score, then the limits of the box."""
+        return self.constants.shape[1] + 2 * len(self.space.boxed)
+
+    def _asked(self, slot: int) -> Floats:
+        return np.concatenate([self.constants[slot], self.low[slot], self.high[slot]])
+
+    def _know(self, slot: int) -> None:
+        self.relief.know(slot, self.constants[slot], self.low[slot], self.high[slot])
+
+    def _good(self, columns: Sequence[Floats], slot: int) -> Floats:
+        """Scores of points for a query, NaN outside its box."""
+        good = self.space.good(columns, self.constants[slot])
+        for i, axis in enumerate(self.space.boxed):
+            inside = (columns[axis] >= self.low[slot, i]) & (columns[axis] <= self.high[slot, i])
+            good = np.where(inside, good, np.nan)
+        return good
 
     def _bars(self) -> Floats:
         """The thresholds by slot."""
@@ -186,7 +206,7 @@ class Mapped(Renewed, WindowAlgorithm):
         return settled & self.relief.usable
 
     def _kernels(self) -> Any:
-        return catching(self.rendered or "", self.axes, self.constants.shape[1])
+        return catching(self.rendered or "", self.axes, self.terms)
 
     def _rank(self, b: int, begin: int, stop: int, wanted: int, guess: Floats, members: Ints) -> Floats:
         """The score of this rank among some rows of a block, for each query place that has a member."""
@@ -306,7 +326,7 @@ class Mapped(Renewed, WindowAlgorithm):
         now = self._ranked(b, rank, told)[places]
         fall, count = np.zeros(len(stands.face)), np.zeros(len(stands.face))
         sound = asked & known & np.isfinite(now)
-        np.add.at(fall, places[sound] // WIDTH, ((before - now) / np.where(known, extent, 1.0))[sound])
+        np.add.at(fall, places[sound] // WIDTH, (before[sound] - now[sound]) / extent[sound])
         np.add.at(count, places[sound] // WIDTH, 1.0)
         fall = np.where(count > 0, fall / np.maximum(count, 1), fall.sum() / max(1.0, count.sum()))
         return np.asarray(np.where(asked, now, before - fall[places // WIDTH] * extent))
@@ -446,7 +466,7 @@ class Mapped(Renewed, WindowAlgorithm):
         self._next_check = self._next_look = int(self.totals[SEEN]) + 1
         slots = len(self.ks)
         self.members = int(np.count_nonzero(self.ks))
-        self.stands = Stands(self.constants.shape[1])
+        self.stands = Stands(self.terms)
         for name in ("wish", "old_time", "old_seq", "brim", "todo"):
             setattr(self, name, np.zeros(slots, dtype=np.int64))
         self.back = np.zeros(slots + 1, dtype=np.int64)
@@ -454,9 +474,9 @@ class Mapped(Renewed, WindowAlgorithm):
         self.old_time.fill(-(2**63))
         self.brim[:] = self.ranked.room
         for slot in range(slots):
-            self.relief.know(slot, self.constants[slot])
+            self._know(slot)
             if self.ks[slot]:
-                self.stands.enter(slot, LOOSE, self.constants[slot], float(blob["bars"][slot]))
+                self.stands.enter(slot, LOOSE, self._asked(slot), float(blob["bars"][slot]))
 
     def _check(self) -> None:
         super()._check()
@@ -492,7 +512,7 @@ class Mapped(Renewed, WindowAlgorithm):
             promised = np.flatnonzero((self.ks > 0) & (self.relief.floors[epoch] < np.inf))
             raised = self.relief.slope * blocks.meta[b, RISE]
             for slot in promised.tolist() if epoch >= 0 else ():
-                good = self.space.good(tuple(blocks.columns(b)), self.constants[slot])
+                good = self._good(tuple(blocks.columns(b)), slot)
                 # a reservoir has every row of its block that reaches the floor
                 reached = np.flatnonzero(good >= self.relief.floors[epoch, slot] + raised[slot])
                 assert np.isin(reached, held).all()

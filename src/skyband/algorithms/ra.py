@@ -55,9 +55,9 @@ def cost_of(work: Workload) -> float:
 def taking(work: Workload) -> float:
     """Seconds to score a batch, and to take what matters."""
     score = 2e-9 if work.rendered else 2e-8
-    taken = work.k * (1.0 + np.log(max(1.0, work.batch / work.k))) if work.batch > 1 else 1.0
-    each = 1.6e-6 + work.batch * score + taken * 8e-8
-    return float(220e-6 + 100e-6 * min(1.0, work.batch / 100) + work.batch * 1e-8 + work.lists * each)
+    taken = min(work.batch, work.k * (1.0 + np.log(max(1.0, work.batch / work.k))))
+    each = 6e-7 + work.batch * score + taken * 8e-8
+    return float(80e-6 + 15e-6 * min(1.0, work.batch / 100) + work.batch * 1e-8 + work.lists * each)
 
 
 @kernel

@@ -212,7 +212,7 @@ def predicted(work: Workload) -> float:
     if not work.rendered:  # numpy, a query at a time
         arrivals += queries * (5e-5 + batch * 1e-8 * work.axes)
         search += 2e-3
-    return float(1.5e-4 + arrivals + min(searches, 1.0) * 1e-4 + searches * search)
+    return float(8e-5 + arrivals + min(searches, 1.0) * 1e-4 + searches * search)
 
 
 class SMA(Gridded):

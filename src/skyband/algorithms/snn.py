@@ -112,7 +112,7 @@ def cost_of(work: Workload) -> float:
     row = 5e-8 + 1e-8 * work.axes + queries * (named * 8e-9 + share * 2.5e-7)
     if not work.rendered:  # numpy, a query at a time
         row, search = row + queries * 1e-8 * work.axes, search + window * 2e-8
-    return float(1.5e-4 + work.batch * row + searches * search + queries * 1e-7)
+    return float(1e-4 + work.batch * row + searches * search + queries * 1e-7)
 
 
 class SNN(Ringed):

@@ -51,6 +51,7 @@ WARM = 5  # cycles after the queries have come that aren't counted
 WHO = "heightmap"
 DATA = tuple(DISTRIBUTIONS)
 PUSH = "heightmap, push"
+EACH = "heightmap, a family each"
 
 
 def engine(name: str, scale: Scale, rows: Rows, label: str = "", **options: float) -> Engine:
@@ -191,12 +192,56 @@ def over_bytes(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure
     return [figure]
 
 
+def boxed(scale: Scale, n: int, q: int, side: float, who: str) -> Pushed:
+    """Queries with a box each, of this side along every axis, somewhere in the unit cube."""
+    random = np.random.default_rng(5)
+    texts = []
+    for place, weight in enumerate(weights(q, scale.d)):
+        low = random.random(scale.d) * (1 - side)
+        ends = (f"x{j} BETWEEN {value:.6f} AND {value + side:.6f}" for j, value in enumerate(low.tolist()))
+        name, options = (
+            (WHO, f", cells = {32768 - place}") if who == EACH else (who, "")
+        )  # options divide families
+        asked = f" WITH (algorithm = '{name}'{options})"
+        texts.append(sql("linear", weight, scale.k, n, f"WHERE {' AND '.join(ends)} ", asked))
+    return Pushed(who, texts)
+
+
+def over_boxes(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
+    """Constrained queries, through Monitor.push: one family in the map, against sma, and against a family each where
+    so many windows fit into memory."""
+    figure = figure_of("boxes", "Queries with a box each", "", scale, form="dots")
+    figure.scale = (
+        f"{scale.name}: k = {scale.k}, d = {scale.d}, batches of a hundredth of the window, 60 of them"
+    )
+    tiny = scale.name == "tiny"
+    sizes = ((600, 4),) if tiny else ((100_000, 100), (100_000, 1_000), (1_000_000, 100), (1_000_000, 1_000))
+    for distribution in distributions:
+        for n, q in sizes:
+            r, cycles = n // 100, 6 if tiny else 60
+            rows = Rows(DISTRIBUTIONS[distribution](n + (WARM + cycles) * r, scale.d, scale.seeds[0]))
+            for side in (0.1, 0.3, 0.6):
+                who = [boxed(scale, n, q, side, WHO), boxed(scale, n, q, side, "sma")]
+                if n * q <= 10_000_000:
+                    who.append(boxed(scale, n, q, side, EACH))
+                for each in who:
+                    each.fill(rows, n // 20, n)
+                    each.stopwatch()
+                spent = race(who, rows, n, r, WARM + cycles, 2 * BUDGET[scale.name], warm=WARM)
+                for each in who:
+                    values = spent[each.name].values() | {"within": float(np.mean(each.kernel[WARM:]))}
+                    label = f"N = {n:,}, Q = {q:,}, side {side:.0%}".replace("%", " %")
+                    figure.add(distribution, each.name, label, **values)
+    return [figure]
+
+
 PARTS: Mapping[str, Callable[..., list[Figure]]] = {
     "copy": against_copy,
     "sma": against_sma,
     "drift": over_drift,
     "queries": over_queries,
     "bytes": over_bytes,
+    "boxes": over_boxes,
 }
 
 
@@ -316,7 +361,9 @@ def page(output: Path, figures: Mapping[str, Figure]) -> Path:
     parts = [
         HEAD + markdown([[cell.replace("missed", "**missed**") for cell in row] for row in goals(figures)])
     ]
-    for name in [n for n in ("copy", "sma", "drift", "drift-p99", "queries", "bytes") if n in figures]:
+    for name in [
+        n for n in ("copy", "sma", "drift", "drift-p99", "queries", "bytes", "boxes") if n in figures
+    ]:
         figure = figures[name]
         parts.append(f"\n## {figure.title}\n\n{figure.unit}. Scale: {figure.scale}.\n")
         if (folder / f"{name}.svg").exists():

@@ -51,9 +51,11 @@ def gather(resume, sign, block_face, points, counts, constants, edge, hit_place,
         bar = edge[o : o + 64]
 {slices}
         face = block_face[b]
+{hull}
         begin = first_point if b == first else 0
         for i in range(begin, counts[face]):
 {loads}
+{outside}
             hit = False
             for q in range(64):
                 hit |= sign * ({score}) >= bar[q]
@@ -121,9 +123,9 @@ def come(most, epoch, mapped, horizon_time, horizon_seq, columns, row_time, row_
 
 
 @lru_cache(maxsize=64)
-def meeting(score: str, axes: int, constants: int, known: bool = False) -> Any:
+def meeting(score: str, axes: int, constants: int, boxed: tuple[int, ...] = (), known: bool = False) -> Any:
     """The kernel `meet` for a rendered score over x0, x1, … and p[0], p[1], …; with `known` only if it was made before,
-    here or in an earlier run, else None."""
+    here or in an earlier run, else None. The last constants are the limits on `boxed` axes, if there are some."""
     for i in reversed(range(constants)):
         score = score.replace(f"p[{i}]", f"P{i}[q]")
     source = _TEMPLATE.format(
@@ -132,15 +134,36 @@ def meeting(score: str, axes: int, constants: int, known: bool = False) -> Any:
         or "        pass",
         loads="\n".join(f"            x{i} = points[face, {i}, i]" for i in range(axes))
         or "            pass",
+        **_around(constants, boxed),
     )
     made = generated(source, known)
     return None if made is None else made.meet
 
 
+def _around(constants: int, boxed: tuple[int, ...]) -> dict[str, str]:
+    """Lines that find the limits around all boxes of a block, and leave out rows beyond them."""
+    if not boxed:
+        return {"hull": "        pass", "outside": "            pass"}
+    ends = [
+        (axis, constants - 2 * len(boxed) + i, constants - len(boxed) + i) for i, axis in enumerate(boxed)
+    ]
+    hull = [f"        low{axis}, high{axis} = np.inf, -np.inf" for axis in boxed]
+    hull.append("        for q in range(64):")
+    for axis, low, high in ends:
+        hull.append(
+            f"            low{axis}, high{axis} = min(low{axis}, P{low}[q]), max(high{axis}, P{high}[q])"
+        )
+    inside = " & ".join(f"(x{axis} >= low{axis}) & (x{axis} <= high{axis})" for axis in boxed)
+    return {
+        "hull": "\n".join(hull),
+        "outside": f"            if not ({inside}):\n                continue",
+    }
+
+
 @lru_cache(maxsize=64)
-def coming(score: str, axes: int, constants: int) -> Any:
+def coming(score: str, axes: int, constants: int, boxed: tuple[int, ...] = ()) -> Any:
     """`arrive` and `meet` as one kernel: pays for its compilation where there are many steps."""
-    return generated(_BOTH.format(module=meeting(score, axes, constants).function.__module__)).come
+    return generated(_BOTH.format(module=meeting(score, axes, constants, boxed).function.__module__)).come
 
 
 class Stands(Renewed):
@@ -194,7 +217,7 @@ class Stands(Renewed):
         held = len(self.bar)
         bar, constants = aligned((held + more,)), aligned((len(self.constants), held + more))
         bar[:held], bar[held:] = self.bar, np.inf
-        constants[:, :held] = self.constants
+        constants[:, :held], constants[:, held:] = self.constants, np.nan
         self.bar, self.constants = bar, constants
 
     def arrange(self, slots: Ints, faces: Ints, traits: Floats) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from skyband.order import Floats, Ints
 from skyband.query.linear import linear
 from skyband.query.space import Space
+from skyband.structures.boxed import carve_boxes
 from skyband.structures.heightmap import UNIT, Frame, bisecting, blank, carve_weights, frame_of
 from skyband.structures.renewed import Renewed
 
@@ -49,6 +50,7 @@ class Relief(Renewed):
         self.offset = np.empty(0)
         self.weight = np.empty((0, self.axes))
         self.size = np.empty(0)
+        self.box = np.empty((0, 2, self.axes))  # by slot: the least and the greatest values that it asks for
         self.amount = np.empty((0, self.axes))
         self.slip = np.empty(0)
         self.slope = np.empty(0)  # what a step of height is in score
@@ -62,10 +64,12 @@ class Relief(Renewed):
 
     # -- queries -------------------------------------------------------------------------------------------
 
-    def know(self, slot: int, constants: Floats) -> None:
-        """A query's weights, or its directions."""
+    def know(self, slot: int, constants: Floats, low: Any = (), high: Any = ()) -> None:
+        """A query's weights, or its directions, and its box."""
         while slot >= len(self.usable):
             self._widen()
+        boxed = list(self.space.boxed)
+        self.box[slot, 0, boxed], self.box[slot, 1, boxed] = low, high
         self.mapped[slot] = np.inf
         self.floors[:, slot] = np.inf
         self.usable[slot] = False
@@ -108,6 +112,7 @@ class Relief(Renewed):
         for name in ("weight", "amount", "toward"):
             old = getattr(self, name)
             setattr(self, name, np.vstack([old, np.zeros((1, self.axes), dtype=old.dtype)]))
+        self.box = np.concatenate([self.box, np.full((1, 2, self.axes), [[-np.inf], [np.inf]])])
         self.floors = np.hstack([self.floors, np.full((EPOCHS, 1), np.inf, dtype=np.float32)])
 
     def face(self, slot: int) -> int:
@@ -118,11 +123,22 @@ class Relief(Renewed):
         return LOW if sense < 0 else HIGH
 
     def traits(self, slots: Ints, constants: Floats) -> Floats:
-        """What makes queries alike: the proportions of their weights."""
+        """What makes queries alike: where their boxes lie, and the proportions of their weights."""
         traits = self.weight[slots] if self.weighted else constants
         with np.errstate(all="ignore"):
             length = np.abs(traits).sum(axis=1, keepdims=True)
-            return np.asarray(np.nan_to_num(traits / np.where(length > 0, length, 1.0)))
+            traits = np.nan_to_num(traits / np.where(length > 0, length, 1.0))
+        if not self.space.boxed:
+            return np.asarray(traits)
+        return np.hstack([self._middles(slots), 0.25 * traits])
+
+    def _middles(self, slots: Ints) -> Floats:
+        """Where boxes lie in the frame, each axis from 0 to 1: rows pass by blocks of queries that ask elsewhere."""
+        assert self.frame is not None
+        low, high = self.frame.low, self.frame.high
+        ends = np.clip(self.box[slots], low, high)
+        with np.errstate(all="ignore"):
+            return np.asarray(np.nan_to_num((ends.mean(axis=1) - low) / (high - low)))
 
     # -- maps ----------------------------------------------------------------------------------------------
 
@@ -162,7 +178,7 @@ class Relief(Renewed):
         """What one step of height is in score, for each slot: a map raised by so many steps is the map of floors that
         are so much higher. As in `carve_weights`; 0 where heights aren't solved for."""
         self.slope.fill(0.0)
-        if not self.weighted or self.frame is None:
+        if not self.weighted or self.frame is None or self.space.boxed:
             return
         with np.errstate(all="ignore"):
             spans = np.abs(self.weight) * (self.frame.high - self.frame.low)
@@ -231,10 +247,14 @@ class Relief(Renewed):
             maps[face], 1.0 if face == HIGH else -1.0, frame.low, frame.high, self.corners,
             frame.size[: self.axes - 1], frame.order, slots, bars,
         )  # fmt: skip
-        if self.weighted:
+        if self.weighted and self.space.boxed:
+            carve_boxes(*place, self.offset, self.weight, self.slip, self.box, frame.base, frame.inverse)
+        elif self.weighted:
             carve_weights(*place, self.offset, self.weight, self.slip, self._fast, self._tops, self._grown)
         else:
-            bisecting(self.rendered or "", self.axes)(*place, constants, self.toward, self.space.sign)
+            bisecting(self.rendered or "", self.axes)(
+                *place, constants, self.toward, self.space.sign, self.box, frame.base, frame.inverse
+            )
 
     def begin_epoch(self, floors: Floats) -> int:
         """New floors (by slot) from now on. The oldest epoch's number is used again: no block may have it.
