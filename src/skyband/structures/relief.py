@@ -68,8 +68,8 @@ class Relief(Renewed):
         """A query's weights, or its directions, and its box."""
         while slot >= len(self.usable):
             self._widen()
-        boxed = list(self.space.boxed)
-        self.box[slot, 0, boxed], self.box[slot, 1, boxed] = low, high
+        if boxed := list(self.space.boxed):
+            self.box[slot, 0, boxed], self.box[slot, 1, boxed] = low, high
         self.mapped[slot] = np.inf
         self.floors[:, slot] = np.inf
         self.usable[slot] = False
@@ -112,7 +112,8 @@ class Relief(Renewed):
         for name in ("weight", "amount", "toward"):
             old = getattr(self, name)
             setattr(self, name, np.vstack([old, np.zeros((1, self.axes), dtype=old.dtype)]))
-        self.box = np.concatenate([self.box, np.full((1, 2, self.axes), [[-np.inf], [np.inf]])])
+        if self.space.boxed or not self.weighted:
+            self.box = np.concatenate([self.box, np.full((1, 2, self.axes), [[-np.inf], [np.inf]])])
         self.floors = np.hstack([self.floors, np.full((EPOCHS, 1), np.inf, dtype=np.float32)])
 
     def face(self, slot: int) -> int:
