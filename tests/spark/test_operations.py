@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from tests.spark.broker import free_port
+from tests.spark.kills import Pipeline
 from tests.spark.streams import (
     QUERIES,
     Truth,
@@ -261,3 +262,23 @@ def test_values_of_records() -> None:
     ]
     assert next(value_chunks("arrow", [b""], schema))[1].count == 1
     assert found[1][1].bad[0].detail == "the record has no value"
+
+
+@pytest.mark.spark
+def test_a_connector_that_is_not_to_be_had(tmp_path: Path) -> None:
+    """No repository has it: every version is tried, and the sentence says what to do."""
+    (tmp_path / "ivy.xml").write_text(
+        '<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
+        f'<ivy pattern="{tmp_path}/none/[module].xml"/><artifact pattern="{tmp_path}/none/[artifact].[ext]"/>'
+        "</filesystem></resolvers></ivysettings>"
+    )
+    (tmp_path / "pipeline.toml").write_text(
+        '[stream.s]\nformat = "kafka"\nbootstrap = "127.0.0.1:1"\ntopic = "t"\nschema = {x = "double"}\n'
+        '[[query]]\nname = "q"\nsql = "SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"\n'
+        f'[spark]\nmaster = "local[1]"\njars.ivySettings = "{tmp_path}/ivy.xml"\njars.ivy = "{tmp_path}/ivy"\n'
+    )
+    pipeline = Pipeline(tmp_path)
+    pipeline.start()
+    code, said = pipeline.finish()
+    assert code == 1, said
+    assert "Spark's Kafka connector could not be fetched (versions 4." in said and "Traceback" not in said

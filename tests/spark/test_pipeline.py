@@ -26,6 +26,7 @@ from tests.spark.streams import (
     write_file,
 )
 
+from skyband import Monitor
 from skyband.errors import InputError, SkybandError
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 from skyband.spark.checkpoint import Checkpoint, Step
@@ -114,7 +115,9 @@ def test_a_large_batch_crosses_as_skybands(tmp_path: Path, spark: SparkSession) 
     assert verify_pipeline(path).ok
 
 
-def test_two_streams_and_json_lines_out(tmp_path: Path, spark: SparkSession) -> None:
+def test_two_streams_and_json_lines_out(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, two = make_files(4, seed=8), make_files(4, seed=9)
     for number in range(4):
         write_file(tmp_path / "one" / f"{number}.parquet", one[number])
@@ -127,7 +130,16 @@ def test_two_streams_and_json_lines_out(tmp_path: Path, spark: SparkSession) -> 
         '[[query]]\nname = "b"\nsql = "SELECT g FROM two ORDER BY y DESC LIMIT 5 WINDOW 40 ROWS"\n'
         '[sink]\nformat = "json"\npath = "out"\n[spark]\nmaster = "local[2]"\n'
     )
+    asked: list[str | None] = []
+    ask = Monitor.watch
+
+    def watch(monitor: Monitor, query: Any, name: str | None = None) -> Any:
+        asked.append(name)
+        return ask(monitor, query, name)
+
+    monkeypatch.setattr(Monitor, "watch", watch)
     infos = run(path, spark)
+    assert asked == ["a", "b"]  # the monitor in which they were looked at is the engine's
     rows = [len(file) for file in one]
     more = [len(two[0]) + len(two[1]), len(two[2]) + len(two[3]), 0, 0]
     assert [info.rows for info in infos] == [a + b for a, b in zip(rows, more, strict=True)]

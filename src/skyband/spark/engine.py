@@ -63,6 +63,11 @@ class Engine:
         assert self._monitor is not None
         return self._monitor
 
+    def begin_with(self, monitor: Monitor, queries: Queries) -> None:
+        """Be the engine just before batch 0 with a monitor that has its queries already, and no rows."""
+        self._monitor, self._reached, self._queries = monitor, -1, queries
+        self._freeze(len(queries))
+
     def reach(self, batch: int) -> None:
         """Be the engine just before `batch`."""
         if self._reached == batch - 1:
@@ -91,11 +96,14 @@ class Engine:
             if query.name in added:
                 self.monitor.watch(bound(query, self._pipeline), name=query.name)
         self._queries, self._sifters = wanted, {}
-        if len(added) >= MANY:
-            # Millions of objects that stay: to go through them again and again takes as long as a batch.
+        self._freeze(len(added))
+        return pa.concat_tables(leaves) if leaves else None
+
+    def _freeze(self, added: int) -> None:
+        """Millions of objects that stay: to go through them again and again takes as long as a batch."""
+        if added >= MANY:
             gc.freeze()
             self.frozen = True
-        return pa.concat_tables(leaves) if leaves else None
 
     def sifters(self) -> dict[str, Any]:
         """What the tasks of the next batch need, by stream."""

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from ..monitor import Monitor
+
 _TEXT_ROW_BYTES = 64  # a guess at the size of a row where only reading would tell
 _STOP_SECONDS = 20.0  # how long a batch under way may take to finish after Ctrl-C
 
@@ -66,8 +68,9 @@ def run_pipeline(
             schemas = find_schemas(pipeline, wait=not available_now, stop=stop)
         if schemas is None:
             return Summary(0, 0, 0, 0, 0.0, stopped=True)
+        checked = None
         if first == 0 or checkpoint.queries(first - 1) != pipeline.queries:
-            check_queries(pipeline, schemas)  # those that have run need no second look
+            checked = check_queries(pipeline, schemas)  # those that have run need no second look
         sink = make_sink(pipeline.sink)
         sink.prepare(first == 0)
         if first == 0:
@@ -76,7 +79,10 @@ def run_pipeline(
         checkpoint.set_queries(first, pipeline.queries)
         kind = run_kind(pipeline, checkpoint, first)
         with telling(pipeline.metrics, on_batch or print_batch) as tell:
-            return kind(pipeline, checkpoint, schemas, sink, tell, stop).run(spark, available_now)
+            made = kind(pipeline, checkpoint, schemas, sink, tell, stop)
+            made.begin_with(checked if first == 0 else None)
+            del checked
+            return made.run(spark, available_now)
 
 
 def run_kind(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> type[Run]:
@@ -166,16 +172,18 @@ def _first_schema(spec: StreamSpec, kinds: dict[str, str]) -> pa.Schema | None:
     return None
 
 
-def check_queries(pipeline: Pipeline, schemas: dict[str, pa.Schema]) -> None:
-    """Find a wrong column or an unfit algorithm before Spark is started."""
+def check_queries(pipeline: Pipeline, schemas: dict[str, pa.Schema]) -> Monitor:
+    """Find a wrong column or an unfit algorithm before Spark is started; the monitor in which none was."""
     from ..errors import QueryError
 
     monitor = new_monitor(pipeline, schemas)
+    monitor.lists_only = True  # as the one that will do the work
     for query in pipeline.queries:
         try:
             monitor.watch(bound(query, pipeline), name=query.name)
         except QueryError as problem:
             raise QueryError(f"{pipeline.file.name}: query '{query.name}': {problem}") from None
+    return monitor
 
 
 def say_queries(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> None:
@@ -229,6 +237,11 @@ class Run:
         self._direct: Direct | None = None
         self._spark: SparkSession | None = None
         self._ahead: threading.Thread | None = None
+
+    def begin_with(self, monitor: Monitor | None) -> None:
+        """The first start has looked at the queries in a monitor: it need not be made again."""
+        if monitor is not None and not self._stateful:
+            self._engine.begin_with(monitor, self._pipeline.queries)
 
     def run(self, spark: SparkSession | None, available_now: bool) -> Summary:
         began = time.monotonic()
