@@ -168,6 +168,7 @@ def test_settings_of_a_cluster_are_not_those_of_one_machine(tmp_path: Path) -> N
     assert "-XX:+UseSerialGC" not in cluster["spark.driver.extraJavaOptions"]
     planning = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband", False, True)
     assert "-XX:+UseSerialGC" in planning["spark.driver.extraJavaOptions"]
+    assert "CompileThresholdScaling" in planning["spark.driver.extraJavaOptions"]
     assert "-Xmn" not in planning["spark.driver.extraJavaOptions"]
     stateful = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", False, True)
     assert "-Xmn" in stateful["spark.driver.extraJavaOptions"] and "-Xmn" not in str(local)

@@ -71,6 +71,10 @@ _LOCAL = {
 # processor time for a start became 6, 0.65 for a batch 0.35). Where rows pass through it, its best code pays.
 _LIGHT_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _SCANNING_JVM = ["-XX:+UseSerialGC"]
+# Planning a stateful batch is much code that is run a few times each. By default it is interpreted until it has been
+# called two hundred times, which takes dozens of batches, and compiled bit by bit. (Measured on a cluster, after two
+# dozen batches: 0.19 s of the driver's processor time for a batch became 0.12.)
+_SOONER_JVM = ["-XX:CompileThresholdScaling=0.1"]
 # Each file of a checkpoint starts a program or two (Hadoop's chmod), and by default a JVM starts them by way of another
 # program. Javas from 25 on may do without this way.
 _STARTS = "-Djdk.lang.Process.launchMechanism=VFORK"
@@ -151,7 +155,7 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, scans: bool, states: boo
     else:
         # Rows pass through the executors' JVMs, not through the driver's. With the state there, too, it only plans and
         # gathers answers: nothing for a collector with threads of its own.
-        java += _LIGHT_JVM if states else _LIGHT_JVM[:1]
+        java += [*_LIGHT_JVM, *_SOONER_JVM] if states else _LIGHT_JVM[:1]
     java += _starts()
     # The user's own options come last, so that they win.
     settings["spark.driver.extraJavaOptions"] = " ".join(
