@@ -39,6 +39,7 @@ from skyband.bench.drive import (
 )
 from skyband.bench.figures import Figure, Scale, aligned, markdown, number
 from skyband.bench.generators import DISTRIBUTIONS, DRIFTS, LEVEL, Drift, weights
+from skyband.bench.holding import held
 from skyband.errors import InputError
 
 SCALES = {
@@ -49,6 +50,7 @@ SCALES = {
 BUDGET = {"tiny": 1.0, "quick": 5.0, "full": 60.0}
 WARM = 5  # cycles after the queries have come that aren't counted
 WHO = "heightmap"
+EVERYTHING = "all arrays, for a window row"
 DATA = tuple(DISTRIBUTIONS)
 PUSH = "heightmap, push"
 EACH = "heightmap, a family each"
@@ -178,7 +180,7 @@ def over_queries(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figu
 
 
 def over_bytes(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
-    """What a window row and a query take at the end of the run, level and under drift."""
+    """What a window row and a query take at the end of the run, level and under drift; and all arrays together."""
     figure = figure_of("bytes", "Bytes of a window row and of a query", "of", scale, form="dots")
     figure.y, figure.unit, figure.times = "bytes", "bytes", 1.0
     for distribution in distributions:
@@ -189,6 +191,7 @@ def over_bytes(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure
             stored = who.algorithm.window_size()[0]
             figure.add(distribution, drift.name, "a window row", bytes=who.window_bytes() / max(1, stored))
             figure.add(distribution, drift.name, "a query", bytes=who.list_bytes() / scale.q)
+            figure.add(distribution, drift.name, EVERYTHING, bytes=held(who.algorithm) / scale.n)
     return [figure]
 
 
@@ -320,6 +323,8 @@ GOALS = (
     Goal("cost against Q from 100 to 10,000: exponent", "queries", 1, growth),
     Goal("bytes of a window row", "bytes", 32, at("a window row", "bytes", LEVEL.name)),
     Goal("bytes of a query", "bytes", 2048, at("a query", "bytes", LEVEL.name)),
+    # Of a thousand queries over a million rows: 32 for each row, and 2 KB for each query.
+    Goal("bytes of all arrays together, for a window row", "bytes", 34.05, at(EVERYTHING, "bytes", LEVEL.name)),
 )  # fmt: skip
 
 
