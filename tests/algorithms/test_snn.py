@@ -14,6 +14,7 @@ from skyband.order import Recency
 from skyband.query.expression import lift
 from skyband.query.space import Space
 from skyband.structures import indexing
+from skyband.structures.lookup import compared
 from skyband.structures.query_index import QueryIndex
 
 NONE = np.empty(0, dtype=np.int64)
@@ -202,6 +203,30 @@ def test_more_queries_than_sixteen_bits_tell_apart(names: int) -> None:
             assert np.array_equal(found[mine], near)
             assert np.array_equal(values[mine], space.good(columns, constants[slot])[near])
         index._check(columns, lambda slot: space.good(columns, constants[slot]))
+
+
+def test_a_distance_is_compared_without_its_root() -> None:
+    """What is compared has no root; rows at the very bar are found, to the last bit, be distances tiny or vast."""
+    random = np.random.default_rng(11)
+    shape, constants = lift(sb.nearest({"x": 0.5, "y": 0.5}, 1, "6 rows").score)
+    space = Space(shape, ("x", "y"), -1.0)
+    parts = compared(str(space.rendered), len(constants), -1.0)
+    assert "sqrt" not in parts["raw"] and "sqrt" in parts["value"]
+    assert compared(str(space.rendered), len(constants), 1.0)["value"] == "raw"  # the farthest: as it is
+    for scale in (1e-170, 1e-20, 1.0, 1e150):
+        columns = random.random(300) * scale, random.random(300) * scale
+        points = np.stack([column[:5] for column in columns], axis=1)
+        index = QueryIndex(space, 2, 16)
+        index.learn(columns)
+        least = np.array([np.sort(space.good(columns, point))[-20] for point in points])
+        index.register(np.arange(5), least, points)
+        least[4] = np.inf  # who wants nothing is given nothing
+        starts, found, values = index.look_up(columns, 0, 300, points, least)
+        for slot in range(5):
+            good = space.good(columns, points[slot])
+            mine = slice(starts[slot], starts[slot + 1])
+            assert np.array_equal(found[mine], np.flatnonzero(good >= least[slot]))
+            assert np.array_equal(values[mine], good[found[mine]])
 
 
 @pytest.mark.parametrize("kind", ["even", "crowded", "far from zero", "few numbers"])

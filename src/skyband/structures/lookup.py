@@ -202,11 +202,11 @@ def finding(columns: int, indent: int) -> dict[str, str]:
 def compared(score: str, constants: int, sign: float) -> dict[str, str]:
     """What is compared instead of the score, greater is better; the score from that; and what a floor means for it."""
     score = scalars(score, constants)
-    if score.startswith("sqrt(") and _closes(score) and sign < 0:
+    if score.startswith("np.sqrt(") and _closes(score) and sign < 0:
         return {
-            "raw": f"-{score[4:]}",
+            "raw": f"-{score.removeprefix('np.sqrt')}",
             "value": "-sqrt(-raw)",
-            "reach": "-(floor * floor * 1.000000000001 + 1e-300)",
+            "reach": "floor * abs(floor) * 1.000000000001 - 1e-300",
         }
     return {"raw": f"sign * ({score})", "value": "raw", "reach": "floor"}
 
