@@ -15,6 +15,11 @@ full again. So a row is dropped only while k + limit better ones are in the wind
 rests on. Also the stairs of what was dropped (structures/certificate.py): they tell at each moment whether the
 answer is certainly exact.
 
+**Query index** (structures/query_index.py). With enough queries of a score that compiles, rows of a large batch are
+looked up, and meet only the lists that they may concern. The lists are the same as without; of rows that a list didn't
+meet its certificate knows a bound (structures/brought.py). In small batches scores cost less than the lists' own work,
+which no index saves, so there every list meets every row.
+
 **Cost.** O(1) for a row that is dropped, O(list) for one that comes in or leaves: two or three times
 (k + limit)/n of them.
 
@@ -37,11 +42,23 @@ import numpy.typing as npt
 from skyband.algorithms.base import Arrivals, Card, ListAlgorithm, Workload
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, Recency, inside_of
-from skyband.structures.capped import admit, bar_of, capped, least
+from skyband.query.space import Space
+from skyband.structures.brought import floors, sift
+from skyband.structures.capped import admit, bar_of, capped, enough, least
 from skyband.structures.certificate import Certificates, record
+from skyband.structures.indexing import indexable
 from skyband.structures.limits import limit_for
 from skyband.structures.lists import append, close_up
+from skyband.structures.query_index import COARSE, QueryIndex
 
+FEW = 16  # queries: no index for fewer
+NAMED = 128  # slots that a cell has in a list of its own
+LARGE = 4096  # rows of a batch: of smaller ones the lists' own work is most, and entering regions costs what is saved
+LEARN, SAMPLE = 256, 4096  # rows that an index needs to learn from, and learns from at most
+# a region is entered so many times as large as it is, and anew when that has become as much as the second number: what
+# isn't looked at must lie deep below what is kept, or certificates are lost (structures/brought.py)
+GROWTH, LOOSE = 4.0, 16.0
+DEEPER = 1.5  # of a floor that was guessed, and lies deep by itself
 ERROR = 0.001
 ADDITIONAL = 1.0
 
@@ -127,6 +144,38 @@ def drop(
 
 
 @kernel
+def serve(
+    first: int, ks: Ints, unmet: Ints, starts: Ints, rows: Ints, scores: Floats, floor: Floats, under: Floats,
+    time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8], horizon_time: Ints, horizon_seq: Ints,
+    heap: Floats, picks: Ints, values: Floats, state: Any,
+) -> int:  # fmt: skip
+    """Take the rows that an index brought into the lists from `first` on; `unmet` gets the k of those to which it
+    brought too few. Returns which list needs more room first, or how many there are."""
+    nearest, limit, additional, threshold = state[0], state[1], state[2], state[3]
+    lost, outside, good, start, head, size = state[4], state[5], state[6], state[7], state[8], state[9]
+    for slot in range(first, ks.shape[0]):
+        low = floor[slot]
+        if low != low:
+            continue
+        inside = inside_of(time, seq, time.shape[0], horizon_time[slot], horizon_seq[slot])
+        k = ks[slot]
+        most = k + limit[slot] + additional
+        places, worst = 0, np.inf
+        if threshold[slot] == -np.inf:
+            places = most - (size[slot] - head[slot])
+            worst = least(good, start[slot] + head[slot], start[slot] + size[slot])[0]
+        count = sift(
+            slot, inside, starts[slot], starts[slot + 1], rows, scores, low, under[slot], most, places, worst,
+            heap, nearest, picks, values, lost, outside,
+        )  # fmt: skip
+        if not enough(slot, k, limit, threshold, head, size, count, low):
+            unmet[slot] = k
+        elif absorb(slot, count, picks, values, time, seq, place, mark, k, heap, *state) > 0:
+            return slot
+    return int(ks.shape[0])
+
+
+@kernel
 def give_way(
     ks: Ints, limit: Ints, threshold: Floats, held: Ints, good: Floats, start: Ints, head: Ints, size: Ints,
     counts: Ints,
@@ -157,16 +206,25 @@ class PA(ListAlgorithm):
         answers=frozenset({"topk"}),
         exact=False,
         keeps="the k + limit best rows of the window and some more, and the best of those that were dropped",
-        cost="a batch: its scores and a comparison each; hardly any row comes in",
+        cost="a batch: its scores and a comparison each (in large batches only for queries that a row may concern); "
+        "hardly any row comes in",
         wrong_when="scores fall with time (its certificates say so), or every answer must be exact",
         expected=expected,
-        options={"error": ERROR, "additional": ADDITIONAL, "limit": 0.0},
+        options={"error": ERROR, "additional": ADDITIONAL, "limit": 0.0, "cells": 0.0},
         cost_of=cost_of,
     )
     counter_names: ClassVar[tuple[str, ...]] = ("admitted", "dropped again", "thresholds lifted")
+    spaced: ClassVar[bool] = True
 
-    def __init__(self, options: Mapping[str, float]) -> None:
+    def __init__(self, options: Mapping[str, float], space: Space | None = None) -> None:
         super().__init__(options)
+        self.space = space
+        self.index: QueryIndex | None = None
+        self._seen: tuple[
+            Floats, ...
+        ] = ()  # the newest rows, where batches are too small to learn an index from
+        # scratch, by slot: floors, what is looked up, who is to meet all rows; whose regions moved, and how far
+        self._by_slot: tuple[Any, ...] = ()
         self.additional = int(self.options["additional"])
         self.threshold = np.empty(0, dtype=np.float64)  # rows below it stay outside; -inf: none
         self.held = np.empty(0, dtype=np.int64)  # rows in the list after the last insertion or expiry
@@ -209,6 +267,8 @@ class PA(ListAlgorithm):
     def remove(self, slot: int) -> None:
         super().remove(slot)
         self.empty(slot)
+        if self.index is not None:
+            self.index.forget(np.array([slot]))
         self.dropped.clear(slot)
 
     def most(self, slot: int) -> int:
@@ -217,6 +277,101 @@ class PA(ListAlgorithm):
 
     def expected(self, k: int, n: float) -> float:
         return min(float(n), k + self.first_limit(k) + self.additional)
+
+    # -- the index -----------------------------------------------------------------------------------------
+
+    def _indexed(self, rows: Arrivals) -> QueryIndex | None:
+        """The index to look rows up in, made when there are queries and rows enough for it."""
+        cells = int(self.options["cells"])
+        large = len(rows) >= LARGE or cells > 1  # who names cells wants an index
+        if cells == 1 or not large or self.space is None or not indexable(self.space):
+            return None
+        if np.count_nonzero(self.ks) < FEW:
+            return None
+        columns = self._newest(rows)
+        there = len(columns[0])
+        index = self.index
+        if index is None:
+            if there < LEARN:
+                return None
+            share = float(np.median((self.ks + self.limit)[self.ks > 0])) / self._window(rows)
+            index = QueryIndex(self.space, rows.constants.shape[1], cells, min(share, 1.0), COARSE, NAMED)
+            self.index = index
+        index.provide(len(self.ks))
+        if not index.ready or index.due(there):
+            index.learn(columns)
+        return index
+
+    def _newest(self, rows: Arrivals) -> tuple[Floats, ...]:
+        """Rows to learn an index from: of this batch, and of those before it if it is small."""
+        columns = rows.columns()
+        if len(rows) >= LEARN:
+            return tuple(column[:SAMPLE] for column in columns)
+        if self._seen:
+            columns = tuple(np.concatenate(both)[:SAMPLE] for both in zip(columns, self._seen, strict=True))
+        self._seen = tuple(column.copy() for column in columns)
+        return self._seen
+
+    def _window(self, rows: Arrivals) -> int:
+        """About how many rows a window has: as many as came since the oldest one that a list has."""
+        newest = int(rows.seq[0])
+        spans = [self.lists.span(slot) for slot in np.flatnonzero(self.ks).tolist()]
+        return max(newest - min(int(self.lists.seq[span].min(initial=newest)) for span in spans), len(rows))
+
+    def insert(self, rows: Arrivals) -> None:
+        index = self._indexed(rows) if len(rows) else None
+        if index is None:
+            super().insert(rows)
+            return
+        self.fresh.fill(-np.inf)
+        self._scratch(len(rows))
+        floor, least, unmet = self._enter(index, rows)
+        hits = index.look_up(rows.columns(), 0, len(rows), rows.constants, least)
+        slot = 0
+        while True:
+            slot = serve(
+                slot, self.ks, unmet, *hits, floor, least, rows.time, rows.seq, rows.place, rows.mark,
+                self.horizon_time, self.horizon_seq, self._heap, self._picks, self._values, self.state(),
+            )  # fmt: skip
+            if slot >= len(self.ks):
+                break
+            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+        if unmet.any():
+            self._insert_all(rows, unmet)
+
+    def _enter(self, index: QueryIndex, rows: Arrivals) -> tuple[Floats, Floats, Ints]:
+        """Enter the regions that have to be; each slot's floor, from which score on rows are looked up for it, and the
+        k of those that have no floor."""
+        if not self._by_slot or len(self._by_slot[0]) != len(self.ks):
+            kinds = np.float64, np.float64, np.int64, np.int64, np.float64
+            self._by_slot = tuple(np.zeros(len(self.ks), dtype=kind) for kind in kinds)
+        floor, least, unmet, moved, bars = self._by_slot
+        state = self.state()
+        count = floors(
+            self.ks, rows.time, rows.seq, self.horizon_time, self.horizon_seq, index.bar,
+            self._wider(GROWTH), self._wider(DEEPER), self._wider(LOOSE), *state[1:4], *state[6:10], *self._by_slot,
+        )  # fmt: skip
+        if count:
+            index.register(moved[:count], bars[:count], rows.constants)
+        return floor, least, unmet
+
+    def _insert_all(self, rows: Arrivals, ks: Ints) -> None:
+        """Lists that no index can serve this time meet every row: those with a k here."""
+        many = self._fused(rows)
+        slot = 0
+        while True:
+            slot = many(
+                slot, rows.constants, rows.sign, *rows.columns(), rows.time, rows.seq, rows.place, rows.mark,
+                self.horizon_time, self.horizon_seq, ks, self._heap, self._picks, self._values, self.state(),
+            )  # fmt: skip
+            if slot >= len(ks):
+                return
+            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+
+    def _wider(self, times: float) -> float:
+        """By what part of its width a region grows that becomes so many times as large."""
+        assert self.space is not None
+        return float(times ** (1 / len(self.space.columns)) - 1)
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -304,6 +459,7 @@ class PA(ListAlgorithm):
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
         self.threshold, self.held = blob["threshold"].copy(), blob["held"].copy()
+        self.index = None
         self.lost = np.full(len(self.ks), np.nan)
         self.outside = np.zeros(len(self.ks), dtype=np.int64)
         self.dropped.load(

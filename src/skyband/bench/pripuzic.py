@@ -158,7 +158,8 @@ def measure(
     spent = race(
         engines, rows, size.n, size.r, WARM + size.batches, size.budget, warm=WARM, turn=turn, seed=seed
     )
-    alike([e for e in engines if not spent[e.name].stopped and e.name != "pa"])
+    exact = [e for e, each in zip(engines, who, strict=True) if each.algorithm != "pa"]
+    alike([e for e in exact if not spent[e.name].stopped])
     return {
         each.name: told(each, spent[each.name], size, start)
         for each, start in zip(engines, before, strict=True)
@@ -428,6 +429,49 @@ def rates(size: Table9) -> list[Figure]:
     return [figure, pushed, work]
 
 
+def with_and_without(size: Table9) -> list[Figure]:
+    """What an index over the queries does for `pa`: its cost by the batch, and the certificates that it loses."""
+    tiny = size.name == "tiny"
+    size = size if tiny else replace(size, n=40_000, u=400, budget=1.0)
+    cells = ("cells", 48.0)  # named, so that small batches are looked up, too
+    who = [Contestant("index", "pa", (cells,)), Contestant("no index", "pa", UNINDEXED)]
+    scale = f"{size.name}: n = {size.n:,}, {size.u} queries, d = {size.d}, {cells[1]:.0f} cells on each axis"
+    figure = timed("pa-index", "CPU time of a row against the batch: pa", "r", scale)
+    for dataset in datasets(size, UNIFORM, CLUSTERED):
+        for k in (9, 81) if not tiny else (2,):
+            for r in (100, 1_000, 4_000, 10_000) if not tiny else (40,):
+                at, _ = in_batches(replace(size, k=k, r=1_000, batches=60 if not tiny else 4), r, ())
+                for name, values in measure(replace(at, batches=max(at.batches, 16)), dataset, who).items():
+                    figure.add(f"{dataset}, k = {k}", name, r, **values)
+    error, windows = 0.1, {"tiny": 5, "quick": 20, "full": 200}[size.name]
+    small = replace(size, n=min(size.n, 1_000), u=min(size.u, 100), r=20)
+    doubt = Figure(
+        "pa-doubt", f"Answers of pa in doubt at error = {error}, of a thousand", "k", "doubt", "answers",
+        f"{size.name}: n = {small.n:,}, {small.u} queries, batches of {small.r} rows, {windows} windows",
+        times=1e3, logarithmic=False,
+    )  # fmt: skip
+    for dataset in datasets(size, UNIFORM, CLUSTERED):
+        for k in [k for k in size.ks if k in (1, 3, 9, 81)]:
+            for name, option in (("index", ("cells", 16.0)), ("no index", *UNINDEXED)):
+                share = certified(replace(small, k=k), dataset, error, windows, option)
+                doubt.add(dataset, name, k, doubt=1 - share)
+    return [figure, doubt]
+
+
+def certified(
+    size: Table9, dataset: str, error: float, windows: int, option: tuple[str, float], seed: int = 11
+) -> float:
+    """The share of certified answers."""
+    points = points_of(dataset, size, (1 + windows) * size.n, seed)
+    rows = Rows(points)
+    loose = Pushed("pa", queries(points, Contestant("pa", "pa", (("error", error), option)), size, seed))
+    for first in range(0, len(rows), size.r):
+        loose.monitor.push(rows.table(first, min(first + size.r, len(rows))))
+    (group,) = families(loose)
+    sure, answers = group.shares.sum(axis=0).tolist()
+    return float(sure / answers)
+
+
 def in_batches(size: Table9, r: int, who: Sequence[Contestant]) -> tuple[Table9, Sequence[Contestant]]:
     """About as many rows in all, cut otherwise."""
     batches = max(LEAST + 1, size.batches * size.r // r)
@@ -506,6 +550,7 @@ PARTS: Mapping[str, Callable[[Table9], list[Figure]]] = {
     "index-uniform": over_index(UNIFORM),
     "index-clustered": over_index(CLUSTERED),
     "index-readings": over_index(SHUFFLED),
+    "pa": with_and_without,
     **PARAMETERS,
     "held": held,
     "admissions": admissions,

@@ -128,41 +128,55 @@ def take(
 
 
 @kernel
-def begin(
-    slot: int, k: int, limit: Ints, additional: int, threshold: Floats,
-    good: Floats, start: Ints, head: Ints, size: Ints, peak: Floats, numbers: Ints, guess: bool,
-) -> tuple[int, int, float, float]:  # fmt: skip
-    """A batch begins: how many rows the list can hold, how many it has room for, its worst, and the floor.
+def floor_of(
+    slot: int, most: int, threshold: Floats, good: Floats, start: Ints, head: Ints, size: Ints, guess: bool
+) -> tuple[int, float, float]:
+    """How many rows a list has room for, its worst, and the floor below which rows of a batch stay outside.
 
     Without a threshold the floor is a guess, if wanted: as many rows have left the list as it has room for, so about as
-    large a part of it as the batch is of the window, and below its worst the scores may go on as they do above.
+    large a part of it as the batch is of the window, and below its worst the scores may go on as they do above: those
+    of a uniform column evenly, nearest neighbours in d dimensions with the d-th power of the distance.
     """
-    peak[:] = -np.inf
-    numbers[:2] = 0
-    numbers[2] = -1
-    most = k + limit[slot] + additional
     if threshold[slot] > -np.inf:
-        return most, 0, np.inf, threshold[slot]
+        return 0, np.inf, threshold[slot]
     first, end = start[slot] + head[slot], start[slot] + size[slot]
     live = end - first
     places = max(most - live, 0)
     worst = least(good, first, end)[0]
     if not guess or live < 16 or places == 0:
-        return most, places, worst, -np.inf
-    mean = 0.0
+        return places, worst, -np.inf
+    mean, best = 0.0, worst
     for place in range(first, end):
         mean += good[place] / live
-    rank = (places + 2.0 * np.sqrt(places) + 4.0) * most / places
-    floor = worst - 2.0 * (mean - worst) / live * (rank - live)
-    return most, places, worst, floor if -np.inf < floor < np.inf else -np.inf
+        best = max(best, good[place])
+    # if (best - score) to some power counts rows, that power shows in where their mean lies
+    power = min(max((best - mean) / (mean - worst), 1.0), 16.0)
+    wanted = places + 1.5 * np.sqrt(places) + 3.0
+    floor = best - (best - worst) * (wanted * most / (places * live)) ** (1.0 / power)
+    return places, worst, floor if -np.inf < floor < np.inf else -np.inf
+
+
+@kernel
+def begin(
+    slot: int, k: int, limit: Ints, additional: int, threshold: Floats,
+    good: Floats, start: Ints, head: Ints, size: Ints, peak: Floats, numbers: Ints, guess: bool,
+) -> tuple[int, int, float, float]:  # fmt: skip
+    """A batch begins: how many rows the list can hold, how many it has room for, its worst, and the floor."""
+    peak[:] = -np.inf
+    numbers[:2] = 0
+    numbers[2] = -1
+    most = k + limit[slot] + additional
+    places, worst, floor = floor_of(slot, most, threshold, good, start, head, size, guess)
+    return most, places, worst, floor
 
 
 @kernel
 def enough(
-    slot: int, k: int, limit: Ints, threshold: Floats, head: Ints, size: Ints, numbers: Ints, floor: float
+    slot: int, k: int, limit: Ints, threshold: Floats, head: Ints, size: Ints, count: int, floor: float
 ) -> bool:
-    """Whether the floor at which a batch began was low enough: a row below it has k + limit better ones."""
-    return bool(floor == threshold[slot] or size[slot] - head[slot] + numbers[0] >= k + limit[slot])
+    """Whether the floor at which a batch began was low enough, if so many rows were picked: a row below it has
+    k + limit better ones."""
+    return bool(floor == threshold[slot] or size[slot] - head[slot] + count >= k + limit[slot])
 
 
 @kernel
@@ -213,7 +227,7 @@ def admit(
                 for j in range(BLOCK):
                     value = scores[block * BLOCK + j]
                     peak[j] = value if value > peak[j] else peak[j]
-        if enough(slot, k, limit, threshold, head, size, numbers, began):
+        if enough(slot, k, limit, threshold, head, size, numbers[0], began):
             break
     lost[slot], outside[slot] = best_outside(peak, numbers), numbers[2]
     return int(numbers[0])
@@ -276,7 +290,7 @@ def many(first, constants, sign, {columns}, time, seq, place, mark, horizon_time
                         numbers[2] = b * 64
                     for j in range(64):
                         peak[j] = block[j] if block[j] > peak[j] else peak[j]
-            if enough(slot, k, limit, threshold, head, size, numbers, began):
+            if enough(slot, k, limit, threshold, head, size, numbers[0], began):
                 break
         lost[slot], outside[slot] = best_outside(peak, numbers), numbers[2]
         if absorb(slot, numbers[0], picks, values, time, seq, place, mark, k, heap, *state) > 0:
