@@ -1,5 +1,6 @@
 """The lane does what the ordinary way does: the same changes, the same answers, and it steps aside where it must."""
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.structures.whole import LISTS
 
 COLUMNS = ("x", "y", "z")
 
@@ -118,3 +120,57 @@ def test_a_saved_monitor_goes_on() -> None:
     for _ in range(12):
         compare(one, other, rows(rng, 40))
     one._check()
+
+
+def test_a_step_in_one_call() -> None:
+    """From some steps on: slices, bitmaps without nulls, columns in another order, lists that run short, and tables
+    that it can't take in between; what it took it holds no longer."""
+    rng = np.random.default_rng(11)
+    ks = (1, 5, 5, 12) * 10  # as many as compiled loops are made for
+    one, other = watched("heightmap", 2000, ks), watched("heightmap", 2000, ks)
+    calls: list[int] = []
+    rest: list[int] = []
+    for step in range(110):
+        falling = 1.0 - 0.004 * step  # so that lists run short
+        points = {name: falling * rng.random(150) for name in ("z", "x", "y")}
+        table = pa.table(points)
+        if step % 4 == 1:
+            table = pa.table({name: np.append(column, 2.0) for name, column in points.items()}).slice(0, 150)
+        if step % 4 == 2:
+            table = pa.table({name: np.append(2.0, column) for name, column in points.items()}).slice(1)
+        if step % 7 == 3:
+            bits = pa.py_buffer(bytes([255] * 19))
+            table = pa.table(
+                {
+                    n: pa.Array.from_buffers(pa.float64(), 150, [bits, pa.py_buffer(c)])
+                    for n, c in points.items()
+                }
+            )
+        if step % 9 == 8:
+            table = table.set_column(
+                0, "z", pa.array([None, *table.column("z").to_pylist()[1:]], pa.float64())
+            )
+        if step % 11 == 10:  # numbers that begin in the middle of a word
+            odd = [pa.py_buffer(b"odd" + column.tobytes()).slice(3) for column in points.values()]
+            made = [pa.Array.from_buffers(pa.float64(), 150, [None, buffer]) for buffer in odd]
+            table = pa.table(dict(zip(points, made, strict=True)))
+        if step == 50:
+            table = pa.concat_tables([table, table])
+        algorithm: Any = one.streams["s"].groups[0].algorithm
+        if step == 60:
+            go, finish = algorithm.go, algorithm.finish
+            algorithm.go = lambda *given: calls.append(1) or go(*given)  # noqa: B023
+            algorithm.finish = lambda *given: rest.append(given[0]) or finish(*given)  # noqa: B023
+        compare(one, other, table)
+        one._check()
+    assert len(calls) > 30 and LISTS in rest
+    column = np.ones(5)
+    gone = weakref.ref(column)
+    before = len(calls)
+    one.push(
+        pa.table(
+            {name: pa.Array.from_buffers(pa.float64(), 5, [None, pa.py_buffer(column)]) for name in "zxy"}
+        )
+    )
+    del column
+    assert len(calls) == before + 1 and gone() is None

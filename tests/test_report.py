@@ -40,6 +40,44 @@ def test_tables_handed_out_never_change(timed: bool) -> None:
     assert {"a", "b", "c"} == {name for table in tables for name in table["query"].to_pylist()}
 
 
+def test_memory_that_nobody_holds_serves_again() -> None:
+    """But not while somebody holds any part of a table, in whatever form."""
+    monitor = sb.Monitor()
+    monitor.watch(SQL.format("DESC", "ROWS"), name="a")
+    random = np.random.default_rng(0)
+    held: list[tuple[pa.Array, list[float]]] = []
+    views: list[tuple[np.ndarray, list[int]]] = []
+    found: list[int] = []
+    for i in range(9000):
+        changes = monitor.push({"x": random.random(5)})
+        pool = monitor._report._pool
+        assert pool is not None
+        if pool.score.ctypes.data not in found[-1:]:
+            found.append(pool.score.ctypes.data)
+        if i % 2500 == 1000 and changes.num_rows:
+            held.append((changes["score"].chunk(0), changes["score"].to_pylist()))
+            views.append((changes["seq"].chunk(0).to_numpy(), changes["seq"].to_pylist()))
+    assert len(held) >= 3 and len(found) >= 4
+    for array, values in held:
+        assert array.to_pylist() == values
+    for view, numbers in views:
+        assert view.tolist() == numbers
+    # three pools are held in part: each has memory of its own
+    assert len(set(found)) >= 3
+    held.clear()
+    views.clear()
+    del array, view, changes
+    before = len(found)
+    for _ in range(9000):
+        monitor.push({"x": random.random(5)})
+        pool = monitor._report._pool
+        assert pool is not None
+        if pool.score.ctypes.data != found[-1]:
+            found.append(pool.score.ctypes.data)
+    # nobody holds anything: at most one pool more was needed
+    assert len(found) <= before + 1
+
+
 def test_a_step_with_very_many_changes_is_one_table() -> None:
     monitor = sb.Monitor()
     monitor.watch("SELECT x FROM s ORDER BY x LIMIT 20000 WINDOW 30000 ROWS", name="much")

@@ -10,6 +10,7 @@ serves until anything about the stream or its watches changes, which it sees by 
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +21,28 @@ from skyband.group import NOTHING, Group
 from skyband.order import Recency
 from skyband.query.model import Rows
 from skyband.report import TIMELESS, Pool
-from skyband.stream.batches import FLOAT64, no_times
+from skyband.stream.batches import FLOAT64, NO_TIMES, no_times
 from skyband.stream.window import Runs
 from skyband.structures.board import Changes
 from skyband.structures.emit import tell
+from skyband.structures.memory import Words
+from skyband.structures.renewed import LATEST
+from skyband.structures.whole import (
+    COUNT,
+    EXTENT,
+    FIRST,
+    GONE,
+    LEFT,
+    LISTS,
+    REFUSED,
+    RELEASE,
+    SEQ,
+    SEQ_AT,
+    TELL_SIGN,
+)
+from skyband.structures.whole import (
+    NOTHING as DONE,
+)
 
 if TYPE_CHECKING:
     from skyband.monitor import Monitor
@@ -54,6 +73,24 @@ class Lane:
         self.latest: Any = None
         self.pool: Pool | None = None
         self.told: tuple[Any, ...] = ()
+        self.at_hand = getattr(group.algorithm, "at_hand", None) if whole else None
+        if self.at_hand is not None:
+            self._make_notes()
+
+    def _make_notes(self) -> None:
+        """What a step in one call needs."""
+        self.alike = self.schema  # of the tables that come
+        self.exported = (ctypes.c_int64 * EXTENT)()  # a table as Arrow tells it to C
+        self.exported_at = ctypes.addressof(self.exported)
+        self.release: Any = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+        self.releases: dict[int, Any] = {}
+        self.report = np.zeros(SEQ_AT + 1, dtype=np.int64)
+        self.report[TELL_SIGN] = self.group.sign
+        self.report[SEQ_AT] = self.report.ctypes.data + 8 * SEQ
+        self.columns_at = np.array(self.places, dtype=np.int64)
+        self.notes = Words(tuple(GONE.values()))
+        self.noted: tuple[Any, ...] = ()
+        self.times_at = NO_TIMES.ctypes.data
 
     @staticmethod
     def of(monitor: Monitor, stream: Stream) -> Lane | None:
@@ -109,26 +146,99 @@ class Lane:
 
     def push(self, table: pa.Table) -> pa.Table | None:
         """A step with these rows; None, and nothing done, where they have to go the ordinary way."""
-        rows, runs = table.num_rows, self.stream.recencies
+        rows, monitor, runs = table.num_rows, self.monitor, self.stream.recencies
         assert isinstance(runs, Runs)
-        columns = self._columns(table) if 0 < rows <= MOST else None
-        monitor, stream, group, arrays = self.monitor, self.stream, self.group, self.arrays
         base, (before, begin) = monitor._next_seq, runs._latest
         # the rows go on with the last run of seqs, and the window begins in it
-        if columns is None or begin + runs.total - before != base or runs.total + rows - self.rows < before:
+        if (
+            not 0 < rows <= MOST
+            or begin + runs.total - before != base
+            or runs.total + rows - self.rows < before
+        ):
             return None
+        # the first step of a lane goes by itself: all that a step in one call may fall back to is loaded then
+        if self.told and self.at_hand is not None and self._is_alike(table) and self.at_hand():
+            batches = table.to_batches()
+            found = self._go(batches[0], rows, base) if len(batches) == 1 else REFUSED
+            if found != REFUSED:
+                self._count(rows, base)
+                return self._told_of(found, table, base)
+        columns = self._columns(table)
+        if columns is None:
+            return None
+        self._count(rows, base)
+        times, seqs = self.arrays["all at"], self.arrays["all from"]
+        seqs.fill(base + rows - self.rows)
+        if times[0]:  # the window was not full so far
+            times.fill(0)
+        self.group.algorithm.step(
+            columns, no_times(rows), self._seqs(base, rows), times, seqs, NOTHING, NOTHING
+        )
+        return self._tell()
+
+    def _count(self, rows: int, base: int) -> None:
+        """So many rows are in."""
+        monitor, stream = self.monitor, self.stream
         monitor._next_seq = base + rows
         stream.accepted += rows
         stream.tally.add(0, rows)
-        runs.total += rows
-        edge = base + rows - self.rows
-        group.oldest = Recency(0, edge)
-        times, seqs = arrays["all at"], arrays["all from"]
-        seqs.fill(edge)
-        if times[0]:  # the window was not full so far
-            times.fill(0)
-        group.algorithm.step(columns, no_times(rows), self._seqs(base, rows), times, seqs, NOTHING, NOTHING)
-        return self._tell()
+        stream.recencies.total += rows  # type: ignore[union-attr]
+        self.group.oldest = Recency(0, base + rows - self.rows)
+
+    def _is_alike(self, table: pa.Table) -> bool:
+        """Whether a table has the columns and types that the lane is made for; what has passed `_columns` once has."""
+        schema = table.schema
+        if not schema.equals(self.alike):
+            if self._columns(table) is None:
+                return False
+            self.alike = schema
+        return True
+
+    def _go(self, batch: pa.RecordBatch, rows: int, base: int) -> int:
+        """The step in one call."""
+        algorithm, pool = self.group.algorithm, self.monitor._report.pool(self.monitor.watches)
+        latest = (LATEST[0], self.group.board._width)
+        if (
+            latest != self.noted
+            or pool is not self.pool
+            or algorithm.horizon_seq is not self.arrays["all from"]
+        ):
+            self._note(pool)
+            self.noted, self.pool = (LATEST[0], self.group.board._width), pool
+        batch._export_to_c(self.exported_at)
+        try:
+            return int(
+                algorithm.go(
+                    self.notes.words, rows, base, base + rows - self.rows, pool.used, self.exported_at, self.times_at
+                )
+            )  # fmt: skip
+        finally:
+            where = self.exported[RELEASE]
+            release = self.releases.get(where)
+            if release is None:
+                release = self.releases[where] = self.release(where)
+            release(self.exported_at)
+
+    def _note(self, pool: Pool) -> None:
+        algorithm, times, seqs = self.group.algorithm, self.arrays["all at"], self.arrays["all from"]
+        algorithm.horizon_time, algorithm.horizon_seq = times, seqs
+        self.latest = None
+        self.notes.note((*self._told(pool)[2:], times, seqs, self.columns_at, self.report))
+
+    def _told_of(self, found: int, table: pa.Table, base: int) -> pa.Table:
+        """What has changed after a step in one call, which may have left something to do."""
+        pool = self.pool
+        assert pool is not None
+        if found > 0:
+            return pool.cut(found)
+        if found == 0:
+            return self.monitor._report.table([], TIMELESS)
+        left, algorithm = int(self.report[LEFT]), self.group.algorithm
+        first, count = int(self.report[FIRST]), int(self.report[COUNT])
+        if left != DONE:
+            rows = table.num_rows
+            algorithm.finish(left, lambda: (self._columns(table), no_times(rows), self._seqs(base, rows)))
+        return self._tell() if left == LISTS else self._as_table(pool, first, count)
 
     def _seqs(self, base: int, rows: int) -> Any:
         """The rows' seqs; only the first where the algorithm can count."""
@@ -141,12 +251,17 @@ class Lane:
 
     def _tell(self) -> pa.Table:
         """What has changed, as a table."""
-        board, ranked, report = self.group.board, self.group.algorithm.ranked, self.monitor._report
-        pool = report.pool(self.monitor.watches)
+        board, ranked = self.group.board, self.group.algorithm.ranked
+        pool = self.monitor._report.pool(self.monitor.watches)
         latest = (board.renewed, ranked.renewed, board._width)
         if latest != self.latest or pool is not self.pool:
             self.latest, self.pool, self.told = latest, pool, self._told(pool)
-        first, count = tell(pool.used, *self.told)
+            self.noted = ()
+        return self._as_table(pool, *tell(pool.used, *self.told))
+
+    def _as_table(self, pool: Pool, first: int, count: int) -> pa.Table:
+        """What `tell` has found, which may have stopped before a watch."""
+        board, ranked, report = self.group.board, self.group.algorithm.ranked, self.monitor._report
         if first == len(board.slot):
             if not count:
                 return report.table([], TIMELESS)

@@ -3,11 +3,13 @@
 Building an Arrow table of a few hundred rows costs more than finding out what has changed. So a table of many rows is
 built once, over memory of our own: the *pool*. Each step writes its changes into the next free rows of that memory
 and hands out a slice of the table. Rows handed out are never written again; when the pool is used up, a fresh one
-is made, and the old one lives as long as somebody holds a slice of it.
+is made, and the old one lives as long as somebody holds a slice of it. Memory that nobody holds any more serves again:
+to touch half a megabyte for the first time takes longer than to write a dozen steps' changes to it.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -40,35 +42,50 @@ def _nulls(kind: pa.DataType) -> pa.Array:
     return pa.nulls(_ROWS, kind)
 
 
+def _memory(rows: int) -> tuple[Any, ...]:
+    """Room for so many changes: query, change, rank, its bits, score, seq."""
+    kinds = (np.int32, np.int32, np.int32, np.uint8, np.float64, np.int64)
+    return tuple(np.zeros((rows + 7) // 8 if kind is np.uint8 else rows, dtype=kind) for kind in kinds)
+
+
 class Pool:
     """Memory for changes, and a table over all of it."""
 
-    def __init__(self, rows: int, names: pa.Array, time: pa.DataType) -> None:
+    def __init__(
+        self, rows: int, names: pa.Array, time: pa.DataType, memory: tuple[Any, ...] | None = None
+    ) -> None:
         self.rows = rows
         self.time = time
         self.used = 0
-        self.query = np.zeros(rows, dtype=np.int32)
-        self.change = np.zeros(rows, dtype=np.int32)
-        self.rank = np.zeros(rows, dtype=np.int32)
-        self.valid = np.zeros((rows + 7) // 8, dtype=np.uint8)
-        self.valid[0] = (
-            1  # Arrow counts nulls once: of a slice of an array that is null throughout it never counts again
-        )
-        self.score = np.zeros(rows, dtype=np.float64)
-        self.seq = np.zeros(rows, dtype=np.int64)
-        rank = pa.Array.from_buffers(pa.int32(), rows, [pa.py_buffer(self.valid), pa.py_buffer(self.rank)])
+        self.memory = memory or _memory(rows)
+        self.query, self.change, self.rank, self.valid, self.score, self.seq = self.memory
+        self.valid.fill(0)
+        # Arrow counts nulls once: of a slice of an array that is null throughout it never counts again
+        self.valid[0] = 1
+        # Arrow holds these and nothing else: where they are gone, no slice of the table is left
+        shown = [array.view() for array in self.memory]
+        self._shown = [weakref.ref(each) for each in shown]
+        query, change, rank, valid, score, seq = shown
         arrays = [
-            pa.DictionaryArray.from_arrays(numbers_array(self.query), names, safe=False),
-            pa.DictionaryArray.from_arrays(numbers_array(self.change), _WORDS, safe=False),
-            rank,
-            numbers_array(self.score),
-            numbers_array(self.seq),
+            pa.DictionaryArray.from_arrays(numbers_array(query), names, safe=False),
+            pa.DictionaryArray.from_arrays(numbers_array(change), _WORDS, safe=False),
+            pa.Array.from_buffers(pa.int32(), rows, [pa.py_buffer(valid), pa.py_buffer(rank)]),
+            numbers_array(score),
+            numbers_array(seq),
             *(
                 _nulls(kind)[:rows] if rows <= _ROWS else pa.nulls(rows, kind)
                 for kind in (pa.int64(), pa.string(), time)
             ),
         ]
-        self.table = pa.Table.from_arrays(arrays, names=COLUMNS)
+        self.table: Any = pa.Table.from_arrays(arrays, names=COLUMNS)
+
+    def retire(self) -> None:
+        """It is used up."""
+        self.table = None
+
+    def is_free(self) -> bool:
+        """Whether nobody holds a slice of the table, which has been given up here."""
+        return all(each() is None for each in self._shown)
 
     def write(self, pieces: list[tuple[Group, Changes]], ids: list[Any]) -> pa.Table:
         """The changes as the next rows of the pool, which has room for them."""
@@ -98,6 +115,7 @@ class Report:
         self._numbers: dict[int, Any] = {}  # the numbers of each family's watches' names
         self._empty: pa.Table | None = None
         self._pool: Pool | None = None
+        self._retired: list[Pool] = []  # used up, the last two
 
     def forget(self) -> None:
         """Watches came or went."""
@@ -134,8 +152,18 @@ class Report:
         if self._names is None:
             self._name(names)
         if self._pool is None or self._pool.time != TIMELESS[1]:
-            self._pool = Pool(_ROWS, self._names, TIMELESS[1])
+            self._pool = self._fresh(TIMELESS[1])
         return self._pool
+
+    def _fresh(self, type_: pa.DataType) -> Pool:
+        """A pool that nothing was handed out of, in place of the one that there is."""
+        if self._pool is not None:
+            self._pool.retire()
+            self._retired = [*self._retired[-1:], self._pool]
+        free = next((pool for pool in reversed(self._retired) if pool.is_free()), None)
+        if free is not None:
+            self._retired.remove(free)
+        return Pool(_ROWS, self._names, type_, None if free is None else free.memory)
 
     def _rows(
         self, pieces: list[tuple[Group, Changes]], kind: clock.Kind | None, type_: pa.DataType
@@ -180,7 +208,7 @@ class Report:
             return Pool(n + 8, self._names, type_)  # never handed out whole: see above
         pool = self._pool
         if pool is None or pool.used + n > pool.rows or pool.time != type_:
-            pool = self._pool = Pool(_ROWS, self._names, type_)
+            pool = self._pool = self._fresh(type_)
         return pool
 
     def _times(self, pieces: list[tuple[Group, Changes]], kind: clock.Kind, type_: pa.DataType) -> pa.Array:

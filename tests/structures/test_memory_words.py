@@ -1,10 +1,13 @@
-"""Fetching memory ahead changes nothing, and the first bit of a word is the same, compiled or not."""
+"""Fetching ahead changes nothing; the first bit of a word, and arrays by address, are the same compiled or not."""
+
+from typing import Any
 
 import numpy as np
+import pytest
 
 from skyband.jit import kernel
 from skyband.order import Floats
-from skyband.structures.memory import aligned, fetch, first_bit
+from skyband.structures.memory import Words, aligned, fetch, first_bit, lent, shown
 
 
 @kernel
@@ -46,3 +49,28 @@ def test_an_aligned_array_begins_with_a_line() -> None:
         made = aligned(shape, kind)
         assert made.shape == shape and made.dtype == kind and not made.any()
         assert made.ctypes.data % 64 == 0 and made.flags.c_contiguous
+
+
+@kernel
+def by_address(words: Any, address: int, count: int) -> tuple[float, int, int]:
+    box, marks = lent(words, 0, 3, np.float64), lent(words, 4, 1, np.uint8)
+    numbers = shown(address, count, np.int64)
+    marks[1] += 7
+    return box[1, 2, 3], box.shape[2], numbers[count - 1]
+
+
+def test_arrays_by_address() -> None:
+    box, marks, numbers = np.arange(60.0).reshape(3, 4, 5), np.zeros(3, np.uint8), np.arange(9)
+    words = Words(((3, "float64"), (1, "uint8")))
+    words.note((box, marks))
+    for run in (by_address, by_address.function):
+        marks[:] = 0
+        assert run(words.words, numbers.ctypes.data, 6) == (box[1, 2, 3], 5, 5)
+        assert marks.tolist() == [0, 7, 0]
+    other = np.ones(3, np.uint8)
+    words.note((box, other))  # one was replaced
+    by_address(words.words, numbers.ctypes.data, 6)
+    assert other.tolist() == [1, 8, 1] and marks.tolist() == [0, 7, 0]
+    for wrong in (np.zeros(3, np.int64), np.zeros((3, 1), np.uint8), np.zeros(6, np.uint8)[::2]):
+        with pytest.raises(AssertionError):
+            words.note((box, wrong))

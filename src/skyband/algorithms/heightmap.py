@@ -25,7 +25,8 @@ at all), for scores that aren't monotone, and for more than about eight axes, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import ceil, floor
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,21 +37,27 @@ from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.catchup import GROUP, LEAST_STACK, LOWEST, OLDEST, adopt
 from skyband.structures.intake import BEGIN, LATE, admit, arrive, take_in
-from skyband.structures.meeting import WIDTH, Stands, coming, hit_arrays, meeting
+from skyband.structures.meeting import WIDTH, Stands, hit_arrays, meeting
+from skyband.structures.memory import Words
 from skyband.structures.relief import LOOSE
+from skyband.structures.renewed import LATEST
 from skyband.structures.slack import (
     CATCH_UPS,
     FAR,
+    RAISED,
     REJECTED,
     SEEN,
     SHARE,
     SHARE_AGAIN,
+    STRANGERS,
+    SURVIVED,
     WISHES,
     brim_of,
     offer,
     prune,
     tidy,
 )
+from skyband.structures.whole import DUE, LISTS, TAKEN, whole
 
 
 def expected(k: int, n: float) -> float:
@@ -101,11 +108,15 @@ class HeightMap(Mapped):
         super().__init__(options, space)
         self._most = 1  # ranks that any query wants
         self._meeting: Any = None  # the kernel, when it is first needed
-        # of it: block, row, hits dealt with, hits, short queries; rows that have arrived
-        self._resume = np.zeros(6, dtype=np.int64)
-        self._coming: Any = None  # `arrive` and the kernel in one
+        # of it: block, row, hits dealt with, hits, short queries; rows that have arrived; what it returned
+        self._resume = np.zeros(7, dtype=np.int64)
+        self._whole: Any = None  # kernels for steps in one call
+        self._words = Words(tuple(TAKEN.values()))
+        self._due = np.zeros(DUE, dtype=np.int64)
+        self._fits = False  # whether a step can go in one call
         self._steps = 0
         self._looked_up = 0  # when the arrays at hand were looked up: see `Renewed`
+        self._latest = 0  # and when it was seen that they are the same
         self._hits = hit_arrays()
         self._scratch_heap(1)
         self._scratch_lists(1)
@@ -128,14 +139,14 @@ class HeightMap(Mapped):
         self._best = _triple(group, ranks)
         self._out = _triple(group, room)
 
-    def _is_ready(self) -> bool:
-        ranks = min(len(self._heap_time), self._best[0].shape[1])
-        return self._most <= ranks and not self.blocks.late
+    def _has_ranks(self) -> bool:
+        return bool(self._most <= min(len(self._heap_time), self._best[0].shape[1]))
 
     def _ready(self) -> None:
         """Scratch for the lists as they are: never more ranks than rows."""
-        if self._is_ready():
+        if not self.blocks.late and self._has_ranks():
             return
+        self._looked_up = self._latest = -1
         most = self._most
         stored = len(self.blocks) + PIECE
         ranks = min(most, int(self.ranked.room.max(initial=1)))
@@ -169,6 +180,7 @@ class HeightMap(Mapped):
 
     def resized(self, slot: int) -> None:
         self._most = int(self.ks.max())
+        self._looked_up = self._latest = -1
         self._renew(np.array([slot]))
 
     def closed(self, slot: int) -> None:
@@ -203,46 +215,96 @@ class HeightMap(Mapped):
             self.old_time, self.old_seq, self.wish, self.touched, self.todo, self._heap_time, self._heap_seq,
             *self._hits,
         )  # fmt: skip
-        self._both = self._arriving + self._met
+        self._fits = self._compiled and self._has_ranks()
+        if self._whole is not None:
+            self._words.note((*self._arriving, self._resume, *self._met[2:], self._due))
+            self._note_due()
+
+    def _note_due(self) -> None:
+        """What `take` compares to tell whether upkeep is due: as `_keep_up` does, or sooner."""
+        least, most = self._bounds()
+        made = self._made_at.tolist()
+        self._due[:] = (
+            int(self.space.sign), ceil(least), floor(most), self._newcomers > 0,
+            self._next_look if self.relief.frame is not None else 0, self._pause(), self._next_check,
+            made[RAISED] + self.members // 4, made[SURVIVED] + int(min(self._patience * self._map_costs(), 2.0**60)),
+            2 * self._made_of, made[STRANGERS], made[SEEN],
+        )  # fmt: skip
+
+    def at_hand(self) -> bool:
+        """Whether the next step can go in one call: from some steps on, with lists and scratch as they mostly are."""
+        if self._whole is None:
+            self._steps += 1
+            if self._steps <= LONG or not self._compiled:
+                return False
+            self._whole = whole(self.rendered or "", self.axes, self.terms, self.space.boxed)
+            self._looked_up = self._latest = -1
+        if LATEST[0] != self._latest:
+            self._look_up()
+            self._latest = LATEST[0]
+        return self._fits and not self.blocks.late
 
     def window_step(
         self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
     ) -> None:
         assert not len(deleted_seq)
         time, seq = read_only(time), read_only(seq)
-        columns = tuple(read_only(column) for column in columns)
-        short = self._take(columns, time, seq)
+        columns = tuple([read_only(column) for column in columns])
+        relief = self.relief
+        mapped = relief.frame is not None
+        if self.at_hand():
+            left = self._whole.take(
+                self._words.words, self._piece, relief.now, mapped, self.horizon_time, self.horizon_seq, columns, time,
+                seq,
+            )  # fmt: skip
+            if left:
+                self.finish(left, lambda: (columns, time, seq))
+            return
+        self._look_up()
+        at = arrive(
+            -1 if self.blocks.late else self._piece, relief.now, mapped, self.horizon_time, self.horizon_seq, columns,
+            time, seq, *self._arriving,
+        )  # fmt: skip
+        self._lengthen(self._go_on(at, columns, time, seq))
+        self._keep_up()
+
+    def go(self, notes: Ints, rows: int, base: int, edge: int, used: int, exported: int, times: int) -> int:
+        """A step of the lane in one call, where it is `at_hand`; see whole.py."""
+        relief = self.relief
+        found: int = self._whole.go(
+            self._words.words, notes, self._piece, relief.now, relief.frame is not None, rows, base, edge, used,
+            exported, times,
+        )  # fmt: skip
+        return found
+
+    def finish(self, left: int, step: Callable[[], tuple[tuple[Floats, ...], Ints, Ints]]) -> None:
+        """Do what a step in one call has left to do; `step` tells its rows."""
+        if left == LISTS:
+            slot = int(self._resume[6])
+            if slot >= -1:
+                self._grant()
+                short = int(self._resume[4]) if slot < 0 else self._meet(True)
+            else:
+                short = self._go_on(int(self._resume[5]), *step())
+            self._lengthen(short)
+        self._keep_up()
+        self._note_due()
+
+    def _go_on(self, at: int, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
+        """After `arrive`, which has put rows before `at` away; how many queries are short of rows then."""
+        if at < 0:
+            return self._by_pieces(columns, time, seq)
+        if self.blocks.supply():
+            self._store(columns, time, seq, at, len(time))
+        return self._meet()
+
+    def _lengthen(self, short: int) -> None:
+        """Lists that are short of rows, or whose horizon went back, are made anew."""
         if short or self.back[0]:
             todo = self.todo[:short].copy()
             if self.back[0]:
                 todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])])
             self._renew(todo, SHARE_AGAIN)
-        self._keep_up()
-
-    def _take(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
-        """Put rows away and let those that pass meet the queries; how many queries are short of rows then."""
-        blocks, relief = self.blocks, self.relief
-        self._look_up()
-        step = (
-            -1 if blocks.late else self._piece, relief.now, relief.frame is not None,
-            self.horizon_time, self.horizon_seq, columns, time, seq,
-        )  # fmt: skip
-        self._steps += 1
-        if self._steps > LONG and self._compiled and self._is_ready():
-            if self._coming is None:
-                self._coming = coming(self.rendered or "", self.axes, self.terms, self.space.boxed)
-            slot = self._coming(*step, *self._both)
-            if slot >= -1:
-                self._grant()
-                return int(self._resume[4]) if slot < 0 else self._meet(True)
-            at = int(self._resume[5])
-        else:
-            at = arrive(*step, *self._arriving)
-        if at < 0:
-            return self._by_pieces(columns, time, seq)
-        if blocks.supply():
-            self._store(columns, time, seq, at, len(time))
-        return self._meet()
 
     def _by_pieces(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
         """Rows of a step that are very many, or of which some are late or too old; how many queries are short then."""

@@ -157,20 +157,18 @@ class Mapped(Renewed, WindowAlgorithm):
         seen = int(self.totals[SEEN])
         if seen < self._next_look or not self.compiled:
             return
-        self._next_look = seen + max(min(self._least, seen // 16), len(self.blocks) // 16)
+        self._next_look = seen + self._pause()
         if self.relief.frame is None:
             if seen >= self._next_check and len(self.blocks) >= self._least:
                 self._next_check = 2 * seen
                 self._make_map()
             return
         since = (self.totals - self._made_at).tolist()
-        # of the rows that an old map lets pass a new one would reject about a quarter
-        wasted = 0.25 * since[SURVIVED] * len(self.stands.face) * 2e-8
-        costs = 1e-3 + self.members * (6e-6 if self.relief.weighted else 4e-4)
+        costs = self._map_costs()
         stale = since[RAISED] > self.members // 4 or 50 * since[STRANGERS] > since[SEEN]
         if stale and len(self.blocks) > 2 * self._made_of:
             self._make_map()  # the window grows
-        elif stale and wasted > self._patience * costs:
+        elif stale and since[SURVIVED] > self._patience * costs:
             rate = since[SURVIVED] / since[SEEN]
             # a map that did not become sharper than the last one is made less often
             self._patience = max(1.0, self._patience / 2) if rate < 0.7 * self._rate else 2 * self._patience
@@ -180,6 +178,16 @@ class Mapped(Renewed, WindowAlgorithm):
             self._next_check = seen + max(self._least, since[SEEN] // 2)
             if self._settled().any():
                 self._make_map()
+
+    def _pause(self) -> int:
+        """Rows until the map is looked at again."""
+        return max(min(self._least, int(self.totals[SEEN]) // 16), len(self.blocks) // 16)
+
+    def _map_costs(self) -> float:
+        """So many rows that pass cost as much as a new map does: of those that an old one lets pass a new one would
+        reject about a quarter."""
+        costs = 1e-3 + self.members * (6e-6 if self.relief.weighted else 4e-4)
+        return costs / (0.25 * max(1, len(self.stands.face)) * 2e-8)
 
     def _settled(self) -> Any:
         """By slot: whether a map could serve it, and few of the newest rows reach its threshold."""
@@ -258,9 +266,7 @@ class Mapped(Renewed, WindowAlgorithm):
         blocks = self.blocks
         b = blocks.place(number)
         held, epoch = int(blocks.meta[b, RESERVED]), int(blocks.meta[b, EPOCH])
-        # while scores fall floors are set anew sooner: some queries lose their rows long before the others
-        least = 0.5 * (self._stocked if self._falling else self._target())
-        most = (1.4 if self._falling else 0.9) * blocks.reserved
+        least, most = self._bounds()
         fits = epoch >= 0 and least <= held <= most
         if fits and not (self._newcomers and number >= self._calibrated_at + 2 * LEAST_BLOCKS):
             return
@@ -276,6 +282,12 @@ class Mapped(Renewed, WindowAlgorithm):
         if self.relief.misfits(blocks.pool[b]):
             self._make_map()
         self._calibrate(b, self._target())
+
+    def _bounds(self) -> tuple[float, float]:
+        """Rows that a block's reservoir has where floors needn't be set anew: at least, and at most."""
+        # while scores fall they are set anew sooner: some queries lose their rows long before the others
+        least = 0.5 * (self._stocked if self._falling else self._target())
+        return least, (1.4 if self._falling else 0.9) * self.blocks.reserved
 
     def _target(self) -> int:
         """Rows that a reservoir shall have: more while scores fall, and no more than so few queries can rank."""

@@ -296,11 +296,13 @@ class Pushed:
             self.monitor.push(rows.table(first, last))
 
     def stopwatch(self) -> None:
-        """From now on, note what the algorithms take of each batch: the step, and the comparison of the tops."""
+        """From now on, note what the algorithms take of each batch: the step, and the comparison of the tops (or both
+        in one call, and what is left to do then)."""
         for algorithm in self.algorithms():
             at_once(algorithm)
-            for name in ("step", "report"):
-                setattr(algorithm, name, self._noted(getattr(algorithm, name)))
+            for name in ("step", "report", "go", "finish"):
+                if hasattr(algorithm, name):
+                    setattr(algorithm, name, self._noted(getattr(algorithm, name)))
 
     def _noted(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*arguments: Any) -> Any:

@@ -56,13 +56,13 @@ def read(batch: Any) -> tuple[Raw, int]:
     )
 
 
-_no_times = np.zeros(16384, dtype=np.int64)
-_no_times.flags.writeable = False
+NO_TIMES = np.zeros(16384, dtype=np.int64)
+NO_TIMES.flags.writeable = False
 
 
 def no_times(rows: int) -> Ints:
     """The times of rows that have none, not to be written to: the same memory for all."""
-    return _no_times[:rows] if rows <= len(_no_times) else np.zeros(rows, dtype=np.int64)
+    return NO_TIMES[:rows] if rows <= len(NO_TIMES) else np.zeros(rows, dtype=np.int64)
 
 
 def names_of(raw: Raw) -> list[str]:
