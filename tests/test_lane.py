@@ -1,5 +1,7 @@
 """The lane does what the ordinary way does: the same changes, the same answers, and it steps aside where it must."""
 
+import copy
+import pickle
 import weakref
 from typing import Any
 
@@ -174,3 +176,19 @@ def test_a_step_in_one_call() -> None:
     )
     del column
     assert len(calls) == before + 1 and gone() is None
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda monitor: pickle.loads(pickle.dumps(monitor))])
+def test_a_copied_monitor_goes_on_by_itself(copied: Any) -> None:
+    """Arrays copied one by one would no longer share what they shared: answers were wrong without a word."""
+    rng = np.random.default_rng(8)
+    one = watched("heightmap")
+    for _ in range(40):
+        one.push(rows(rng, 30))
+    other = copied(one)
+    again = copied(one.watches["q1"])
+    assert again.top().equals(one.watches["q1"].top()) and again._monitor is not one
+    for count in (30, 7, 30):
+        compare(one, other, rows(rng, count))
+    one._check()
+    other._check()

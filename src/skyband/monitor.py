@@ -511,6 +511,10 @@ class Monitor:
     def from_bytes(cls, data: bytes) -> Monitor:
         return cls._restore(blob.from_bytes(data))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """`pickle` and `copy` go the way of `save`: what arrays share with one another wouldn't survive otherwise."""
+        return type(self).from_bytes, (self.to_bytes(),)
+
     def dump(self) -> dict[str, Any]:
         """All state as plain data, arrays and tables."""
         return saving.dump(self)

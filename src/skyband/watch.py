@@ -62,6 +62,11 @@ class Watch:
         self.dropped = False
         self.written: tuple[Any, tuple[Plain, str]] | None = None  # how it was dumped, and what it was then
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is the watch of this name of a copied monitor."""
+        self._must_be_watched()
+        return _watch_of, (self._monitor, self.name)
+
     @cached_property
     def plain(self) -> Plain:
         """The query as plain data."""
@@ -341,3 +346,8 @@ def _count(k: Any) -> int:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise QueryError(f"k must be a whole number of at least 1, not {k!r}.")
     return int(k)
+
+
+def _watch_of(monitor: Monitor, name: str) -> Watch:
+    watch: Watch = monitor.watches[name]
+    return watch
