@@ -163,7 +163,7 @@ class ExecutorsRun(Run):
         )
         packed = Packed.of(job)
         parts = self._parts(session, packed)
-        if heard(session):  # to count lines on their way takes Spark a tenth of a batch
+        if heard(session):  # to count lines on their way costs Spark time in every batch
             parts = observed_parts(parts, eras[-1].units[0].key)
         with _workers(session, "units"):
             lines = parts.groupBy("unit").applyInPandasWithState(
