@@ -443,9 +443,8 @@ class Stream:
 
     def refill(self, watch: Watch) -> None:
         """Bring a watch's slot up to what the retained rows know."""
-        if self.monitor.retain is None:
-            return
-        batch = self.retained.batch(self.horizon(self.monitor.retain))
+        retain = self.monitor.retain
+        batch = None if retain is None else self.retained.batch(self.horizon(retain))
         if batch is None:
             return
         taken = watch.group.refill(watch.slot, batch)
