@@ -8,7 +8,8 @@ The result for a row depends on that row alone, to the last bit, wherever the ba
 almost free, with one trap: its power takes shortcuts (a square, a root) that round differently when the exponent
 has stride 0, which a batch of one row may have as well. So an exponent that is written as a number is treated as
 such, x^2 is x*x by definition, and other exponents never come in arrays of one. For the same reason power, exp
-and ln never write over their own input, where numpy would take another loop. least and greatest are the first of
+and ln never write over their own input nor read backwards, where numpy would take another loop (one row of a
+reversed column is read backwards, though numpy calls it contiguous). least and greatest are the first of
 equal arguments and NaN if any is; numpy's own minimum leaves open which zero it takes.
 
 Temporaries are reused: a node writes into its operand's array if that array is its own.
@@ -154,7 +155,7 @@ def _number(e: Expression, source: Source, constants: Sequence[float]) -> tuple[
         case nodes.Call(("abs" | "sqrt") as name, args):
             return _unary(np.absolute if name == "abs" else np.sqrt, _number(args[0], source, constants))
         case nodes.Call(("exp" | "ln") as name, args):
-            argument = _number(args[0], source, constants)[0]
+            argument = _forward(_number(args[0], source, constants)[0])
             return (np.exp if name == "exp" else np.log)(argument), True
         case _:
             raise TypeError(f"{type(e).__name__} is not a number")
@@ -183,10 +184,15 @@ def _power(
     x, own = _number(base, source, constants)
     if nodes.literal(exponent) == 2:
         return _binary(np.multiply, (x, own), (x, own))
-    y = _number(exponent, source, constants)[0]
+    x, y = _forward(x), _forward(_number(exponent, source, constants)[0])
     if isinstance(y, np.ndarray) and len(y) == 1:  # see the module's text
         return np.power(np.repeat(x, 2) if isinstance(x, np.ndarray) else x, np.repeat(y, 2))[:1].copy(), True
     return np.power(x, y), True
+
+
+def _forward(values: Value) -> Value:
+    """The values as numpy reads them forwards; see the module's text."""
+    return values.copy() if isinstance(values, np.ndarray) and values.strides != (8,) else values
 
 
 def _choose(better: np.ufunc, x: Value, y: Value, own: bool) -> tuple[Value, bool]:
