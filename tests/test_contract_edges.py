@@ -81,6 +81,10 @@ def test_advance_before_the_first_row(tmp_path: Path) -> None:
 def test_a_series_is_no_batch() -> None:
     with pytest.raises(sb.InputError, match="can't be a Series"):
         sb.Monitor().push(pd.Series([1, 2], name="x"))
+    with pytest.raises(sb.InputError, match="can't be a Series"):
+        sb.Monitor().push(pytest.importorskip("polars").Series("x", [1, 2]))
+    with pytest.raises(sb.InputError, match="can't be a ChunkedArray"):
+        sb.Monitor().push(pa.chunked_array([[1, 2]]))
 
 
 def test_explain_foresees_rows_and_bytes() -> None:

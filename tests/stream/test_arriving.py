@@ -90,6 +90,13 @@ def test_a_pandas_column_of_several_types() -> None:
     assert w.top()["v"].to_pylist() == [3.5, 1]
     assert m.reject_counts["type"] == 1
 
+    class Derived(pandas.DataFrame):  # type: ignore[misc]
+        """As other libraries make them, in a module of another name."""
+
+    m.push(Derived({"v": [7, "eight"]}))
+    assert w.top()["v"].to_pylist() == [7, 3.5, 1]
+    assert m.reject_counts["type"] == 2
+
 
 def test_integers_beyond_int64() -> None:
     m = sb.Monitor()

@@ -38,22 +38,36 @@ def read(batch: Any) -> tuple[Raw, int]:
     if isinstance(batch, pa.RecordBatchReader):
         table = batch.read_all()
         return table, table.num_rows
-    if type(batch).__module__.startswith("pandas.") and hasattr(batch, "columns"):
+    if _of_pandas(batch) and hasattr(batch, "columns"):
         try:
             table = pa.Table.from_pandas(batch, preserve_index=False)
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column of several types
             return _from_dict({str(name): batch[name].tolist() for name in batch.columns})
         return table.replace_schema_metadata(None), table.num_rows
-    if hasattr(batch, "to_arrow"):
-        table = batch.to_arrow()
-        return table, table.num_rows
-    if hasattr(batch, "__arrow_c_stream__"):
-        table = pa.table(batch)
+    table = batch.to_arrow() if hasattr(batch, "to_arrow") else _streamed(batch)
+    if isinstance(table, pa.Table):
         return table, table.num_rows
     raise InputError(
         f"A batch can't be a {type(batch).__name__}: give an Arrow table or record batch, a pandas or polars "
         "frame, a dict of columns, or a list of dicts."
     )
+
+
+def _streamed(batch: Any) -> pa.Table | None:
+    """What the Arrow stream interface gives; None if there is none, or a single column (a Series has one too)."""
+    if not hasattr(batch, "__arrow_c_stream__"):
+        return None
+    try:
+        return pa.table(batch)
+    except pa.ArrowInvalid as error:
+        if "non-struct" in str(error):
+            return None
+        raise
+
+
+def _of_pandas(value: Any) -> bool:
+    """Whether it is pandas' own or derived from that: pandas 3 no longer says in which of its modules a class is."""
+    return any(base.__module__.partition(".")[0] == "pandas" for base in type(value).__mro__)
 
 
 NO_TIMES = np.zeros(16384, dtype=np.int64)
@@ -96,7 +110,7 @@ def _column(name: str, values: Any) -> Any:
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype in (np.float64, np.int64):
         return pa.chunked_array([numbers_array(values)])
     try:
-        array = pa.array(values, from_pandas=type(values).__module__.startswith("pandas."))
+        array = pa.array(values, from_pandas=_of_pandas(values))
         return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         values = list(values)
