@@ -111,6 +111,18 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         two_kinds_of_time,
         'The time column "t" is a timestamp and another stream\'s is a number: cast one of them.',
     ),
+    "a time column without a name": (
+        lambda: sb.Monitor(time=5),  # type: ignore[arg-type]
+        "time= must be the name of a column, or one for each stream by name, not 5.",
+    ),
+    "how far ahead, without a time column": (
+        lambda: sb.Monitor(max_ahead="5 minutes"),
+        "max_ahead= needs a time column: give time= too.",
+    ),
+    "how far ahead, in rows": (
+        lambda: sb.Monitor(time="t", max_ahead="5 rows"),
+        "max_ahead= takes a duration such as \"5 minutes\" or a number of seconds above 0, not '5 rows'.",
+    ),
     "advance without a time column": (
         lambda: sb.Monitor().advance(5),
         "advance needs event time: make the monitor with time=.",

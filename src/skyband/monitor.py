@@ -66,13 +66,12 @@ class Monitor:
         op: str | Mapping[str, str] | None = None,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
-        from skyband.query.model import last, window
+        from skyband.query.window import duration, window
 
-        self.time = dict(time) if isinstance(time, Mapping) else time
-        self.key, self.op = _update_columns(key, op)
+        self.time, self.key, self.op = _special_columns(time, key, op)
         self.schema = schema
         self.retain: Window | None = None if retain is None else window(retain)
-        self.max_ahead: Last | None = None if max_ahead is None else last(max_ahead)
+        self.max_ahead: Last | None = None if max_ahead is None else duration("max_ahead", max_ahead)
         self.streams: dict[str, Stream] = {}
         self.joints: dict[str, Joint] = {}  # several streams as one, by all their names
         self.watches: dict[str, Watch] = {}
@@ -92,6 +91,10 @@ class Monitor:
         self._known: dict[str, Watch] = {}  # while state is made anew: watches held
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
+        if (
+            self.max_ahead is not None and not self.time and journal is None
+        ):  # a journal knows its time column
+            raise InputError("max_ahead= needs a time column: give time= too.")
         if (
             isinstance(schema, Mapping)
             and schema
@@ -575,9 +578,9 @@ def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:
     return columns.get(stream) if isinstance(columns, Mapping) else columns
 
 
-def _update_columns(key: Any, op: Any) -> tuple[Any, Any]:
-    """key= and op= as they may be given."""
-    for name, value in (("key", key), ("op", op)):
+def _special_columns(time: Any, key: Any, op: Any) -> list[Any]:
+    """time=, key= and op= as they may be given."""
+    for name, value in (("time", time), ("key", key), ("op", op)):
         names = list(value.values()) if isinstance(value, Mapping) else [value]
         if not all(column is None or (isinstance(column, str) and column) for column in names):
             raise InputError(
@@ -587,5 +590,4 @@ def _update_columns(key: Any, op: Any) -> tuple[Any, Any]:
     if keyless or (op is not None and key is None):
         of = f' of stream "{keyless[0]}"' if keyless else ""
         raise InputError(f"op={of} needs key= too: the column that tells which row is updated or deleted.")
-    key, op = (dict(value) if isinstance(value, Mapping) else value for value in (key, op))
-    return key, op
+    return [dict(value) if isinstance(value, Mapping) else value for value in (time, key, op)]

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from typing import Any
 
 from skyband.errors import QueryError
 from skyband.query.words import located, nearest
@@ -142,6 +143,16 @@ def last(duration: str | float | datetime.timedelta) -> Last:
         raise QueryError(f"A time window needs a finite number of seconds, not {duration!r}.")
     # The decimal that the user sees, not the binary number behind it: 0.1 is 100,000,000 nanoseconds.
     return Last(round(Fraction(repr(seconds)) * UNITS["second"]))
+
+
+def duration(option: str, given: Any) -> Last:
+    """How long an option says, in the forms that `last` takes."""
+    try:
+        return given if isinstance(given, Last) else last(given)
+    except QueryError:
+        raise QueryError(
+            f'{option}= takes a duration such as "5 minutes" or a number of seconds above 0, not {given!r}.'
+        ) from None
 
 
 def window(w: str | Rows | Last | datetime.timedelta) -> Window:
