@@ -35,10 +35,10 @@ from skyband.algorithms.base import Card, Workload
 from skyband.algorithms.mapped import PIECE, Mapped, read_only
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.catchup import GROUP, LEAST_STACK, LOWEST, OLDEST, adopt
-from skyband.structures.intake import BEGIN, LATE, admit, arrive, take_in
+from skyband.structures.catchup import GROUP, LOWEST, OLDEST, STACK, adopt
+from skyband.structures.intake import BEGIN, LATE, NEED, ROOM, STRETCH, admit, arrive, take_in
 from skyband.structures.meeting import WIDTH, Stands, hit_arrays, meeting
-from skyband.structures.memory import Words
+from skyband.structures.memory import Shape, Words
 from skyband.structures.relief import LOOSE
 from skyband.structures.renewed import LATEST
 from skyband.structures.slack import (
@@ -119,25 +119,31 @@ class HeightMap(Mapped):
         self._latest = 0  # and when it was seen that they are the same
         self._hits = hit_arrays()
         self._scratch_heap(1)
-        self._scratch_lists(1)
+        self._scratch_lists(1, 1)
 
     # -- scratch -------------------------------------------------------------------------------------------
 
     def _scratch_heap(self, ranks: int) -> None:
         self._heap_time, self._heap_seq = np.empty(ranks, dtype=np.int64), np.empty(ranks, dtype=np.int64)
 
-    def _scratch_lists(self, ranks: int, late: int = 0) -> None:
+    def _scratch_lists(self, ranks: int, group: int, late: int = 0) -> None:
         """For queries that walk together: as many as there is room for."""
-        self._stack = max(LEAST_STACK, 4 * ranks)
+        # twice what a list may have: where half of it goes enough is left for a list
+        self._stack = max(min(STACK, 48 * ranks), 4 * ranks, 96)
         room = self._stack + ranks + late + late // 2
-        group = max(1, min(GROUP, GROUP * 4 * LEAST_STACK // room))
+        self._together = group
+        group = max(1, min(group, GROUP, GROUP * 4 * STACK // room))
         self._members = (
             np.zeros((group, OLDEST + 1), dtype=np.int64),
             np.zeros((group, LOWEST + 1)),
             np.empty(64),
         )
-        self._best = _triple(group, ranks)
-        self._out = _triple(group, room)
+        self._lists = (*_triple(group, ranks), *_triple(group, room))
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        super()._lay_out()
+        self._best, self._out = tuple(self._listing[:3]), tuple(self._listing[3:])
 
     def _has_ranks(self) -> bool:
         return bool(self._most <= min(len(self._heap_time), self._best[0].shape[1]))
@@ -153,10 +159,13 @@ class HeightMap(Mapped):
         if len(self._heap_time) < ranks:
             self._scratch_heap(2 * ranks)
         if self._best[0].shape[1] < min(most, stored):
-            self._scratch_lists(min(most, 2 * stored))
+            self._scratch_lists(min(most, 2 * stored), self._together)
         ranks = self._best[0].shape[1]
         if self._out[0].shape[1] < self._stack + ranks + self.blocks.late:
-            self._scratch_lists(ranks, self.blocks.late)
+            self._scratch_lists(ranks, self._together, self.blocks.late)
+
+    def _holders(self) -> tuple[Any, ...]:
+        return *super()._holders(), self._words
 
     # -- slots ---------------------------------------------------------------------------------------------
 
@@ -202,7 +211,6 @@ class HeightMap(Mapped):
         if latest == self._looked_up:
             return
         self._looked_up = latest
-        self._piece = min(PIECE, self._points.shape[2])
         self._arriving = (
             self.ks, self.seen_time, self.seen_seq, self.back, blocks.state, self.clock,
             blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index,
@@ -254,7 +262,7 @@ class HeightMap(Mapped):
         mapped = relief.frame is not None
         if self.at_hand():
             left = self._whole.take(
-                self._words.words, self._piece, relief.now, mapped, self.horizon_time, self.horizon_seq, columns, time,
+                self._words.words, PIECE, relief.now, mapped, self.horizon_time, self.horizon_seq, columns, time,
                 seq,
             )  # fmt: skip
             if left:
@@ -262,7 +270,7 @@ class HeightMap(Mapped):
             return
         self._look_up()
         at = arrive(
-            -1 if self.blocks.late else self._piece, relief.now, mapped, self.horizon_time, self.horizon_seq, columns,
+            -1 if self.blocks.late else PIECE, relief.now, mapped, self.horizon_time, self.horizon_seq, columns,
             time, seq, *self._arriving,
         )  # fmt: skip
         self._lengthen(self._go_on(at, columns, time, seq))
@@ -272,7 +280,7 @@ class HeightMap(Mapped):
         """A step of the lane in one call, where it is `at_hand`; see whole.py."""
         relief = self.relief
         found: int = self._whole.go(
-            self._words.words, notes, self._piece, relief.now, relief.frame is not None, rows, base, edge, used,
+            self._words.words, notes, PIECE, relief.now, relief.frame is not None, rows, base, edge, used,
             exported, times,
         )  # fmt: skip
         return found
@@ -294,9 +302,19 @@ class HeightMap(Mapped):
         """After `arrive`, which has put rows before `at` away; how many queries are short of rows then."""
         if at < 0:
             return self._by_pieces(columns, time, seq)
-        if self.blocks.supply():
+        if self._supply():
             self._store(columns, time, seq, at, len(time))
         return self._meet()
+
+    def _supply(self) -> bool:
+        """What `take_in` asked for, so that it can go on; whether it asked for anything."""
+        if self.blocks.state[NEED] == ROOM:
+            self._meet()
+            self._make_way()
+            return True
+        asked = self.blocks.supply()
+        self._keep_times()
+        return asked
 
     def _lengthen(self, short: int) -> None:
         """Lists that are short of rows, or whose horizon went back, are made anew."""
@@ -317,13 +335,12 @@ class HeightMap(Mapped):
             self.totals[REJECTED] += begin
         at, end = begin, len(time)
         while True:
-            stop = min(at + PIECE, end if at >= late else late)
-            if self._points.shape[2] < stop - at:
-                self._scratch_points(min(PIECE, 2 * (stop - at)))
             self._counts.fill(0)
             if at < late:
+                stop = min(at + STRETCH, late)
                 self._pen(columns, time, seq, at, stop)
             else:
+                stop = min(at + PIECE, end)
                 self._store(columns, time, seq, at, stop)
             short = self._meet()
             at = stop
@@ -340,7 +357,7 @@ class HeightMap(Mapped):
                 self.stands.count, *self.relief.mapping(), self._picks, self._eager,
                 self._points, self._when, self._number, self._counts, self.totals, *self._sifting,
             )  # fmt: skip
-            if not blocks.supply():
+            if not self._supply():
                 return
 
     def _pen(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, at: int, stop: int) -> None:
@@ -348,6 +365,9 @@ class HeightMap(Mapped):
         blocks = self.blocks
         if not blocks.timed and (time[at] != 0 or time[stop - 1] != 0):
             blocks.keep_times()
+            self._keep_times()
+        while self._points.shape[2] < stop - at or np.count_nonzero(self.stands.count) > len(self._points):
+            self._make_way()
         place = blocks.pen(stop - at)
         admit(
             columns, time, seq, at, stop - at, 0, place, False, self.relief.frame is not None,
@@ -381,8 +401,9 @@ class HeightMap(Mapped):
         stands, ranked = self.stands, self.ranked
         count = int(self._counts[LOOSE])
         self.computed += count * self.members
-        points = tuple(self._points[LOOSE, axis, :count] for axis in range(self.axes))
-        when, number = self._when[LOOSE, :count], self._number[LOOSE, :count]
+        points = tuple(self._points[-1, axis, :count] for axis in range(self.axes))
+        when = self._when[-1, :count] if self.timed else np.zeros(count, dtype=np.int64)
+        number = self._number[-1, :count]
         for slot in np.flatnonzero(self.ks).tolist() if count else ():
             values = self._good(points, slot)
             first = 0
@@ -460,6 +481,8 @@ class HeightMap(Mapped):
         refill = self._kernels().refill
         blocks, ranked, stands = self.blocks, self.ranked, self.stands
         result = np.zeros(6, dtype=np.int64)
+        if self._together < min(len(slots), GROUP):
+            self._scratch_lists(self._best[0].shape[1], len(slots), blocks.late)
         ranked.spare(2 * int(ranked.room[slots].sum()))  # as much as lists that grow will mostly want
         numbers = np.array([blocks.first, blocks.next])
         first = 0
@@ -478,6 +501,7 @@ class HeightMap(Mapped):
             )  # fmt: skip
             first, begin, length, ready, _, ranked.used = result.tolist()
             if not again:
+                self._stock_lacking()
                 return
             slot = int(slots[first - 1])
             ranked.size[slot] = 0
@@ -488,11 +512,7 @@ class HeightMap(Mapped):
             )  # fmt: skip
 
     def _mapping(self) -> tuple[Any, ...]:
-        order, size, low, high, base, inverse, outer, inner = self.relief.mapping()
-        return (
-            self.stands.count, order, size, low, high, base, inverse, outer, inner, self._picks, self._eager,
-            np.zeros(3, dtype=np.int64),
-        )  # fmt: skip
+        return self.stands.count, *self.relief.mapping()[:-1], self._picks
 
     def _renew_plainly(self, slot: int) -> None:
         horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
@@ -511,6 +531,7 @@ class HeightMap(Mapped):
         else:
             self.ranked.put(slot, good[keep], time[keep], seq[keep])
         self.totals[CATCH_UPS] += 1
+        self.ranked.grow(slot, 1)
         self.brim[slot] = self.ranked.room[slot]
         self.stands.bar[self.stands.place[slot]] = bar
         _, times, seqs = self.ranked.top(slot, k)
@@ -520,7 +541,7 @@ class HeightMap(Mapped):
         )
 
 
-def _triple(queries: int, rows: int) -> tuple[Floats, Ints, Ints]:
+def _triple(queries: int, rows: int) -> tuple[Shape, ...]:
     """Scores, times and seqs of so many rows for each of some queries."""
     shape = queries, rows
-    return np.empty(shape), np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+    return (np.float64, shape), (np.int64, shape), (np.int64, shape)

@@ -26,8 +26,10 @@ from skyband.structures.intake import (
     EPOCH,
     RESERVED,
     RISE,
+    STRETCH,
     TRIED,
     TRIED_RISE,
+    WANTED,
     front,
     sift_arrays,
     sift_faces,
@@ -36,11 +38,14 @@ from skyband.structures.intake import (
     take_in,
 )
 from skyband.structures.meeting import WIDTH, Stands, meeting
+from skyband.structures.memory import Shape, arrays_of, cut, whole_bytes, words_of
+from skyband.structures.ranked import Ranked
 from skyband.structures.relief import LOOSE, SAMPLE, Relief
 from skyband.structures.renewed import Renewed
 from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, STRANGERS, SURVIVED
 
 PIECE = 16384  # rows of a batch that go through at once
+WAY = STRETCH + 256  # rows on their way to the queries that there is room for at least
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
 LEAST_ROWS = 2048  # before a map is made (or four blocks, if they are small)
 LEAST_BLOCKS = 8  # before reservoirs are kept
@@ -58,6 +63,8 @@ class Mapped(Renewed, WindowAlgorithm):
         super().__init__(options, space)
         self.axes = len(space.columns)
         block = max(WIDTH, min(MOST, int(self.options["block"])) // WIDTH * WIDTH)
+        self.ranked = Ranked(timed=False, tight=True)
+        self.counts = np.zeros((0, 0), dtype=np.int64)  # what is counted is of the whole family
         self.blocks = Blocks(self.axes, block)
         self.relief = Relief(space, max(2, int(self.options["cells"])))
         self.rendered = confined(self.relief.rendered, space)
@@ -90,16 +97,48 @@ class Mapped(Renewed, WindowAlgorithm):
         self._patience = 1.0
         self._rate = 1.0  # survivors a row when it was made
         self._sifting = sift_arrays()
-        self._scratch_points(1)
-
-    def _scratch_points(self, rows: int) -> None:
-        self._points = np.empty((3, self.axes, rows))
-        self._when = np.empty((3, rows), dtype=np.int64)
-        self._number = np.empty((3, rows), dtype=np.int64)
         self._counts = np.zeros(3, dtype=np.int64)
-        most = max(rows, self.blocks.block)
-        self._picks = np.empty((3, 2 * most), dtype=np.int64)
-        self._eager = np.empty((2, most), dtype=np.int64)
+        self._way: tuple[Shape, ...] = ()  # what lies on the desk: rows on their way to the queries,
+        self._lists: tuple[Shape, ...] = ()  # or lists that are made anew
+        self._scratch_picks()
+        self._scratch_points(1, 1)
+
+    def _scratch_picks(self) -> None:
+        """For rows that pass a map: of a block that pass its outer ones, of a stretch that pass the inner ones, too."""
+        faces = len(self.relief.outer)
+        self._picks = np.empty((2 * faces - 1, max(self.blocks.block, STRETCH) + 8), dtype=np.uint16)
+        self._eager = np.empty((faces, STRETCH + 8), dtype=np.uint16)
+
+    def _scratch_points(self, rows: int, faces: int) -> None:
+        """Room for so many rows on their way to the queries of each face."""
+        self._way = (
+            (np.float64, (faces, self.axes, rows)),
+            (np.int64, (faces, rows)),
+            (np.int64, (faces, rows if self.timed else 0)),
+        )
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """A desk for rows on their way and for lists that are made anew: they are never there at the same time. Rows
+        that are on their way stay."""
+        there = [getattr(self, name, None) for name in ("_points", "_number", "_when")]
+        desk = np.empty(max(words_of(self._way), words_of(self._lists)))
+        self._points, self._number, self._when = here = cut(desk, self._way)
+        self._listing = cut(desk, self._lists)
+        for old, new in zip(there, here, strict=True):
+            if old is not None and old.shape == new.shape:
+                new[...] = old
+
+    def _make_way(self) -> None:
+        """More room for rows on their way to the queries: `take_in` found too little, and they have met all that were
+        there. A few steps, and it has what a step needs."""
+        faces, _, rows = self._points.shape
+        if np.count_nonzero(self.stands.count) > faces:
+            faces = 3
+        else:
+            rows = min(PIECE, max(WAY, 2 * rows))
+        self._counts.fill(0)
+        self._scratch_points(max(WAY, rows), faces)
 
     @property
     def compiled(self) -> bool:
@@ -239,7 +278,13 @@ class Mapped(Renewed, WindowAlgorithm):
         faces = np.array(
             [self.relief.face(s) if settled[s] else LOOSE for s in slots.tolist()], dtype=np.int64
         )
+        if len(self._eager) != len(self.relief.outer):
+            self._scratch_picks()
         self.stands.arrange(slots, faces, self.relief.traits(slots, self.constants[slots]))
+        if not self.stands.count[LOOSE] and self._points.shape[2] > WAY:
+            self._scratch_points(WAY, 1)  # until now every row met every query
+        if not self._falling:
+            self.ranked.tighten()
         self.relief.lower(slots, faces, self._bars()[slots], self.constants, outer_too=False)
         np.copyto(self.relief.outer, self.relief.inner)
         if self.relief.now >= 0:
@@ -265,6 +310,7 @@ class Mapped(Renewed, WindowAlgorithm):
         """A block is full: see whether its reservoir has the right size."""
         blocks = self.blocks
         b = blocks.place(number)
+        self._stock_lacking()
         held, epoch = int(blocks.meta[b, RESERVED]), int(blocks.meta[b, EPOCH])
         least, most = self._bounds()
         fits = epoch >= 0 and least <= held <= most
@@ -278,6 +324,9 @@ class Mapped(Renewed, WindowAlgorithm):
             return  # thresholds are still so low that a reservoir would hold no more than they let pass
         # falling scores: lists will be made anew, and search deep
         self._falling = epoch >= 0 and held < least
+        self.ranked.tight = not self._falling
+        if self._falling:
+            blocks.make_room(blocks.room)
         self._newcomers, self._calibrated_at = 0, number
         if self.relief.misfits(blocks.pool[b]):
             self._make_map()
@@ -370,10 +419,24 @@ class Mapped(Renewed, WindowAlgorithm):
                 # too many rows: what it has stays; but rows still come to the newest, by the new floors
                 front(blocks.pool, place, meta[place, RESERVED], blocks.index)
                 continue
-            meta[place, [RESERVED, EPOCH, RISE]] = 0, relief.now, 0
-            stock(blocks.pool, place, self._picks[2], found, blocks.index, meta)
+            self._restock(place, found)
             if meta[place, EPOCH] < 0:
                 meta[place, [TRIED, TRIED_RISE]] = relief.now, 0
+
+    def _stock_lacking(self) -> None:
+        """Reservoirs that went because there was too little room get some."""
+        relief, meta = self.relief, self.blocks.meta
+        for place in self.blocks.lacking().tolist():
+            if meta[place, EPOCH] < 0 and relief.frame is not None and relief.now >= 0:
+                self._restock(place, self._sift(place))
+
+    def _restock(self, place: int, found: int) -> None:
+        """The reservoir of a block in order, as it was sifted by the present floors."""
+        blocks, meta = self.blocks, self.blocks.meta
+        meta[place, [RESERVED, EPOCH, RISE]] = 0, self.relief.now, 0
+        blocks.make_room(found)
+        stock(blocks.pool, place, 0, self._picks[-1], found, blocks.index, meta)
+        meta[place, WANTED] = 0
 
     def _depths(self, slots: Ints) -> Floats:
         """Scores that lists may reach down to when they are made anew: below the threshold by half as much again as the
@@ -409,8 +472,8 @@ class Mapped(Renewed, WindowAlgorithm):
         blocks = self.blocks
         return int(
             sift_faces(
-                blocks.pool, b, 0, int(blocks.meta[b, COUNT]), self.stands.count, *self.relief.mapping(),
-                self._picks, self._eager, np.zeros(3, dtype=np.int64), 0,
+                blocks.pool, b, 0, int(blocks.meta[b, COUNT]), self.stands.count, *self.relief.mapping()[:-1],
+                self._picks, 0,
             )
         )  # fmt: skip
 
@@ -431,7 +494,7 @@ class Mapped(Renewed, WindowAlgorithm):
 
     def _store_anew(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
         """These rows and no others; reservoirs come when they are needed."""
-        timed = self.blocks.timed or bool(self.ranked.time.any())
+        timed = self.blocks.timed or self.ranked.timed
         self.blocks = Blocks(self.axes, self.blocks.block)
         blocks = self.blocks
         if timed:
@@ -448,6 +511,15 @@ class Mapped(Renewed, WindowAlgorithm):
                 self._points, self._when, self._number, none, uncounted, *self._sifting,
             )  # fmt: skip
             blocks.supply()
+        self._keep_times()
+
+    def _keep_times(self) -> None:
+        """Lists have times where rows have."""
+        if self.blocks.timed and not self.ranked.timed:
+            self.ranked.keep_times()
+        if self.blocks.timed and not self._when.shape[1]:
+            faces, _, rows = self._points.shape
+            self._scratch_points(rows, faces)
 
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
         return self.blocks.rows(max(horizon, self.oldest_horizon()))
@@ -459,7 +531,13 @@ class Mapped(Renewed, WindowAlgorithm):
         return self.rows(LOWEST)[2]
 
     def window_size(self) -> tuple[int, int]:
-        return len(self.blocks), self.blocks.bytes() + self.relief.bytes()
+        """Rows stored, and the bytes of all that is held but the queries' lists: scratch and spare room included."""
+        listed = int(self.ranked.room[self.ks > 0].sum()) * self.ranked.row_bytes
+        return len(self.blocks), whole_bytes(*arrays_of(*self._holders())) - listed
+
+    def _holders(self) -> tuple[Any, ...]:
+        """Whoever has arrays."""
+        return self, self.blocks, self.relief, self.stands, self.ranked
 
     def counters(self, slot: int) -> dict[str, int]:
         """Of the whole family: what the map does it does for all."""
@@ -477,6 +555,7 @@ class Mapped(Renewed, WindowAlgorithm):
         self._store_anew(columns, blob["row_time"], blob["row_seq"])
         self._next_check = self._next_look = int(self.totals[SEEN]) + 1
         slots = len(self.ks)
+        self.counts = np.zeros((slots, 0), dtype=np.int64)
         self.members = int(np.count_nonzero(self.ks))
         self.stands = Stands(self.terms)
         for name in ("wish", "old_time", "old_seq", "brim", "todo"):

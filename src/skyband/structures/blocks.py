@@ -26,6 +26,7 @@ import numpy as np
 
 from skyband.jit import kernel
 from skyband.order import Floats, Ints, Recency
+from skyband.structures.heightmap import Places
 from skyband.structures.intake import (
     BASE,
     CLOSED,
@@ -34,6 +35,7 @@ from skyband.structures.intake import (
     EDGE_TIME,
     FIRST,
     FOLLOW,
+    META,
     NEED,
     NEXT,
     NOTHING,
@@ -42,12 +44,13 @@ from skyband.structures.intake import (
     SEQS,
     TIMED,
     TIMES,
+    TRIED,
+    WANTED,
     WIDER,
-    Places,
     front,
     straighten,
 )  # fmt: skip
-from skyband.structures.memory import aligned
+from skyband.structures.memory import aligned, arrays_of, whole_bytes
 from skyband.structures.renewed import Renewed
 
 CHUNK = 32  # a reservoir has room for so many rows, or a multiple
@@ -92,17 +95,18 @@ class Blocks(Renewed):
         self.axes = axes
         self.block = block
         self.reserved = max(CHUNK, block // 8 // CHUNK * CHUNK)
-        # more than that where lists search deep: they take no memory
-        self.room = 4 * self.reserved
-        self._deepest = 0  # rows of a reservoir, at most
+        self.room = 4 * self.reserved  # more than that where lists search deep
         self.state = np.zeros(16, dtype=np.int64)  # see intake.py
         self.state[PLAIN] = 1
         self.state[FOLLOW] = self.state[CLOSED] = -1
         self.pool = np.empty((0, axes, block), dtype=np.float64)
         self.times = np.empty((0, block), dtype=np.int64)
         self.seqs = np.empty((0, block), dtype=np.int64)
-        self.meta = np.zeros((0, 11), dtype=np.int64)
-        self.index = np.empty((0, self.room), dtype=np.uint16)
+        self.meta = np.zeros((0, META), dtype=np.int64)
+        # as wide as the largest reservoir needs: see `make_room`
+        self.index = np.empty(
+            (0, min(self.room, self.reserved // 4 // CHUNK * CHUNK + CHUNK)), dtype=np.uint16
+        )
         self._empty_pen()
 
     def _empty_pen(self) -> None:
@@ -110,7 +114,7 @@ class Blocks(Renewed):
         self.late_pool = np.empty((1, self.axes, 0), dtype=np.float64)
         self.late_time = np.empty((1, 0), dtype=np.int64)
         self.late_seq = np.empty((1, 0), dtype=np.int64)
-        self.late_meta = np.full((1, 11), -1, dtype=np.int64)
+        self.late_meta = np.full((1, META), -1, dtype=np.int64)
 
     @property
     def first(self) -> int:
@@ -165,6 +169,25 @@ class Blocks(Renewed):
             wider = aligned((new, *array.shape[1:]), array.dtype)
             wider[target] = array[source]
             setattr(self, name, wider)
+
+    def make_room(self, rows: int) -> None:
+        """Room for so many rows in every reservoir, and some more; but no more than one may ever have."""
+        if self.index.shape[1] < min(rows, self.room):
+            if rows > self.reserved // 2:  # not for long, then: who wants so much wants more soon
+                rows = max(rows, 2 * self.index.shape[1])
+            wanted = min(self.room, (rows + rows // 16) // CHUNK * CHUNK + CHUNK)
+            self.index = np.pad(self.index, ((0, 0), (0, wanted - self.index.shape[1])))
+
+    def lacking(self) -> Ints:
+        """Places of blocks whose reservoirs were refused the room that they wanted, where they may have it: from now on
+        there is some."""
+        wanted = self.meta[:, WANTED]
+        found = np.flatnonzero((wanted > 0) & (wanted <= self.room))
+        if len(found):
+            self.make_room(int(wanted[found].max()))
+            self.meta[found, TRIED] = -1
+        wanted[:] = 0
+        return found
 
     def pen(self, rows: int) -> int:
         """Make room for late rows; where they begin in the pen. They count as stored; `admit` writes them."""
@@ -265,11 +288,8 @@ class Blocks(Renewed):
         return (blocks - 1) * self.block + int(self.meta[self.place(self.next - 1), COUNT]) + self.late
 
     def bytes(self) -> int:
-        """What was ever written to: room in reservoirs that nobody needed is no memory."""
-        self._deepest = max(self._deepest, int(self.meta[:, RESERVED].max(initial=0)))
-        reserves = len(self.pool) * -(-self._deepest // 128) * 128 * self.index.itemsize
-        arrays = (self.pool, self.times, self.seqs, self.meta, self.late_pool, self.late_time, self.late_seq)
-        return reserves + sum(array.nbytes for array in arrays)
+        """Of all that is held: room that nobody needs yet included."""
+        return whole_bytes(*arrays_of(self))
 
     def _check(self) -> None:
         _, time, seq = self.rows(Recency(-(2**63), -(2**63)))

@@ -30,6 +30,7 @@ import numpy as np
 
 from skyband.jit import generated, kernel
 from skyband.order import Floats, Ints
+from skyband.structures.heightmap import Places
 from skyband.structures.intake import (
     COUNT,
     EPOCH,
@@ -37,7 +38,7 @@ from skyband.structures.intake import (
     RISE,
     TRIED,
     TRIED_RISE,
-    Places,
+    WANTED,
     front,
     sift_faces,
     stock,
@@ -46,7 +47,7 @@ from skyband.structures.intake import (
 from skyband.structures.ranked import enlist
 from skyband.structures.slack import DEEPENED, FAR, precedes
 
-LEAST_STACK = 4096
+STACK = 4096  # rows that a query may have in hand beside its best, if k is not as great
 GROUP = 16  # queries that walk together, so that a reservoir is read from far memory once for all of them
 SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST = range(11)  # of a member
 BAR, GUESS, LEVEL, DEEPEST, LOWEST = range(
@@ -77,10 +78,11 @@ def adopt(
     t, s = np.int64(FAR), np.int64(FAR)
     for i in range(count):
         good[at + i] = out_good[begin + i]
-        time[at + i] = out_time[begin + i]
+        if time.shape[0] > 0:
+            time[at + i] = out_time[begin + i]
         seq[at + i] = out_seq[begin + i]
-        if i >= count - k and (time[at + i] < t or (time[at + i] == t and seq[at + i] < s)):
-            t, s = time[at + i], seq[at + i]
+        if i >= count - k and precedes(out_time[begin + i], out_seq[begin + i], t, s):
+            t, s = out_time[begin + i], out_seq[begin + i]
     size[slot] = count
     old_time[slot], old_seq[slot] = t, s
 
@@ -174,7 +176,7 @@ def deepen(
     floors: Floats, slope: Floats, now: int, mapping: Any, totals: Ints,
 ) -> float:  # fmt: skip
     """Stock a block's reservoir anew, down to a level that a query needs, if there is room for it; its floor then."""
-    faces, order, size, low, high, base, inverse, outer, inner, picks, eager, passed = mapping
+    faces, order, size, low, high, base, inverse, outer, picks = mapping
     rise = np.int64(0)
     if slope[slot] > 0.0:
         rise = np.int64(min(0.9 * (level - floors[now, slot]) / slope[slot], 131072.0))
@@ -195,15 +197,16 @@ def deepen(
     totals[DEEPENED] += 1
     straighten(pool, b, meta[b, RESERVED], index)
     found = sift_faces(
-        pool, b, np.int64(0), meta[b, COUNT], faces, order, size, low, high, base, inverse, outer, inner, picks, eager,
-        passed, rise,
+        pool, b, np.int64(0), meta[b, COUNT], faces, order, size, low, high, base, inverse, outer, picks, rise,
     )  # fmt: skip
-    if found > index.shape[1]:  # too many rows: what it has stays, and nobody tries again
+    if (
+        found > index.shape[1]
+    ):  # too many rows: what it has stays, and nobody tries again unless there is more room
         front(pool, b, meta[b, RESERVED], index)
-        meta[b, TRIED], meta[b, TRIED_RISE] = now, rise
+        meta[b, TRIED], meta[b, TRIED_RISE], meta[b, WANTED] = now, rise, found
         return floor
     meta[b, RESERVED], meta[b, EPOCH], meta[b, RISE] = 0, now, rise
-    stock(pool, b, picks[2], found, index, meta)
+    stock(pool, b, np.int64(0), picks[picks.shape[0] - 1], found, index, meta)
     return float(floors[now, slot] + slope[slot] * rise)
 
 

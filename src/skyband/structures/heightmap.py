@@ -28,6 +28,7 @@ from skyband.jit import generated, inlined, kernel
 from skyband.order import Floats, Ints
 
 Heights = npt.NDArray[np.int32]
+Places = npt.NDArray[np.uint16]  # of a row in its block
 
 UNIT = 131072.0  # steps of height on the last axis's extent
 PASS = np.iinfo(np.int32).min  # everything is above
@@ -196,15 +197,14 @@ def strays(
 
 @inlined
 def sift(
-    first: int, m: int, sign: Any, cell: Heights, level: Heights, outer: Heights, inner: Heights, picks: Ints,
-    eager: Ints, found: Any, passed: Any, above: Any, eights: Any,
+    first: int, m: int, sign: Any, cell: Heights, level: Heights, outer: Heights, picks: Places, found: Any, above: Any,
+    eights: Any,
 ) -> Any:  # fmt: skip
-    """m rows from `first` on against two maps, the outer one lower: places of those that pass the outer one are
-    added to the `found` that there are, of those that pass both to the `passed`; how many each.
+    """m rows from `first` on against a map: places of those that pass are added to the `found` that there are; how many
+    those are then.
 
     First a byte for each row (`above`, with seven to spare), which no row waits for; then eight bytes at a time (the
     same memory as `eights`), most of which are all 0."""
-    before = found
     for i in range(m):
         above[i] = level[i] * sign >= outer[np.uint32(cell[i])]
     above[m : m + 7] = 0
@@ -213,12 +213,22 @@ def sift(
             for i in range(8 * w, 8 * w + 8):  # each is written, and counts if it passes
                 picks[found] = first + i
                 found += np.int64(above[i])
-    for p in range(before, found):
-        i = picks[p] - first
+    return found
+
+
+@inlined
+def sift_on(
+    sign: Any, cell: Heights, level: Heights, inner: Heights, picks: Places, found: Any, eager: Places
+) -> Any:
+    """Of rows that passed the outer map, counted from the first of their stretch, those that pass the inner one, too;
+    how many."""
+    passed = np.int64(0)
+    for p in range(found):
+        i = picks[p]
         if level[i] * sign >= inner[np.uint32(cell[i])]:
-            eager[passed] = first + i
+            eager[passed] = i
             passed += 1
-    return found, passed
+    return passed
 
 
 @kernel

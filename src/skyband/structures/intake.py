@@ -11,21 +11,42 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, first_inside
-from skyband.structures.heightmap import UNIT, Heights, locate, locate_last, locate_two, sift, strays
+from skyband.structures.heightmap import (
+    UNIT,
+    Heights,
+    Places,
+    locate,
+    locate_last,
+    locate_two,
+    sift,
+    sift_on,
+    strays,
+)
 from skyband.structures.memory import aligned
 
-Places = npt.NDArray[np.uint16]  # of a row in its block
-
 # of a block, in `meta`
-COUNT, BASE, RESERVED, EPOCH, FIRST_TIME, FIRST_SEQ, LAST_TIME, LAST_SEQ, RISE, TRIED, TRIED_RISE = range(11)
+(
+    COUNT,
+    BASE,
+    RESERVED,
+    EPOCH,
+    FIRST_TIME,
+    FIRST_SEQ,
+    LAST_TIME,
+    LAST_SEQ,
+    RISE,
+    TRIED,
+    TRIED_RISE,
+    WANTED,
+    META,
+) = range(13)
 # of all blocks, in `state`
 FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
 TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
-NOTHING, WIDER, TIMES, SEQS = range(4)  # what is needed
+NOTHING, WIDER, TIMES, SEQS, ROOM = range(5)  # what is needed
 STRETCH = 2048  # rows that are copied, sifted and reserved while they are at hand
 
 
@@ -38,19 +59,19 @@ def sift_arrays() -> tuple[Any, ...]:
 
 
 @kernel
-def stock(pool: Floats, b: int, picks: Ints, count: int, index: Places, meta: Ints) -> None:
-    """Add rows of a block, in order, to its reservoir: each changes places with the first row that isn't in it. If they
-    are too many it has none from now on."""
+def stock(pool: Floats, b: int, first: int, picks: Places, count: int, index: Places, meta: Ints) -> None:
+    """Add rows of a block, in order, counted from `first` on, to its reservoir: each changes places with the first row
+    that isn't in it. If they are too many for its room it has none from now on, and `meta` says what it wanted."""
     if meta[b, EPOCH] < 0:
         return
     held = meta[b, RESERVED]
     if held + count > index.shape[1]:
         straighten(pool, b, held, index)
-        meta[b, RESERVED], meta[b, EPOCH] = 0, -1
+        meta[b, RESERVED], meta[b, EPOCH], meta[b, WANTED] = 0, -1, held + count
         return
     for p in range(count):
-        i, at = np.uint64(picks[p]), np.uint64(held + p)
-        index[b, at] = picks[p]
+        i, at = np.uint64(first + picks[p]), np.uint64(held + p)
+        index[b, at] = i
         for axis in range(pool.shape[1]):
             pool[b, axis, at], pool[b, axis, i] = pool[b, axis, i], pool[b, axis, at]
     meta[b, RESERVED] = held + count
@@ -76,7 +97,7 @@ def front(pool: Floats, b: int, held: int, index: Places) -> None:
 
 
 @kernel
-def unite(one: Ints, ones: int, other: Ints, others: int, both: Ints) -> int:
+def unite(one: Places, ones: int, other: Places, others: int, both: Places) -> int:
     """Two ascending lists as one."""
     i, j, count = 0, 0, 0
     while i < ones or j < others:
@@ -96,17 +117,16 @@ def unite(one: Ints, ones: int, other: Ints, others: int, both: Ints) -> int:
 @kernel
 def sift_faces(
     pool: Floats, b: int, begin: int, stop: int, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats,
-    base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, passed: Ints, rise: int,
+    base: Floats, inverse: Floats, outer: Heights, picks: Places, rise: int,
 ) -> int:  # fmt: skip
-    """Stored rows of a block against the maps of all faces in use, the outer ones raised by so many steps: picks[2]
-    has those that pass one of them."""
+    """Stored rows of a block against the maps of all faces in use, the outer ones raised by so many steps: the last of
+    `picks` has those that pass one of them. Where there is one map it is the only one."""
     axes = pool.shape[1]
     found = np.zeros(2, np.int64)
     cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
     eights = np.empty(STRETCH // 8 + 1, np.uint64)
     above = eights.view(np.uint8)
     aside = np.empty(STRETCH, np.float64)
-    passed[:] = 0
     first = begin
     while first < stop:
         m = min(STRETCH, stop - first)
@@ -131,24 +151,27 @@ def sift_faces(
                 sign = np.int32(1 - 2 * face)
                 for i in range(m):
                     level[i] -= sign * np.int32(rise)
-                found[face], passed[face] = sift(
-                    first, m, sign, cell, level, outer[face], inner[face], picks[face], eager[face], found[face],
-                    passed[face], above, eights,
-                )  # fmt: skip
+                of = face if outer.shape[0] > 1 else 0
+                found[face] = sift(
+                    first, m, sign, cell, level, outer[of], picks[of], found[face], above, eights
+                )
                 for i in range(m):
                     level[i] += sign * np.int32(rise)
         first += m
+    if picks.shape[0] == 1:
+        return int(found[0] + found[1])
     return int(unite(picks[0], found[0], picks[1], found[1], picks[2]))
 
 
 @kernel
 def store(
     columns: tuple[Floats, ...], source: int, m: int, b: int, at: int, pool: Floats, faces: Ints, order: Ints,
-    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
-    eager: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
+    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights,
+    picks: Places, eager: Places, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
-    """As `sift_faces`, for a stretch of rows that come: they are stored in the same pass. cell, level, eights and above
-    (the same memory as eights) are scratch: a kernel that makes no arrays is called at less cost."""
+    """As `sift_faces`, for a stretch of rows that come, from whose first one on `picks` and `eager` count: they are
+    stored in the same pass. cell, level, eights and above (the same memory as eights) are scratch: a kernel that makes
+    no arrays is called at less cost."""
     axes = pool.shape[1]
     many, others = np.int64(0), np.int64(0)  # rows that pass the maps of each face
     passed[0], passed[1], passed[2] = 0, 0, 0
@@ -182,10 +205,11 @@ def store(
     for face in range(2):
         many, others = others, many
         if faces[face] > 0:
-            others, passed[face] = sift(
-                at, m, np.int32(1 - 2 * face), cell, level, outer[face], inner[face], picks[face], eager[face],
-                others, passed[face], above, eights,
-            )  # fmt: skip
+            sign, of = np.int32(1 - 2 * face), face if outer.shape[0] > 1 else 0
+            others = sift(0, m, sign, cell, level, outer[of], picks[of], others, above, eights)
+            passed[face] = sift_on(sign, cell, level, inner[of], picks[of], others, eager[of])
+    if picks.shape[0] == 1:
+        return int(many + others)
     return int(unite(picks[0], many, picks[1], others, picks[2]))
 
 
@@ -194,13 +218,14 @@ def admit(
     columns: tuple[Floats, ...], time: Ints, seq: Ints, source: int, rows: int, b: int, at: int, stored: bool,
     mapped: bool, pool: Floats, times: Ints, seqs: Ints, meta: Ints, index: Places,
     faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats,
-    outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints, number: Ints,
+    outer: Heights, inner: Heights, picks: Places, eager: Places, points: Floats, when: Ints, number: Ints,
     counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> None:  # fmt: skip
     """Store rows [source, source + rows) of a batch in a block at `at`, and gather those that some query may take.
 
-    points[face] gets the rows that pass that face's map, face 2 (queries that no map serves) all of them. Rows of
-    the pen (not `stored`) have no reservoir. Without a map every row passes.
+    points[face] gets the rows that pass that face's map, face 2 (queries that no map serves) all of them; where only
+    one of the faces is in use they are points[0]. There must be room (`lacks`). Rows of the pen (not `stored`) have no
+    reservoir. Without a map every row passes.
     """
     if times.shape[0] > 0:
         for i in range(rows):
@@ -230,20 +255,32 @@ def admit(
                 continue
             whole = face == 2 or not mapped
             many = m if whole else passed[face]
-            base_at = counts[face]
+            base_at, of = counts[face], face if points.shape[0] > 1 else 0
             for p in range(many):
-                i = at + p if whole else eager[face, p]
+                row: Any = p if whole else np.int64(eager[face if eager.shape[0] > 1 else 0, p])
                 for axis in range(pool.shape[1]):
-                    points[face, axis, base_at + p] = pool[b, axis, i]
-                when[face, base_at + p] = time[source + i - at]
-                number[face, base_at + p] = seq_of(seq, source + i - at)
+                    points[of, axis, base_at + p] = pool[b, axis, at + row]
+                if when.shape[1] > 0:
+                    when[of, base_at + p] = time[source + row]
+                number[of, base_at + p] = seq_of(seq, source + row)
             counts[face] = base_at + many
             if face < 2:
                 totals[2] += many
         if mapped and stored:  # at last: it moves rows
-            stock(pool, b, picks[2], kept, index, meta)
+            stock(pool, b, at, picks[picks.shape[0] - 1], kept, index, meta)
         source += m
         at += m
+
+
+@inlined
+def lacks(rows: int, faces: Ints, counts: Ints, points: Floats) -> Any:
+    """Whether there is no room for so many rows among those that go to the queries, should all of them pass."""
+    used, most = 0, np.int64(0)
+    for face in range(3):
+        if faces[face] > 0:
+            used += 1
+            most = max(most, counts[face])
+    return used > points.shape[0] or (used > 0 and most + rows > points.shape[2])
 
 
 @inlined
@@ -327,7 +364,7 @@ def take_in(
     source: int, stop: int, epoch: int, mapped: bool, state: Ints, clock: Ints,
     columns: tuple[Floats, ...], time: Ints, seq: Ints, pool: Floats, times: Ints, seqs: Ints, meta: Ints,
     index: Places, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
-    inverse: Floats, outer: Heights, inner: Heights, picks: Ints, eager: Ints, points: Floats, when: Ints,
+    inverse: Floats, outer: Heights, inner: Heights, picks: Places, eager: Places, points: Floats, when: Ints,
     number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
     """Put rows [source, stop) into blocks and gather those that the maps let pass; where it stopped, and `NEED` why."""
@@ -336,6 +373,9 @@ def take_in(
     while source < stop:
         if not state[TIMED] and (time[source] != 0 or time[stop - 1] != 0):
             state[NEED] = TIMES
+            break
+        if lacks(min(stop - source, STRETCH), faces, counts, points):
+            state[NEED] = ROOM
             break
         if state[USED] == block or state[NEXT] == state[FIRST]:
             if state[NEXT] - state[FIRST] == ring:
@@ -350,7 +390,7 @@ def take_in(
             state[NEXT] += 1
             state[USED] = 0
         b, at = (state[NEXT] - 1) % ring, state[USED]
-        rows = min(stop - source, block - at)
+        rows = min(stop - source, block - at, STRETCH)
         in_turn = follows(time, seq, source, rows, state[TIMED] != 0)
         if at == 0:
             state[FOLLOW] = (
@@ -394,9 +434,9 @@ def arrive(
     most: int, epoch: int, mapped: bool, horizon_time: Ints, horizon_seq: Ints, columns: tuple[Floats, ...],
     time: Ints, seq: Ints, ks: Ints, seen_time: Ints, seen_seq: Ints, back: Ints, state: Ints, clock: Ints,
     pool: Floats, times: Ints, seqs: Ints, meta: Ints, index: Places, faces: Ints, order: Ints,
-    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights, picks: Ints,
-    eager: Ints, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights,
-    level: Heights, eights: Any, above: Any,
+    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights,
+    picks: Places, eager: Places, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints, passed: Ints,
+    cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
     """`look_back`, and at once `take_in` where all rows are in time and at most `most`; else -1, with none taken in.
 

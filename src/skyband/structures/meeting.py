@@ -51,6 +51,7 @@ def gather(resume, sign, block_face, points, counts, constants, edge, hit_place,
         bar = edge[o : o + 64]
 {slices}
         face = block_face[b]
+        of = face if points.shape[0] > 1 else 0
 {hull}
         begin = first_point if b == first else 0
         for i in range(begin, counts[face]):
@@ -107,8 +108,7 @@ def meeting(score: str, axes: int, constants: int, boxed: tuple[int, ...] = (), 
         score=score,
         slices="\n".join(f"        P{i} = constants[{i}, o : o + 64]" for i in range(constants))
         or "        pass",
-        loads="\n".join(f"            x{i} = points[face, {i}, i]" for i in range(axes))
-        or "            pass",
+        loads="\n".join(f"            x{i} = points[of, {i}, i]" for i in range(axes)) or "            pass",
         **_around(constants, boxed),
     )
     made = generated(source, known)

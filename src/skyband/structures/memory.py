@@ -31,6 +31,44 @@ def aligned(shape: tuple[int, ...], kind: Any = np.float64) -> npt.NDArray[Any]:
     return room[first : first + size].reshape(shape)
 
 
+Shape = tuple[Any, tuple[int, ...]]  # of an array of eight bytes each: its kind, and its extents
+
+
+def words_of(shapes: tuple[Shape, ...]) -> int:
+    """Numbers that arrays have together."""
+    return sum(int(np.prod(extents)) for _, extents in shapes)
+
+
+def cut(memory: npt.NDArray[np.float64], shapes: tuple[Shape, ...]) -> list[npt.NDArray[Any]]:
+    """Arrays one after the other in the same memory."""
+    made, at = [], 0
+    for kind, extents in shapes:
+        size = int(np.prod(extents))
+        made.append(memory[at : at + size].view(kind).reshape(extents))
+        at += size
+    return made
+
+
+def whole_bytes(*arrays: npt.NDArray[Any]) -> int:
+    """What arrays take, with what lies beside them in the memory that they are a part of; nothing twice."""
+    found: dict[int, int] = {}
+    for array in arrays:
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        found[array.ctypes.data] = array.nbytes
+    return sum(found.values())
+
+
+def arrays_of(*holders: Any) -> list[npt.NDArray[Any]]:
+    """The arrays that objects have, those in their tuples and lists included."""
+    found = []
+    for holder in holders:
+        for value in vars(holder).values():
+            several = value if isinstance(value, list | tuple) else (value,)
+            found += [each for each in several if isinstance(each, np.ndarray)]
+    return found
+
+
 def _fetch() -> Any:
     from llvmlite import ir
     from numba.core import cgutils, types

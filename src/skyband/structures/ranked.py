@@ -15,24 +15,43 @@ from skyband.order import Floats, Ints
 from skyband.structures.renewed import Renewed
 
 FIRST_ROOM = 32
+TIGHT = 64  # one place in so many may be nobody's
 
 
 class Ranked(Renewed):
     """A pool of lists in the one total order, best last; a `slot` names one."""
 
-    def __init__(self, counted: bool = False) -> None:
+    def __init__(self, counted: bool = False, timed: bool = True, tight: bool = False) -> None:
+        """timed: rows have times, else none are kept until `keep_times`; tight: hardly more memory than there are rows,
+        and a new list has no room yet."""
+        self._made = (counted, timed, tight)
+        self.tight = tight
         self.good = np.empty(0, dtype=np.float64)
         self.time = np.empty(0, dtype=np.int64)
         self.seq = np.empty(0, dtype=np.int64)
         self.count = np.empty(0, dtype=np.int64)  # dominators of each row, where the algorithm counts them
-        self.names = ("good", "time", "seq", "count") if counted else ("good", "time", "seq")
+        self.names = ("good", *("time",) * timed, "seq", *("count",) * counted)
         self.start = np.empty(0, dtype=np.int64)
         self.size = np.empty(0, dtype=np.int64)
         self.room = np.empty(0, dtype=np.int64)
         self.used = 0  # places of the pool handed out so far
 
-    def add(self, room: int = FIRST_ROOM) -> int:
+    @property
+    def timed(self) -> bool:
+        return "time" in self.names
+
+    def keep_times(self) -> None:
+        """From now on rows have times; those that are there have 0."""
+        self.time = np.zeros(len(self.good), dtype=np.int64)
+        self.names = ("good", "time", *self.names[1:])
+
+    def times(self, span: slice) -> Ints:
+        """Of rows of a list."""
+        return self.time[span] if self.timed else np.zeros(span.stop - span.start, dtype=np.int64)
+
+    def add(self, room: int | None = None) -> int:
         """A new empty list."""
+        room = (0 if self.tight else FIRST_ROOM) if room is None else room
         slot = len(self.start)
         for name in ("start", "size", "room"):
             setattr(self, name, np.append(getattr(self, name), 0))
@@ -59,10 +78,19 @@ class Ranked(Renewed):
         """See that so many places are free at the end of the pool, from `used` on."""
         if self.used + places <= len(self.good):
             return
-        if self.used > 4096 and 2 * self.used > 3 * int(self.room.sum()):
+        lost = self.used - int(self.room.sum())
+        if self.used > 4096 and lost >= (
+            max(places, self.used // TIGHT) if self.tight else self.used // 3 + 1
+        ):
             self._pack()
         if self.used + places > len(self.good):
-            self._resize(max(self.used + places, self.used + self.used // 2))
+            self._resize(self.used + max(places, self.used // (2 * TIGHT if self.tight else 2)))
+
+    def tighten(self) -> None:
+        """Lists side by side, and little room behind them, where that makes a difference."""
+        if len(self.good) - int(self.room.sum()) > len(self.good) // TIGHT:
+            self._pack()
+            self._resize(self.used + self.used // (2 * TIGHT))
 
     def _arrays(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self.names)
@@ -94,18 +122,23 @@ class Ranked(Renewed):
         order = np.lexsort((seq, time, good))
         start = int(self.start[slot])
         for name, values in (("good", good), ("time", time), ("seq", seq)):
-            getattr(self, name)[start : start + len(good)] = values[order]
+            if name in self.names:
+                getattr(self, name)[start : start + len(good)] = values[order]
         self.size[slot] = len(good)
 
     def top(self, slot: int, k: int) -> tuple[Floats, Ints, Ints]:
         """The k best of this list, best first: good, time, seq."""
         span = self.span(slot)
         part = slice(max(span.start, span.stop - k), span.stop)
-        good, time, seq = self.good[part][::-1], self.time[part][::-1], self.seq[part][::-1]
+        good, time, seq = self.good[part][::-1], self.times(part)[::-1], self.seq[part][::-1]
         return good.copy(), time.copy(), seq.copy()
 
+    @property
+    def row_bytes(self) -> int:
+        return 8 * len(self.names)
+
     def bytes(self, slot: int) -> int:
-        return int(self.room[slot]) * 8 * len(self.names)
+        return int(self.room[slot]) * self.row_bytes
 
     def dump(self) -> dict[str, Any]:
         """The lists side by side, whatever room they have."""
@@ -114,10 +147,14 @@ class Ranked(Renewed):
             name: np.concatenate([getattr(self, name)[span] for span in spans] or [getattr(self, name)[:0]])
             for name in self.names
         }
+        if not self.timed:
+            blob["time"] = np.zeros(int(self.size.sum()), dtype=np.int64)
         return {**blob, "size": self.size.copy()}
 
     def load(self, blob: dict[str, Any]) -> None:
-        self.__init__(len(self.names) > 3)  # type: ignore[misc]
+        self.__init__(*self._made)  # type: ignore[misc]
+        if blob["time"].any() and not self.timed:
+            self.keep_times()
         at = 0
         for size in blob["size"].tolist():
             slot = self.add(max(size, FIRST_ROOM))
@@ -137,7 +174,7 @@ class Ranked(Renewed):
             assert not taken[start : start + room].any()
             taken[start : start + room] = True
             span = self.span(slot)
-            good, time, seq = self.good[span], self.time[span], self.seq[span]
+            good, time, seq = self.good[span], self.times(span), self.seq[span]
             # the one total order, strictly: no row is there twice; a NaN is never there
             assert not np.isnan(good).any()
             newer = (time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] > seq[:-1]))

@@ -49,15 +49,15 @@ class Relief(Renewed):
         self.corners = np.empty((0, 2, 1))
         self.offset = np.empty(0)
         self.weight = np.empty((0, self.axes))
-        self.size = np.empty(0)
         self.box = np.empty((0, 2, self.axes))  # by slot: the least and the greatest values that it asks for
-        self.amount = np.empty((0, self.axes))
         self.slip = np.empty(0)
         self.slope = np.empty(0)  # what a step of height is in score
         self.toward = np.empty((0, self.axes), dtype=np.int64)
         self.usable = np.empty(0, dtype=bool)  # by slot: a map could serve it
         self.mapped = np.empty(0)  # by slot: the threshold in the inner map
-        self.floors = np.empty((EPOCHS, 0), dtype=np.float32)
+        self.floors = np.empty(
+            (1, 0), dtype=np.float32
+        )  # by epoch: as many as there have been, and then EPOCHS
         self.now = -1  # the present epoch
         self.wanted = 12  # the rank of the floors in a block
         self.target = 0  # so many rows of a block shall reach one of them
@@ -81,7 +81,6 @@ class Relief(Renewed):
                 return
             sign = self.space.sign
             self.offset[slot], self.weight[slot] = sign * found.offset[0], sign * found.weight[0]
-            self.size[slot], self.amount[slot] = found.size[0], found.amount[0]
             weight = self.weight[slot]
             self.usable[slot] = bool(
                 np.isfinite(weight).all() and weight.any() and np.isfinite(found.offset[0])
@@ -101,7 +100,6 @@ class Relief(Renewed):
     def _widen(self) -> None:
         for name, fill in (
             ("offset", 0),
-            ("size", 0),
             ("slip", 0),
             ("slope", 0),
             ("usable", False),
@@ -109,12 +107,12 @@ class Relief(Renewed):
         ):
             old = getattr(self, name)
             setattr(self, name, np.append(old, np.full(1, fill, dtype=old.dtype)))
-        for name in ("weight", "amount", "toward"):
-            old = getattr(self, name)
-            setattr(self, name, np.vstack([old, np.zeros((1, self.axes), dtype=old.dtype)]))
+        name = "weight" if self.weighted else "toward"
+        old = getattr(self, name)
+        setattr(self, name, np.vstack([old, np.zeros((1, self.axes), dtype=old.dtype)]))
         if self.space.boxed or not self.weighted:
             self.box = np.concatenate([self.box, np.full((1, 2, self.axes), [[-np.inf], [np.inf]])])
-        self.floors = np.hstack([self.floors, np.full((EPOCHS, 1), np.inf, dtype=np.float32)])
+        self.floors = np.pad(self.floors, ((0, 0), (0, 1)), constant_values=np.inf)
 
     def face(self, slot: int) -> int:
         """The face whose map would serve a query."""
@@ -159,21 +157,30 @@ class Relief(Renewed):
         for a in range(parts):
             lower, upper = frame.corners(a)
             self.corners[a, 0, : len(lower)], self.corners[a, 1, : len(upper)] = lower, upper
-        self.outer = np.stack([blank(frame), blank(frame)])
-        self.inner = self.outer.copy()
-        rows = int(frame.size[0]) if parts > 1 else 1
-        self._fast = np.empty((4, frame.cells // rows), dtype=np.int32)
-        self._tops = np.empty((4, rows), dtype=np.int32)
-        self._grown = np.empty(int(frame.size.max(initial=1)), dtype=np.int32)
         self.mapped.fill(np.inf)
-        farthest = np.maximum(np.abs(frame.low), np.abs(frame.high))
-        with np.errstate(all="ignore"):
-            self.slip = 1e-12 * (self.size + (self.amount * farthest).sum(axis=1))
         self._incline()
-        if not self.weighted:
+        if self.weighted:
+            self._slip(slots, constants, np.maximum(np.abs(frame.low), np.abs(frame.high)))
+        else:
             for slot in slots.tolist():
                 self._direct(slot, constants[slot])
+        self.outer = np.stack([blank(frame)] * self._faces(slots))
+        self.inner = self.outer.copy()
         return True
+
+    def _slip(self, slots: Ints, constants: Floats, farthest: Floats) -> None:
+        """What rounding can do to a query's score inside the frame."""
+        with np.errstate(all="ignore"):
+            found = linear(self.space.shape, self.space.columns, constants[slots])
+            if found is not None and len(slots):
+                self.slip[slots] = 1e-12 * (found.size + (found.amount * farthest).sum(axis=1))
+
+    def _faces(self, slots: Ints) -> int:
+        """How many maps there must be: a single one serves whichever face it is."""
+        slots = slots[self.usable[slots]]
+        senses = self.weight[slots, self.last] if self.weighted else self.toward[slots, self.last]
+        low = senses < 0
+        return 1 if low.all() or not low.any() else 2
 
     def _incline(self) -> None:
         """What one step of height is in score, for each slot: a map raised by so many steps is the map of floors that
@@ -245,13 +252,16 @@ class Relief(Renewed):
         frame = self.frame
         assert frame is not None
         place = (
-            maps[face], 1.0 if face == HIGH else -1.0, frame.low, frame.high, self.corners,
+            maps[face if len(maps) > 1 else 0], 1.0 if face == HIGH else -1.0, frame.low, frame.high, self.corners,
             frame.size[: self.axes - 1], frame.order, slots, bars,
         )  # fmt: skip
         if self.weighted and self.space.boxed:
             carve_boxes(*place, self.offset, self.weight, self.slip, self.box, frame.base, frame.inverse)
         elif self.weighted:
-            carve_weights(*place, self.offset, self.weight, self.slip, self._fast, self._tops, self._grown)
+            rows = int(frame.size[0]) if self.axes > 2 else 1
+            scratch = (np.empty(shape, np.int32) for shape in ((4, frame.cells // rows), (4, rows)))
+            grown = np.empty(self.corners.shape[2] if self.axes > 1 else 1, np.int32)
+            carve_weights(*place, self.offset, self.weight, self.slip, *scratch, grown)
         else:
             bisecting(self.rendered or "", self.axes)(
                 *place, constants, self.toward, self.space.sign, self.box, frame.base, frame.inverse
@@ -262,6 +272,8 @@ class Relief(Renewed):
 
         They are kept in half the memory, rounded up: what is promised is no more than what was sifted."""
         self.now = (self.now + 1) % EPOCHS
+        if self.now == len(self.floors):
+            self.floors = np.pad(self.floors, ((0, self.now), (0, 0)), constant_values=np.inf)
         with np.errstate(over="ignore"):
             short = floors.astype(np.float32)
             self.floors[self.now] = np.where(short < floors, np.nextafter(short, np.float32(np.inf)), short)
@@ -276,6 +288,3 @@ class Relief(Renewed):
         return (
             frame.order, frame.size, frame.low, frame.high, frame.base, frame.inverse, self.outer, self.inner,
         )  # fmt: skip
-
-    def bytes(self) -> int:
-        return self.outer.nbytes + self.inner.nbytes + self.floors.nbytes + self.corners.nbytes

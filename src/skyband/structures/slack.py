@@ -66,13 +66,27 @@ def youth(share: float, horizon_time: int, horizon_seq: int, clock: Ints) -> tup
 
 
 @inlined
+def time_in(time: Ints, at: int) -> Any:
+    """The time of a listed row: 0 where lists have none."""
+    return time[at] if time.shape[0] > 0 else np.int64(0)
+
+
+@inlined
+def move(good: Floats, time: Ints, seq: Ints, source: int, target: int) -> None:
+    """A listed row goes to another place."""
+    good[target], seq[target] = good[source], seq[source]
+    if time.shape[0] > 0:
+        time[target] = time[source]
+
+
+@inlined
 def insort(
     value: float, when: int, number: int, start: int, size: int, timed: bool, good: Floats, time: Ints, seq: Ints
 ) -> Any:  # fmt: skip
     """Put a row into the list at [start, start + size), which has room; returns its place in the list.
 
     As `ranked.enlist`, with unsigned places: an index that can't be negative spares half of the loop. Where rows have
-    no times (not `timed`) the lists' times are all 0 and stay so: memory that isn't touched is the fastest.
+    no times (not `timed`) lists have none, either.
     """
     one, low = np.uint64(1), np.uint64(start)
     at = np.uint64(start + size)
@@ -80,7 +94,10 @@ def insort(
         good[at - one] > value
         or (
             good[at - one] == value
-            and (time[at - one] > when or (time[at - one] == when and seq[at - one] > number))
+            and (
+                (timed and time[at - one] > when)
+                or ((not timed or time[at - one] == when) and seq[at - one] > number)
+            )
         )
     ):
         good[at] = good[at - one]
@@ -105,7 +122,7 @@ def prune(
     write = start + size
     for back in range(size):
         at = start + size - 1 - back
-        t, s = time[at], seq[at]
+        t, s = time_in(time, at), seq[at]
         if precedes(t, s, horizon_time, horizon_seq):
             continue
         if count < k:
@@ -137,10 +154,10 @@ def prune(
         else:
             continue
         write -= 1
-        good[write], time[write], seq[write] = good[at], t, s
+        move(good, time, seq, at, write)
     kept = start + size - write
     for i in range(kept):
-        good[start + i], time[start + i], seq[start + i] = good[write + i], time[write + i], seq[write + i]
+        move(good, time, seq, write + i, start + i)
     return kept
 
 
@@ -151,9 +168,8 @@ def clear_out(
     """Take the rows before the horizon out of a list; how many are left, and whether one was among the best k."""
     write, dead_at = begin, -1
     for at in range(begin, begin + n):
-        t, s = time[at], seq[at]
-        if not precedes(t, s, horizon_time, horizon_seq):
-            good[write], time[write], seq[write] = good[at], t, s
+        if not precedes(time_in(time, at), seq[at], horizon_time, horizon_seq):
+            move(good, time, seq, at, write)
             write += 1
         else:
             dead_at = at - begin
@@ -179,7 +195,7 @@ def overflow(
         count = 0
         for back in range(n):
             at = begin + n - 1 - back
-            if not precedes(time[at], seq[at], young_time, young_seq):
+            if not precedes(time_in(time, at), seq[at], young_time, young_seq):
                 count += 1
                 if count == k:
                     if good[at] > edge[place]:
@@ -200,9 +216,7 @@ def overflow(
             cut += 1
     if cut > 0:
         for i in range(n - cut):
-            good[begin + i] = good[begin + cut + i]
-            time[begin + i] = time[begin + cut + i]
-            seq[begin + i] = seq[begin + cut + i]
+            move(good, time, seq, begin + cut + i, begin + i)
     n -= cut
     size[slot] = n
     want = min(brim_of(n, k), max(4 * n, 32))
@@ -215,7 +229,7 @@ def overflow(
 @kernel
 def brim_of(n: int, k: int) -> int:
     """How long a list of n rows may grow before it is looked through again."""
-    return min(max(4 * k, n + max(n // 4, 16)), max(32 * k, 64))
+    return min(max(18 * k // 5, n + max(n // 4, 16)), max(32 * k, 64))
 
 
 @inlined
@@ -231,7 +245,7 @@ def bury(
     at = n
     while at > 0 and live < k:
         at -= 1
-        t, s = time[begin + at], seq[begin + at]
+        t, s = time_in(time, begin + at), seq[begin + at]
         if precedes(t, s, horizon_t, horizon_s):
             first_dead = at
         else:
@@ -241,9 +255,8 @@ def bury(
     old_time[slot], old_seq[slot] = oldest_time, oldest_seq
     write = first_dead
     for i in range(first_dead + 1, n):
-        t, s = time[begin + i], seq[begin + i]
-        if not precedes(t, s, horizon_t, horizon_s):
-            good[begin + write], time[begin + write], seq[begin + write] = good[begin + i], t, s
+        if not precedes(time_in(time, begin + i), seq[begin + i], horizon_t, horizon_s):
+            move(good, time, seq, begin + i, begin + write)
             write += 1
     size[slot] = write
     return bool(write < n)
@@ -310,7 +323,8 @@ def deal(
             continue
         slot = np.uint64(member[place])  # places that can't be negative spare the machine to look
         face, i = np.uint64(block_face[place >> np.uint64(6)]), np.uint64(hit_point[h])
-        t, s = when[face, i], number[face, i]
+        of = face if number.shape[0] > 1 else np.uint64(0)
+        t, s = when[of, i] if when.shape[1] > 0 else np.int64(0), number[of, i]
         if precedes(t, s, horizon_time[slot], horizon_seq[slot]):
             continue
         if size[slot] >= brim[slot]:

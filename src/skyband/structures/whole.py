@@ -28,7 +28,7 @@ ARRIVING = {
     "ks": INTS, "seen_time": INTS, "seen_seq": INTS, "back": INTS, "state": INTS, "clock": INTS,
     "pool": BOX, "times": PLANE, "seqs": PLANE, "meta": PLANE, "index": PLACES, "faces": INTS,
     "order": INTS, "sides": INTS, "low": FLOATS, "high": FLOATS, "base": FLOATS, "inverse": FLOATS,
-    "outer": HEIGHTS, "inner": HEIGHTS, "picks": PLANE, "eager": PLANE,
+    "outer": HEIGHTS, "inner": HEIGHTS, "picks": PLACES, "eager": PLACES,
     "points": BOX, "when": PLANE, "number": PLANE, "counts": INTS, "totals": INTS,
     "passed": INTS, "cell": SHORT, "level": SHORT, "eights": EIGHTS, "marks": BYTES,
 }  # fmt: skip
