@@ -309,6 +309,32 @@ def test_the_index_passes_rows_over(algorithm: str) -> None:
     assert named[named >= 0].mean() < 10 and np.count_nonzero(named < 0) < 30  # of 40 queries, and 300 rows
 
 
+@pytest.mark.parametrize("algorithm", ["sapf", "rapf"])
+def test_filters_that_run_short_are_filled_from_the_buffer(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind an index nobody is shown every row, once it is there: not even who has lost most of his filter."""
+    data = np.random.default_rng(5).random((6000, 2))
+    monitor = asked(40, data, algorithm, "distance", buffer=0.5)
+    filled: list[int] = []
+    shown: list[int] = []
+
+    def noted(state: Buffered, name: str, calls: list[int]) -> None:
+        method = getattr(state, name)
+        monkeypatch.setattr(state, name, lambda slots: (calls.append(len(slots)), method(slots)))
+
+    for start in range(0, len(data), 60):
+        if start == 1200:
+            state: Buffered = next(iter(monitor.watches.values())).group.algorithm
+            assert state.index is not None
+            noted(state, "_refill", filled)
+            noted(state, "_meet_all", shown)
+        monitor.push({"x": data[start : start + 60, 0], "y": data[start : start + 60, 1]})
+        if start % 600 == 0:
+            monitor._check()
+    assert len(filled) > 5 and len(shown) < len(filled) / 4
+
+
 def test_cells_follow_the_data() -> None:
     """Of clustered points, each slab along an axis holds about as many; a regular grid's fullest would hold most."""
     data = clustered(4000, 2) ** 3

@@ -9,7 +9,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.structures.filters import DROPPED, LATEST, PROBABLE, RELAXED, STRICT, regions, shed
+from skyband.structures.filters import (
+    DROPPED,
+    LATEST,
+    PROBABLE,
+    RELAXED,
+    STRICT,
+    UNLUCKY,
+    refill,
+    regions,
+    shed,
+)
 
 KINDS = st.sampled_from([STRICT, RELAXED, PROBABLE])
 FINITE = st.one_of(st.integers(-5, 5).map(float), st.floats(-100, 100))
@@ -61,29 +71,31 @@ class Pool:
         self.oldest_seq = np.where(self.oldest_time == LATEST, LATEST, 0)
         self.need, self.bar = np.full(len(given), np.nan), np.full(len(given), np.nan)
         self.counts = np.zeros((len(given), 5), dtype=np.int64)
+        self.lower = np.full(len(given), np.nan)
 
     def rows(self, slot: int) -> list[tuple[float, int, int]]:
         part = slice(int(self.start[slot]), int(self.start[slot] + self.size[slot]))
         arrays = self.good[part], self.time[part], self.count[part]
         return list(zip(*(array.tolist() for array in arrays), strict=True))
 
-    def shed(self, kind: int, edge: int) -> None:
-        shed(
+    def shed(self, kind: int, edge: int) -> int:
+        open_: int = shed(
             self.ks, kind, edge, 0, self.good, self.time, self.seq, self.count, self.start, self.size,
-            self.threshold, self.oldest_time, self.oldest_seq, self.need, self.bar, self.counts, 2,
+            self.threshold, self.oldest_time, self.oldest_seq, self.need, self.bar, self.counts, 2, self.lower,
         )  # fmt: skip
+        return open_
 
 
 def lowered(f: Filter, kept: list[tuple[float, int]]) -> float:
-    """The threshold of a probable filter that keeps these rows."""
+    """The threshold of a probable filter that keeps these rows, if they are enough."""
     gone = len(f.rows) - len(kept)
-    if gone == 0:
-        return f.threshold
-    if len(kept) < max(f.k, 2):
+    if len(kept) < 2:
         return -math.inf
     with np.errstate(invalid="ignore"):
-        worst, best = np.float64(kept[0][0]), np.float64(kept[-1][0])
-        gap = kept[1][0] - worst if gone == 1 else gone * (best - worst) / (len(kept) - 1)
+        worst, half = np.float64(kept[0][0]), len(kept) // 2
+        gap = kept[1][0] - worst
+        if gone > 1:
+            gap = UNLUCKY * np.sqrt(gone) * (kept[half][0] - worst) / half
         lower = float(f.threshold - gap)
     return -math.inf if math.isnan(lower) else lower
 
@@ -91,7 +103,7 @@ def lowered(f: Filter, kept: list[tuple[float, int]]) -> float:
 @given(given=filters(), kind=KINDS, edge=st.integers(0, 26))
 def test_what_is_older_than_the_edge_leaves(given: list[Filter], kind: int, edge: int) -> None:
     pool = Pool(given)
-    pool.shed(kind, edge)
+    assert pool.shed(kind, edge) == np.count_nonzero((pool.ks > 0) & (pool.need == -np.inf))
     for slot, f in enumerate(given):
         if f.k == 0:  # nobody's: nothing matters to it, and nothing is touched
             assert pool.need[slot] == pool.bar[slot] == math.inf
@@ -105,7 +117,10 @@ def test_what_is_older_than_the_edge_leaves(given: list[Filter], kind: int, edge
         # a row that leaves the buffer must be better than the k-th, one that comes at least reach it, or the threshold
         kth = kept[-f.k][0] if len(kept) >= f.k else -math.inf
         assert pool.bar[slot] == kth
-        threshold = lowered(f, kept) if kind == PROBABLE else f.threshold
+        threshold = f.threshold
+        if kind == PROBABLE and len(kept) < len(f.rows):
+            assert pool.lower[slot] == lowered(f, kept)
+            threshold = lowered(f, kept) if len(kept) >= f.k else -math.inf
         assert pool.threshold[slot] == threshold
         wanted = threshold if kind == PROBABLE and len(kept) >= f.k else kth
         assert pool.need[slot] == wanted
@@ -191,3 +206,39 @@ def test_what_is_entered_covers_what_is_needed_and_stays(
     for slot, each in enumerate(again):
         part = [row[0] for row in pool.rows(slot)]
         assert each.bar is None or each.bar == entered[slot] or part[-1] - part[0] < 1e-9
+
+
+@given(
+    scores=st.lists(st.one_of(SCORES, st.just(math.nan)), min_size=1, max_size=200),
+    k=st.integers(1, 4),
+    cap=st.integers(1, 5),
+    horizon=st.integers(0, 20),
+    floor=st.integers(0, 20),
+    guess=st.one_of(st.just(-math.inf), FINITE),
+)
+def test_a_filter_filled_from_the_buffer_has_its_best_rows(
+    scores: list[float], k: int, cap: int, horizon: int, floor: int, guess: float
+) -> None:
+    """Whatever threshold was guessed: if too few rows reach it, all are looked at."""
+    n, passed = len(scores), 3  # rows of the buffer have places, and recencies apart from these
+    rows, times = np.arange(passed, passed + n), np.concatenate([np.full(passed, -1), np.arange(n)])
+    pool = Pool([Filter(k, [(0.0, 0)] * (k + cap), 0.0, math.inf)])
+    one = lambda value: np.array([value])  # noqa: E731
+    refill(
+        one(0), rows, np.array([scores]), times, np.zeros(len(times), dtype=np.int64), pool.ks, one(cap),
+        one(horizon), one(0), one(floor), one(0), one(guess), pool.good, pool.time, pool.seq, pool.start, pool.size,
+        one(k + cap), pool.threshold, pool.oldest_time, pool.oldest_seq, pool.need, pool.bar, pool.counts, 2,
+        *np.empty((2, n + 1), dtype=np.int64), *np.empty((2, n + 1)),
+    )  # fmt: skip
+    seen = sorted(
+        (score, i) for i, score in enumerate(scores) if not math.isnan(score) and i >= max(horizon, floor)
+    )
+    reached = [row for row in seen if row[0] >= guess]
+    low = guess if len(reached) >= k else -math.inf
+    kept = (reached if len(reached) >= k else seen)[-(k + cap) :]
+    assert [row[:2] for row in pool.rows(0)] == kept
+    assert pool.oldest_time[0] == min((time for _, time in kept), default=LATEST)
+    # full: its worst row; else what was looked for, and nothing that reaches it is missing
+    assert pool.threshold[0] == (kept[0][0] if len(kept) == k + cap else low)
+    assert pool.bar[0] == (kept[-k][0] if len(kept) >= k else -math.inf)
+    assert pool.need[0] == (pool.threshold[0] if len(kept) >= k else -math.inf)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from skyband.algorithms.threshold import Threshold
 from skyband.order import LOWEST, Recency
 from skyband.structures.board import Board
-from skyband.structures.lists import remove
+from skyband.structures.lists import SHORT, prune, remove
 
 recencies = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), unique=True, max_size=15).map(sorted)
 
@@ -33,6 +33,28 @@ def test_remove(rows: list[tuple[int, int]], gone: list[tuple[int, int]], before
     assert list(zip(time[before:end], seq[before:end], good[before:end], strict=True)) == left
     assert time[:before].tolist() == [7] * before
     assert time[len(seq) - behind :].tolist() == [8] * behind
+
+
+@given(
+    scores=st.one_of(
+        st.lists(st.sampled_from([-np.inf, 0.0, 1.0, 2.0, 3.0, np.inf]), max_size=30),
+        st.lists(st.floats(allow_nan=False), min_size=SHORT - 2, max_size=SHORT + 2),
+    ),
+    k=st.integers(1, 7),
+    before=st.integers(0, 3),
+    closer=st.integers(0, 3),
+)
+def test_a_sweep_leaves_the_skyband(scores: list[float], k: int, before: int, closer: int) -> None:
+    """Short stretches are swept by counting, long ones by a heap; what lies behind and before stays as it is."""
+    n, begin = len(scores), before + closer
+    good = np.array([9.0] * begin + scores + [9.0] * 5)
+    time, seq = np.full(len(good), 4), np.arange(len(good)) - begin
+    kept = prune(good, time, seq, begin, begin + n, before, k, np.empty(k))
+    stays = [i for i in range(n) if sum(newer >= scores[i] for newer in scores[i + 1 :]) < k]
+    assert seq[before : before + kept].tolist() == stays
+    assert good[before : before + kept].tolist() == [scores[i] for i in stays]
+    assert seq[:before].tolist() == list(range(-begin, -begin + before))
+    assert seq[begin + n :].tolist() == list(range(n, n + 5))
 
 
 @pytest.mark.parametrize("slots", [1, 3])

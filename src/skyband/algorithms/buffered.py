@@ -52,7 +52,7 @@ from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.query.window import Last, Rows, Window
 from skyband.structures.board import Board, Changes
-from skyband.structures.filters import PROBABLE, STRICT, regions, shed
+from skyband.structures.filters import PROBABLE, STRICT, refill, regions, shed
 from skyband.structures.indexing import Kernels, indexable, kernels
 from skyband.structures.limits import limit_for
 from skyband.structures.query_index import COARSE, INSIDE, QueryIndex
@@ -67,6 +67,7 @@ LEARN = 256  # rows that an index needs to learn from
 GROWTH = 2.0  # a region is entered so many times as large as it is now
 # of probable filters, whose regions move with every row that they lose
 LIKELY_GROWTH, LIKELY_LOOSE = 4.0, 16.0
+FEWER = 16  # filters to one that ran short: where many do at once, they would soon again
 TOGETHER = 64  # slots whose scores of a step are written at once
 FILTER_ERROR = 0.1  # rows of a buffer's worth that a probable filter may lack
 LOOSE = 5.0  # and anew when it is so many times as large
@@ -116,6 +117,7 @@ class Buffered(ListAlgorithm):
         self._place = np.empty(0, dtype=np.int64)
         self._mark = np.zeros(1, dtype=np.uint8)
         self._scratch_rows: tuple[Any, ...] = ()
+        self._lower = np.empty(0, dtype=np.float64)
         # for look-ups, by slot: what rows that come and go must reach; whose regions are entered, and how wide
         self._come = self._go = self._bars = np.empty(0, dtype=np.float64)
         self._every = self._moved = np.empty(0, dtype=np.int64)
@@ -225,13 +227,33 @@ class Buffered(ListAlgorithm):
         """Some rows came into the buffer and some left it."""
         recent = self.recent
         if len(self.worth) != len(self.ks):
-            self.worth = np.empty(len(self.ks))
-        shed(
+            self.worth, self._lower = np.empty(len(self.ks)), np.full(len(self.ks), -np.inf)
+        open_ = shed(
             self.ks, self.kind, *recent.edge, *self._filters()[:6], self.threshold, self.oldest_time, self.oldest_seq,
-            self.need, self.worth, self.counts, self.base,
+            self.need, self.worth, self.counts, self.base, self._lower,
         )  # fmt: skip
+        if open_ and self.kind == PROBABLE and self.index is not None:
+            self._refill(used)
         if recent.end - max(recent.came, recent.head) or recent.head - recent.left:
             self._meet(used)
+
+    def _refill(self, used: Ints) -> None:
+        """Probable filters that have lost too many rows at once take the best of those that are in the buffer."""
+        recent = self.recent
+        rows = np.arange(recent.head, max(recent.came, recent.head), dtype=np.int64)
+        slots = used[self.need[used] == -np.inf]
+        if not 0 < FEWER * len(slots) <= len(used):
+            return
+        if np.any(self.filters.room[slots] < self.ks[slots] + self.cap[slots]):  # some were loaded
+            for slot in slots.tolist():
+                self.filters.grow(slot, int(self.ks[slot] + self.cap[slot]) + 1)
+        good, time, seq, _, *places = self._filters()
+        refill(
+            slots, rows, self._matrix(slots, recent.head, recent.head + len(rows)), recent.time, recent.seq,
+            self.ks, self.cap, self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self._lower,
+            good, time, seq, *places, self.threshold, self.oldest_time, self.oldest_seq, self.need, self.worth,
+            self.counts, self.base, *np.empty((2, len(rows) + 1), dtype=np.int64), *np.empty((2, len(rows) + 1)),
+        )  # fmt: skip
 
     def _filters(self) -> tuple[Any, ...]:
         filters = self.filters

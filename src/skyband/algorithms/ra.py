@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.base import Card, ListAlgorithm, Workload
-from skyband.jit import kernel
+from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
 from skyband.structures.lists import append, close_up, outdo, prune
 from skyband.structures.skyband import expected_size
@@ -60,14 +60,14 @@ def taking(work: Workload) -> float:
     return float(80e-6 + 15e-6 * min(1.0, work.batch / 100) + work.batch * 1e-8 + work.lists * each)
 
 
-@kernel
-def absorb(
+@inlined
+def absorb_here(
     slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
     mark: npt.NDArray[np.uint8], k: int, heap: Floats,
     good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
     fresh: Floats, counts: Ints, limit: Ints, gamma: float,
 ) -> int:  # fmt: skip
-    """Take the picked rows into the slot's list; sweep it if its candidates have reached the limit."""
+    """`absorb`, written out where it is called: there it is done for many lists, one after the other."""
     if count == 0:
         return 0
     begin = start[slot]
@@ -104,6 +104,21 @@ def absorb(
         left = max(kept - k, 0)
         limit[slot] = max(int(np.ceil((1.0 + gamma) * left)), left + 1)
     return 0
+
+
+@kernel
+def absorb(
+    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
+    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
+    good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
+    fresh: Floats, counts: Ints, limit: Ints, gamma: float,
+) -> int:  # fmt: skip
+    """Take the picked rows into the slot's list; sweep it if its candidates have reached the limit."""
+    done: int = absorb_here(
+        slot, count, picks, values, time, seq, place, mark, k, heap, good, times, seqs, start, head, size, room,
+        fresh, counts, limit, gamma,
+    )  # fmt: skip
+    return done
 
 
 class RA(ListAlgorithm):

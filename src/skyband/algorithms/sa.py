@@ -23,19 +23,19 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.base import Card, ListAlgorithm
-from skyband.jit import kernel
+from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
 from skyband.structures.skyband import expected_size
 
 
-@kernel
-def absorb(
+@inlined
+def absorb_here(
     slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
     mark: npt.NDArray[np.uint8], k: int, heap: Floats,
     good: Floats, times: Ints, seqs: Ints, dominators: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
     fresh: Floats, counts: Ints,
 ) -> int:  # fmt: skip
-    """Take the picked rows into the slot's list, count who dominates whom, evict at k."""
+    """`absorb`, written out where it is called: there it is done for many lists, one after the other."""
     if count == 0:
         return 0
     begin = start[slot]
@@ -60,6 +60,21 @@ def absorb(
     counts[slot, 1] += size[slot] - kept
     size[slot] = kept
     return 0
+
+
+@kernel
+def absorb(
+    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
+    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
+    good: Floats, times: Ints, seqs: Ints, dominators: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
+    fresh: Floats, counts: Ints,
+) -> int:  # fmt: skip
+    """Take the picked rows into the slot's list, count who dominates whom, evict at k."""
+    done: int = absorb_here(
+        slot, count, picks, values, time, seq, place, mark, k, heap, good, times, seqs, dominators, start, head,
+        size, room, fresh, counts,
+    )  # fmt: skip
+    return done
 
 
 @kernel

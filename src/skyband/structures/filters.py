@@ -8,7 +8,10 @@ part of the buffer is a valid filter; a good one is small and has the buffer's k
     relaxed     every row comes in; when the rows beyond the first k reach a limit, the dominated ones are swept out
     probable    only rows at or beyond a threshold come in. It has room for k + `cap` rows; when it is full, the
                 threshold is its worst row. When a row leaves, the threshold is lowered by the distance of its two worst
-                rows (when several do, by as many usual distances); with fewer than k left it takes everything
+                rows. When several do, about as many can be expected to come: what is allowed for is how many
+                fewer that may be, one and a half times the root of their number, in usual distances of its worse
+                half. With fewer than k left it takes everything; behind an index it is filled again from the buffer
+                (`refill`), unless many are short at once
 
 Filters lie in a pool of lists, best last (`ranked.py`), here as arrays. In a step `shed` takes out what has left the
 buffer, `take` shows new rows, and `worth` tells the score beyond which a row that leaves the buffer must be handed on.
@@ -25,6 +28,7 @@ from skyband.structures.ranked import enlist
 
 STRICT, RELAXED, PROBABLE = range(3)
 BLOCK = 64
+UNLUCKY = 1.5  # roots of the rows that left: by so much those that come may fall short of them
 LATEST = 9223372036854775807
 U = np.uint64
 MET, FILTERED, DROPPED = range(
@@ -37,9 +41,12 @@ def shed(
     ks: Ints, kind: int, edge_time: int, edge_seq: int,
     good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints,
     threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
-) -> None:  # fmt: skip
+    lower: Floats,
+) -> int:  # fmt: skip
     """What is older than the edge leaves every filter; `need` is what a row must reach to matter from now on, `bar`
-    what one that leaves the buffer must."""
+    what one that leaves the buffer must. Returns how many filters are open, which every row matters to; `lower` is what
+    the threshold of a probable one would be if it had more rows."""
+    open_ = 0
     for slot in range(ks.shape[0]):
         k = ks[slot]
         if k == 0:
@@ -67,18 +74,76 @@ def shed(
             gone = n - kept
             size[slot] = kept
             if kind == PROBABLE and gone > 0:
-                if kept < k or kept < 2:
-                    threshold[slot] = -np.inf
-                else:
-                    # the distance of the two worst, or of neighbours in general where several left at once
+                lower[slot] = -np.inf
+                if kept > 1:
+                    # the distance of the two worst, or of neighbours among the worse half where several left at once
                     gap = good[begin + 1] - good[begin]
                     if gone > 1:
-                        gap = gone * (good[begin + kept - 1] - good[begin]) / (kept - 1)
-                    lower = threshold[slot] - gap
-                    threshold[slot] = lower if lower == lower else -np.inf
+                        half = kept // 2
+                        gap = UNLUCKY * np.sqrt(gone) * (good[begin + half] - good[begin]) / half
+                    less = threshold[slot] - gap
+                    lower[slot] = less if less == less else -np.inf
+                threshold[slot] = lower[slot] if kept >= k else -np.inf
                 counts[slot, base + DROPPED] += 1
         need[slot] = wanted(slot, k, kind, good, start, size, threshold)
         bar[slot] = worth(slot, k, good, start, size)
+        open_ += need[slot] == -np.inf
+    return open_
+
+
+@kernel
+def refill(
+    slots: Ints, rows: Ints, values: Floats, times: Ints, seqs: Ints, ks: Ints, cap: Ints,
+    horizon_time: Ints, horizon_seq: Ints, floor_time: Ints, floor_seq: Ints, lower: Floats,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints,
+    threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
+    near: Ints, picks: Ints, found: Floats, picked: Floats,
+) -> None:  # fmt: skip
+    """Probable filters begin anew with the best of these rows of the buffer, oldest first; a line of scores for each.
+
+    Any part of the buffer is a valid filter. One that is open has to be shown every row that comes, and a look
+    through the rows that are there already is about as much work, but ends it at once. First those are looked for
+    that are as good as the threshold would be now; they are nearly always enough."""
+    progress = np.zeros(1, np.int64)
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        k = ks[slot]
+        size[slot] = 0
+        threshold[slot] = -np.inf
+        oldest_time[slot] = oldest_seq[slot] = LATEST
+        first = beginning(0, rows.shape[0], rows, times, seqs, horizon_time[slot], horizon_seq[slot])
+        first = beginning(first, rows.shape[0], rows, times, seqs, floor_time[slot], floor_seq[slot])
+        low = lower[slot]
+        count = beyond(low, first, rows, values[i], near, found)
+        if count < k and low > -np.inf:
+            low = -np.inf
+            count = beyond(low, first, rows, values[i], near, found)
+        progress[0] = 0
+        take_likely(
+            slot, k, 0, 0, count, near, found, times, seqs, good, time, seq, start, size, room,
+            threshold, k + cap[slot], oldest_time, oldest_seq, counts, base, picks, picked, progress,
+        )  # fmt: skip
+        if size[slot] < k + cap[slot]:
+            threshold[slot] = low  # whatever is as good is in it
+        need[slot] = wanted(slot, k, PROBABLE, good, start, size, threshold)
+        bar[slot] = worth(slot, k, good, start, size)
+
+
+@inlined
+def beyond(low: float, first: int, rows: Ints, values: Floats, near: Ints, found: Floats) -> int:
+    """The rows from the first on that are at least so good, and their scores; returns how many."""
+    count = 0
+    for base in range(first, rows.shape[0], BLOCK):
+        stop = min(base + BLOCK, rows.shape[0])
+        hit = False
+        for at in range(base, stop):
+            hit |= values[U(at)] >= low
+        if hit:
+            for at in range(base, stop):
+                near[U(count)] = rows[U(at)]
+                found[U(count)] = values[U(at)]
+                count += values[U(at)] >= low
+    return count
 
 
 @inlined
@@ -138,6 +203,14 @@ def precedes(row: int, times: Ints, seqs: Ints, time: int, seq: int) -> bool:
     return bool(times[row] < time or (times[row] == time and seqs[row] < seq))
 
 
+@inlined
+def beginning(first: int, end: int, rows: Ints, times: Ints, seqs: Ints, time: int, seq: int) -> int:
+    """The first of some rows, oldest first, that isn't older than that."""
+    while first < end and precedes(rows[first], times, seqs, time, seq):
+        first += 1
+    return first
+
+
 @kernel
 def take(
     slot: int, k: int, kind: int, first: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
@@ -151,11 +224,8 @@ def take(
     Returns `end`, or the first row for which the filter has no room; progress[0] counts the picks.
     """
     # rows are in order: those before the horizon are passed over, those before the floor don't come in
-    while first < end and precedes(rows[first], times, seqs, horizon_time, horizon_seq):
-        first += 1
-    floor = first
-    while floor < end and precedes(rows[floor], times, seqs, floor_time, floor_seq):
-        floor += 1
+    first = beginning(first, end, rows, times, seqs, horizon_time, horizon_seq)
+    floor = beginning(first, end, rows, times, seqs, floor_time, floor_seq)
     if kind == PROBABLE:
         stopped: int = take_likely(
             slot, k, first, floor, end, rows, values, times, seqs, good, time, seq, start, size, room, threshold,
