@@ -118,6 +118,9 @@ class Buffered(ListAlgorithm):
         self._mark = np.zeros(1, dtype=np.uint8)
         self._scratch_rows: tuple[Any, ...] = ()
         self._lower = np.empty(0, dtype=np.float64)
+        self._near: tuple[Any, ...] = (
+            np.empty(0, dtype=np.int64),
+        )  # for filters that are filled from the buffer
         # for look-ups, by slot: what rows that come and go must reach; whose regions are entered, and how wide
         self._come = self._go = self._bars = np.empty(0, dtype=np.float64)
         self._every = self._moved = np.empty(0, dtype=np.int64)
@@ -232,27 +235,24 @@ class Buffered(ListAlgorithm):
             self.ks, self.kind, *recent.edge, *self._filters()[:6], self.threshold, self.oldest_time, self.oldest_seq,
             self.need, self.worth, self.counts, self.base, self._lower,
         )  # fmt: skip
-        if open_ and self.kind == PROBABLE and self.index is not None:
-            self._refill(used)
+        if 0 < FEWER * open_ <= len(used) and self.kind == PROBABLE and self.index is not None:
+            self._refill(used[self.need[used] == -np.inf])
         if recent.end - max(recent.came, recent.head) or recent.head - recent.left:
             self._meet(used)
 
-    def _refill(self, used: Ints) -> None:
+    def _refill(self, slots: Ints) -> None:
         """Probable filters that have lost too many rows at once take the best of those that are in the buffer."""
         recent = self.recent
-        rows = np.arange(recent.head, max(recent.came, recent.head), dtype=np.int64)
-        slots = used[self.need[used] == -np.inf]
-        if not 0 < FEWER * len(slots) <= len(used):
-            return
-        if np.any(self.filters.room[slots] < self.ks[slots] + self.cap[slots]):  # some were loaded
-            for slot in slots.tolist():
-                self.filters.grow(slot, int(self.ks[slot] + self.cap[slot]) + 1)
+        begin, end = recent.head, max(recent.came, recent.head)
+        if len(self._near[0]) <= end - begin:
+            room = 2 * (end - begin) + 1
+            self._near = *np.empty((2, room), dtype=np.int64), *np.empty((2, room))
         good, time, seq, _, *places = self._filters()
         refill(
-            slots, rows, self._matrix(slots, recent.head, recent.head + len(rows)), recent.time, recent.seq,
+            slots, np.arange(begin, end), self._matrix(slots, begin, end), recent.time, recent.seq,
             self.ks, self.cap, self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self._lower,
             good, time, seq, *places, self.threshold, self.oldest_time, self.oldest_seq, self.need, self.worth,
-            self.counts, self.base, *np.empty((2, len(rows) + 1), dtype=np.int64), *np.empty((2, len(rows) + 1)),
+            self.counts, self.base, *self._near,
         )  # fmt: skip
 
     def _filters(self) -> tuple[Any, ...]:
@@ -355,8 +355,9 @@ class Buffered(ListAlgorithm):
 
     def _matrix(self, slots: Ints, begin: int, end: int) -> Floats:
         """The scores of some rows of the buffer, a line for each slot."""
-        out = np.full((len(slots), end - begin), np.nan)
+        out = np.empty((len(slots), end - begin))
         if begin == end or (self.constants.shape[1] and slots.max() >= len(self.constants)):
+            out.fill(np.nan)
             return out
         if self._compiled is not None:
             self._compiled.matrix(
@@ -512,6 +513,9 @@ class Buffered(ListAlgorithm):
         for part, prefix in ((self.filters, "filter_"), (self.recent, "recent_")):
             found = {n.removeprefix(prefix): a for n, a in blob.items() if n.startswith(prefix)}
             part.load(found)
+        if self.kind == PROBABLE:  # room as `_clear_filter` has it
+            for slot in np.flatnonzero(self.ks).tolist():
+                self.filters.grow(slot, int(self.ks[slot] + self.cap[slot]) + 1)
         self.constants = blob["constants"].copy()
         self.edge = self.recent.edge
         self.index = None
