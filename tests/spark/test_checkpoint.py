@@ -66,6 +66,21 @@ def test_a_batch_that_spark_has_planned_was_attempted(tmp_path: Path) -> None:
         checkpoint.offset(5)
 
 
+def test_offsets_that_have_become_others_are_refused(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    for batch, end in enumerate((3, 7)):
+        write_atomic(tmp_path / "offsets" / str(batch), b'v1\n{}\n{"s":%d}' % end)
+        checkpoint.write_batch(batch, {"s": end}, 10)
+        write_atomic(tmp_path / "commits" / str(batch), b"v1\n{}")
+        checkpoint.check_offsets()
+    write_atomic(tmp_path / "offsets" / "2", b'v1\n{}\n{"s":8}')
+    checkpoint.write_batch(2, {"s": 9}, 10)
+    checkpoint.check_offsets()  # not committed: Spark may have planned it anew
+    write_atomic(tmp_path / "offsets" / "1", b'v1\n{}\n{"s":6}')
+    with pytest.raises(InputError, match="offsets/1 is damaged: bring it back from a copy"):
+        checkpoint.check_offsets()
+
+
 def test_snapshots_keep_what_is_needed(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     queries = (QuerySpec("q", "SELECT"),)

@@ -207,6 +207,16 @@ class Checkpoint:
         """Cut off torn ends of logs; only the one running pipeline calls it."""
         read_lines(self._batches, repair=True)
 
+    def check_offsets(self) -> None:
+        """An error if the offsets that Spark goes on from are not those that we noted when their batch ran: nothing
+        else would notice a number that has become another, and rows would be left out or read twice. (A batch that was
+        not committed may be another one of its number: a machine that lost its power may have kept our note alone.)"""
+        last = self.last_commit()
+        noted = self.batches().get(last)
+        path = self.folder / "offsets" / str(last)
+        if noted is not None and path.exists() and self.offset(last) != noted:
+            raise damaged(path)
+
     # -- snapshots
 
     def write_snapshot(self, batch: int, queries: Queries, state: bytes) -> None:

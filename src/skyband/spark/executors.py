@@ -54,7 +54,7 @@ class ExecutorsRun(Run):
         self._streams = Streams.of(self._pipeline, self._schemas)
         self._log = LayoutLog(own)
         self._gather = Gather(self._streams)
-        self._bound: dict[Queries, Asked] = {}
+        self._bound: list[tuple[Queries, Asked]] = []
         self._again = self._checkpoint.batches()
         begins = self._committed() + 1
         new = max(begins, self._first_new())
@@ -129,9 +129,11 @@ class ExecutorsRun(Run):
 
     def _asked(self, batch: int) -> Asked:
         queries = self._queries(batch)
-        if queries not in self._bound:
-            self._bound[queries] = bound_queries(queries, self._pipeline)
-        return self._bound[queries]
+        for known, asked in self._bound:
+            if known is queries:  # a thousand of them are not compared for every batch
+                return asked
+        self._bound = [*self._bound[-3:], (queries, bound_queries(queries, self._pipeline))]
+        return self._bound[-1][1]
 
     def _queries(self, batch: int) -> Queries:
         """The queries in force at a batch, which are read once a run: they change between runs only."""
