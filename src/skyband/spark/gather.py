@@ -85,12 +85,22 @@ class Gather:
             for known, parts in ((self.tops, tops), (self._shown, shown)):
                 whole = _ranked(parts, order)
                 known.put([name], [whole.num_rows], whole)
-        for known, kind in ((self.tops, "tops"), (self._shown, "all shown")):
-            for names, sizes, whole in told.together(kind):
-                known.put(names, sizes, whole)
+        for (names, sizes, tops), (_, _, rows) in zip(
+            told.together("tops"), told.together("rows shown"), strict=True
+        ):
+            self.tops.put(names, sizes, tops)
+            self._shown.put(names, sizes, _shown(names, sizes, tops, rows))
+        for known in (self.tops, self._shown):
             for name in [name for name in known if name not in asked]:
                 known.forget(name)
         return pa.concat_tables([TOP_SCHEMA.empty_table(), *self._shown.joined(asked)])
+
+
+def _shown(names: list[str], sizes: list[int], tops: pa.Table, rows: pa.Table) -> pa.Table:
+    """Answers in the columns of the `top` output, from the answers and the texts of their rows."""
+    whose = pa.array(names, pa.string()).take(pa.array(np.repeat(np.arange(len(names)), sizes)))
+    columns = [whose, *tops.columns[:2], rows.column("row")]
+    return pa.table(columns, names=TOP_SCHEMA.names).cast(TOP_SCHEMA).combine_chunks()
 
 
 def _others(queries: Iterable[str], asked: list[str]) -> list[str]:

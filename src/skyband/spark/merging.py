@@ -297,7 +297,9 @@ class _Telling:
             for found in answers_of(watches):
                 names = json.dumps([found.names, found.sizes])
                 lines.append(Line("tops", names, 0, table_bytes(found.tops)))
-                lines.append(Line("all shown", names, 0, table_bytes(found.shown)))
+                # Names, ranks and scores stand with the tops, and a row is mostly in many answers: each text goes once.
+                rows = found.shown.column("row").combine_chunks().dictionary_encode()
+                lines.append(Line("rows shown", names, 0, table_bytes(pa.table({"row": rows}))))
         return lines
 
     def _answers(self, monitors: list[Monitor]) -> list[Line]:
