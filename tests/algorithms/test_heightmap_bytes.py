@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.algorithms.test_heightmap import Stream, space, weighted
 
-from skyband.algorithms.mapped import WAY
+from skyband.algorithms.mapped_state import WAY
 from skyband.bench.holding import held
 from skyband.structures.intake import RESERVED
 

@@ -32,7 +32,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.base import Card, Workload
-from skyband.algorithms.mapped import PIECE, Mapped, read_only
+from skyband.algorithms.mapped import Mapped, read_only
+from skyband.algorithms.mapped_state import PIECE
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
 from skyband.structures.catchup import GROUP, LOWEST, OLDEST, STACK, adopt
