@@ -36,7 +36,7 @@ from skyband.algorithms.mapped import Mapped, read_only
 from skyband.algorithms.mapped_state import PIECE
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.catchup import GROUP, LOWEST, OLDEST, STACK, adopt
+from skyband.structures.catchup import COUNTED, GROUP, LOWEST, SCRATCH, STACK, adopt
 from skyband.structures.intake import BEGIN, LATE, NEED, ROOM, STRETCH, admit, arrive, take_in
 from skyband.structures.meeting import WIDTH, Stands, hit_arrays, meeting
 from skyband.structures.memory import Shape, Words
@@ -135,9 +135,9 @@ class HeightMap(Mapped):
         self._together = group
         group = max(1, min(group, GROUP, GROUP * 4 * STACK // room))
         self._members = (
-            np.zeros((group, OLDEST + 1), dtype=np.int64),
+            np.zeros((group, COUNTED + 1), dtype=np.int64),
             np.zeros((group, LOWEST + 1)),
-            np.empty(64),
+            np.empty(SCRATCH),
         )
         self._lists = (*_triple(group, ranks), *_triple(group, room))
         self._lay_out()
@@ -513,7 +513,8 @@ class HeightMap(Mapped):
             )  # fmt: skip
 
     def _mapping(self) -> tuple[Any, ...]:
-        return self.stands.count, *self.relief.mapping()[:-1], self._picks
+        mapping = self.relief.mapping()[:-1]
+        return self.stands.count, *mapping, self._picks, self.relief.tilt, np.empty(self.axes)
 
     def _renew_plainly(self, slot: int) -> None:
         horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))

@@ -88,6 +88,24 @@ def find(b: Ints, at: Ints, index: Places, meta: Ints) -> None:
             at[r] = index[b[r], at[r]]
 
 
+@kernel
+def came_at(b: int, at: int, held: int, index: Places) -> int:
+    """The place at which a row of a block came that lies at this one now: what `find` undoes."""
+    if at < held:
+        return int(index[b, at])
+    while True:
+        low, high = 0, held
+        while low < high:
+            middle = (low + high) // 2
+            if index[b, middle] < at:
+                low = middle + 1
+            else:
+                high = middle
+        if low == held or index[b, low] != at:
+            return int(at)
+        at = low  # a row of the reservoir came here, and this one has got its place
+
+
 class Blocks(Renewed):
     """A ring of blocks with their reservoirs, and the pen."""
 
@@ -309,3 +327,5 @@ class Blocks(Renewed):
                 assert np.array_equal(self.pool[b, axis, :reserved], column[held], equal_nan=True)
                 # every row is found where it is
                 assert np.array_equal(self.pool[b, axis, where], column, equal_nan=True)
+            # and known by where it lies
+            assert all(came_at(b, at, reserved, self.index) == came for came, at in enumerate(where.tolist()))

@@ -9,11 +9,16 @@ rise, so the stack and then the k best, backwards, are the list in its order, wi
 while scores fall): those k rows stay for the rest of a window, so the list can't run short before they go, whatever
 comes. That first part of the walk reads reservoirs and hopes that they are deep enough; if the k-th best turns out
 to lie below the floor of some block, it is walked again, and those blocks are searched row by row: unless a larger part
-of the rows will do, whose k-th best lies higher.
+of the rows will do, whose k-th best lies higher. A list for a new query counts the older rows above its threshold: are
+they few, the young ones were good by chance, and it walks again with a lesser share of them.
 
 **Deepening.** A block whose reservoir was stocked under higher thresholds than this query needs is sifted again with
 the present map; every later query profits. Where scores fall, older blocks have many rows above the present thresholds:
-the map is raised for them, only so far that it still lets pass what this query needs.
+the map is raised for them, only so far that it still lets pass what this query needs. Raised means that rows are moved
+down along all axes (`Relief.tilt`), as falling scores are.
+
+A block searched row by row stays as it is: what is above the bar is noted wherever it lies, and put in order then. Only
+where that is much are the rows put in order first.
 
 **Together.** Where scores fall, lists run short by the hundred. Some queries at a time walk side by side, block by
 block, so that a reservoir comes from far memory once for all of them.
@@ -44,15 +49,18 @@ from skyband.structures.intake import (
     stock,
     straighten,
 )
+from skyband.structures.memory import fetch
 from skyband.structures.ranked import enlist
-from skyband.structures.slack import DEEPENED, FAR, precedes
+from skyband.structures.slack import DEEPENED, FAR, SHARE, precedes
 
 STACK = 4096  # rows that a query may have in hand beside its best, if k is not as great
-GROUP = 16  # queries that walk together, so that a reservoir is read from far memory once for all of them
-SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST = range(11)  # of a member
+GROUP = 32  # queries that walk together, so that a reservoir is read from far memory once for all of them
+SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST, COUNTED = range(12)  # of a member
 BAR, GUESS, LEVEL, DEEPEST, LOWEST = range(
     5
 )  # its marks; LOWEST is the last, for a part of them begins there
+NEAR = 256  # rows that are asked for in advance
+SCRATCH = 192  # scores of a chunk; places and scores of rows that were sought
 DONE = 3  # phases: 0 and 1 are young rows, 2 older ones
 
 
@@ -118,6 +126,7 @@ def prepare(
         mark[GUESS] = floors[now, slot]
     mark[LEVEL] = 1.7e308
     one[PHASE] = 0
+    one[COUNTED] = 0 if share >= SHARE else -1
     begin_walk(blocks, one, mark)
     if count == 0:
         mark[GUESS] = mark[LOWEST] = -np.inf
@@ -137,10 +146,17 @@ def go_on(
     blocks: Ints, wanted: int, one: Ints, mark: Floats, out_good: Floats, out_time: Ints, out_seq: Ints
 ) -> None:
     """A query has walked as far as it was to: what comes next."""
+    k, n, bar = one[K], one[N], mark[BAR]
     if one[PHASE] == 2:
         one[PHASE] = DONE
+        few = one[COUNTED] >= 0 and 100 * (k + one[COUNTED]) < 225 * k and mark[LOWEST] > -np.inf
+        if few:
+            # the young rows were better than the older ones by chance: with so few above the threshold the list would
+            # run short. The k-th best of fewer of them lies lower
+            one[YOUNG] = max(1, int(one[YOUNG] * (k + one[COUNTED]) / (2.65 * k)))
+            mark[LEVEL], one[PHASE], one[COUNTED] = 1.7e308, 0, -1
+            begin_walk(blocks, one, mark)
         return
-    k, n, bar = one[K], one[N], mark[BAR]
     if n < k and mark[GUESS] > -np.inf and one[PHASE] == 0 and one[YOUNG] < one[MOST_YOUNG]:
         # the present floors lie too high for so few rows: the k-th best of more young ones lies higher
         one[YOUNG] = min(2 * one[YOUNG], one[MOST_YOUNG])
@@ -176,7 +192,7 @@ def deepen(
     floors: Floats, slope: Floats, now: int, mapping: Any, totals: Ints,
 ) -> float:  # fmt: skip
     """Stock a block's reservoir anew, down to a level that a query needs, if there is room for it; its floor then."""
-    faces, order, size, low, high, base, inverse, outer, picks = mapping
+    faces, order, size, low, high, base, inverse, outer, picks, tilt, moved = mapping
     rise = np.int64(0)
     if slope[slot] > 0.0:
         rise = np.int64(min(0.9 * (level - floors[now, slot]) / slope[slot], 131072.0))
@@ -196,8 +212,10 @@ def deepen(
             return floor
     totals[DEEPENED] += 1
     straighten(pool, b, meta[b, RESERVED], index)
+    for axis in range(tilt.shape[0]):  # rows are moved to be the worse for it: that is, the cells are
+        moved[axis] = base[axis] + rise * tilt[axis]
     found = sift_faces(
-        pool, b, np.int64(0), meta[b, COUNT], faces, order, size, low, high, base, inverse, outer, picks, rise,
+        pool, b, np.int64(0), meta[b, COUNT], faces, order, size, low, high, moved, inverse, outer, picks, rise,
     )  # fmt: skip
     if (
         found > index.shape[1]
@@ -210,12 +228,23 @@ def deepen(
     return float(floors[now, slot] + slope[slot] * rise)
 
 
+@kernel
+def approach(b: int, pool: Floats, meta: Ints) -> None:
+    """Bring the end of a block's reservoir nearer, where a walk begins."""
+    rows = meta[b, RESERVED]
+    for axis in range(pool.shape[1]):
+        first = (b * pool.shape[1] + axis) * pool.shape[2]
+        for i in range(max(0, rows - NEAR), rows, 8):
+            fetch(pool, first + i)
+
+
 _TEMPLATE = '''"""Generated by skyband.structures.catchup: lists made anew from blocks and their reservoirs."""
 import numpy as np
 from skyband.jit import inlined, kernel
-from skyband.structures.blocks import seq_at, time_at
-from skyband.structures.catchup import adopt, deepen, go_on, halve, prepare, squeeze
+from skyband.structures.blocks import came_at, seq_at, time_at
+from skyband.structures.catchup import adopt, approach, deepen, go_on, halve, prepare, squeeze
 from skyband.structures.intake import front, straighten
+from skyband.structures.memory import first_bit
 from skyband.structures.slack import brim_of, precedes
 
 @kernel
@@ -233,40 +262,84 @@ def skim(pool, b, chunks, sign, bar, {names}):
     return np.int64(c) if hit else np.int64(-1)
 
 @inlined
-def settle(b, c, whole, rows, k, horizon_time, horizon_seq, n, extra, bar, stack, sign, store, values,
-           best_good, best_time, best_seq, out_good, out_time, out_seq, lowest, constants, place):
+def keep(value, t, s, g, stack, members, marks, best_good, best_time, best_seq, out_good, out_time, out_seq):
+    """A row above the bar is among the k best of a member now; who falls out is put on the stack."""
+    k, n = members[g, {k}], members[g, {n}]
+    if n == k:
+        if best_good[g, k - 1] >= marks[g, {lowest}]:
+            if members[g, {extra}] == stack:
+                members[g, {extra}] = halve(out_good[g], out_time[g], out_seq[g], stack, marks[g, {lowest}:])
+            at = members[g, {extra}]
+            out_good[g, at], out_time[g, at], out_seq[g, at] = (
+                best_good[g, k - 1], best_time[g, k - 1], best_seq[g, k - 1])
+            members[g, {extra}] = at + 1
+        j = k - 1
+    else:
+        j = n
+        members[g, {n}] = n + 1
+    while j > 0 and best_good[g, j - 1] < value:
+        best_good[g, j], best_time[g, j], best_seq[g, j] = (
+            best_good[g, j - 1], best_time[g, j - 1], best_seq[g, j - 1])
+        j -= 1
+    best_good[g, j], best_time[g, j], best_seq[g, j] = value, t, s
+    if members[g, {n}] == k:
+        marks[g, {bar}] = best_good[g, k - 1]
+
+@inlined
+def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, sign, pool, times, seqs, meta, index, values,
+           members, marks, best_good, best_time, best_seq, out_good, out_time, out_seq, constants, place):
     """The rows of a chunk, the newest first: those above the bar are among the k best now."""
-    pool, times, seqs, meta, index = store
 {settle_parameters}
+    bar = marks[g, {bar}]
     w = np.uint64(32 * c)
+    found = np.uint64(0)  # a bit for each row above the bar, the newest row's the lowest
     for i in range(32):
 {settle_loads}
-        values[i] = sign * ({score})
-    for back in range(32 - min(32, rows - c * 32), 32):
-        at, value = c * 32 + 31 - back, values[31 - back]
-        if not (value > bar or (bar == -np.inf and value == value)):
+        value = sign * ({score})
+        values[i] = value
+        found |= np.uint64((value > bar) | ((bar == -np.inf) & (value == value))) << np.uint64(31 - i)
+    beyond = np.uint64(max(0, 32 * c + 32 - rows))
+    found = (found >> beyond) << beyond
+    while found != np.uint64(0):
+        i = np.uint64(31 - first_bit(found))
+        found &= found - np.uint64(1)
+        if not (values[i] > marks[g, {bar}] or marks[g, {bar}] == -np.inf):
             continue
-        row = at if whole else np.int64(index[b, at])
+        row = np.int64(w + i) if whole else np.int64(index[b, w + i])
         t, s = time_at(b, row, times), seq_at(b, row, seqs, meta)
-        if precedes(t, s, horizon_time, horizon_seq):
+        if not precedes(t, s, horizon_time, horizon_seq):
+            keep(values[i], t, s, g, stack, members, marks, best_good, best_time, best_seq, out_good, out_time, out_seq)
+
+@kernel
+def seek(pool, b, rows, held, index, sign, bar, values, {names}):
+    """Rows of a block above a bar, wherever they lie: values[64:128] has their places in order of arrival, the newest
+    first, values[128:] their scores. How many; -1 if there may be more than 64, or nothing is too bad."""
+    if bar == -np.inf:
+        return -1
+    count = 0
+    for c in range((rows + 31) // 32):
+        w = np.uint64(32 * c)
+        hit = False
+        for i in range(32):
+{row_loads}
+            hit |= sign * ({score}) > bar
+        if not hit:
             continue
-        if n == k:
-            if best_good[k - 1] >= lowest[0]:
-                if extra == stack:
-                    extra = halve(out_good, out_time, out_seq, extra, lowest)
-                out_good[extra], out_time[extra], out_seq[extra] = best_good[k - 1], best_time[k - 1], best_seq[k - 1]
-                extra += 1
-            j = k - 1
-        else:
-            j = n
-            n += 1
-        while j > 0 and best_good[j - 1] < value:
-            best_good[j], best_time[j], best_seq[j] = best_good[j - 1], best_time[j - 1], best_seq[j - 1]
-            j -= 1
-        best_good[j], best_time[j], best_seq[j] = value, t, s
-        if n == k:
-            bar = best_good[k - 1]
-    return n, extra, bar
+        for i in range(min(32, rows - 32 * c)):
+{row_loads}
+            value = sign * ({score})
+            if not value > bar:
+                continue
+            if count == 64:
+                return -1
+            row = float(came_at(b, 32 * c + i, held, index))
+            j = 64 + count
+            while j > 64 and values[j - 1] < row:
+                values[j], values[j + 64] = values[j - 1], values[j + 63]
+                j -= 1
+            values[j], values[j + 64] = row, value
+            count += 1
+    return count
 
 @kernel
 def refill(first, todo, count, places, stack, sign, constants, edge, share, blocks, store, late, floors, slope, now,
@@ -295,12 +368,13 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
                 if number < 0:
                     break
                 b = number % pool.shape[0]
+                if number > blocks[0]:  # the next one's reservoir is on its way meanwhile
+                    approach((number - 1) % pool.shape[0], pool, meta)
                 for g in range(group):
-                    one, mark = members[g], marks[g]
-                    if one[{phase}] >= {done} or one[{at}] != number:
+                    if members[g, {phase}] >= {done} or members[g, {at}] != number:
                         continue
-                    slot, place = one[{slot}], one[{place}]
-                    level = mark[{bar}] if one[{phase}] == 2 else mark[{level}]
+                    slot, place = members[g, {slot}], members[g, {place}]
+                    level = marks[g, {bar}] if members[g, {phase}] == 2 else marks[g, {level}]
                     floor = np.inf
                     if meta[b, 3] >= 0:
                         floor = floors[meta[b, 3], slot] + slope[slot] * meta[b, 8]
@@ -310,25 +384,38 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
                     whole = floor > level or floor == np.inf
                     rows = meta[b, 0] if whole else meta[b, 2]
                     c = (rows + 31) // 32
-                    if whole:  # in the order of arrival, which matters
-                        totals[7] += 1
-                        straighten(pool, b, meta[b, 2], index)
+                    many = np.int64(-1)
 {walk_parameters}
-                    while True:
-                        c = skim(pool, b, c, sign, mark[{bar}], {names})
+                    if whole:
+                        totals[7] += 1
+                        review = members[g, {phase}] == 2 and members[g, {counted}] >= 0
+                        many = seek(pool, b, rows, meta[b, 2], index, sign,
+                                    marks[g, {lowest}] if review else marks[g, {bar}], values, {names})
+                        if review:  # how many older rows are above the threshold, whatever else becomes of them
+                            members[g, {counted}] = members[g, {counted}] + many if many >= 0 else -1
+                        for i in range(many):
+                            row = np.int64(values[64 + i])
+                            t, s = time_at(b, row, times), seq_at(b, row, seqs, meta)
+                            if values[128 + i] > marks[g, {bar}] and not precedes(
+                                    t, s, horizon_time[slot], horizon_seq[slot]):
+                                keep(values[128 + i], t, s, g, stack, members, marks, best_good, best_time, best_seq,
+                                     out_good, out_time, out_seq)
+                        if many < 0:  # in the order of arrival, which matters
+                            straighten(pool, b, meta[b, 2], index)
+                    else:
+                        marks[g, {deepest}] = max(marks[g, {deepest}], floor)
+                    while many < 0:
+                        c = skim(pool, b, c, sign, marks[g, {bar}], {names})
                         if c < 0:
                             break
-                        one[{n}], one[{extra}], mark[{bar}] = settle(
-                            b, c, whole, rows, one[{k}], horizon_time[slot], horizon_seq[slot], one[{n}], one[{extra}],
-                            mark[{bar}], stack, sign, store, values, best_good[g], best_time[g], best_seq[g],
-                            out_good[g], out_time[g], out_seq[g], mark[{lowest}:], constants, place)
-                    if whole:
+                        settle(b, c, whole, rows, g, horizon_time[slot], horizon_seq[slot], stack, sign, pool, times,
+                               seqs, meta, index, values, members, marks, best_good, best_time, best_seq, out_good,
+                               out_time, out_seq, constants, place)
+                    if whole and many < 0:
                         front(pool, b, meta[b, 2], index)
-                    else:
-                        mark[{deepest}] = max(mark[{deepest}], floor)
-                    one[{at}] -= 1
-                    if one[{at}] < one[{until}]:
-                        go_on(blocks, ks[slot], one, mark, out_good[g], out_time[g], out_seq[g])
+                    members[g, {at}] -= 1
+                    if members[g, {at}] < members[g, {until}]:
+                        go_on(blocks, ks[slot], members[g], marks[g], out_good[g], out_time[g], out_seq[g])
         for g in range(ready, group):
             one, mark = members[g], marks[g]
             slot, place, k, n, extra = one[{slot}], one[{place}], one[{k}], one[{n}], one[{extra}]
@@ -436,7 +523,7 @@ def reach(b, begin, stop, member, sign, constants, edge, pool, out):
 
 COLUMNS = {
     "slot": SLOT, "place": PLACE, "k": K, "at": AT, "until": UNTIL, "phase": PHASE, "n": N, "extra": EXTRA,
-    "bar": BAR, "level": LEVEL, "deepest": DEEPEST, "lowest": LOWEST, "done": DONE,
+    "bar": BAR, "level": LEVEL, "deepest": DEEPEST, "lowest": LOWEST, "done": DONE, "counted": COUNTED,
 }  # fmt: skip
 
 

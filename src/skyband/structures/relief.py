@@ -51,7 +51,10 @@ class Relief(Renewed):
         self.weight = np.empty((0, self.axes))
         self.box = np.empty((0, 2, self.axes))  # by slot: the least and the greatest values that it asks for
         self.slip = np.empty(0)
-        self.slope = np.empty(0)  # what a step of height is in score
+        self.slope = np.empty(0)  # what a map raised by a step asks more of a score
+        self.tilt = np.zeros(
+            self.axes
+        )  # how far rows are moved along each axis for a step, to be the worse for it
         self.toward = np.empty((0, self.axes), dtype=np.int64)
         self.usable = np.empty(0, dtype=bool)  # by slot: a map could serve it
         self.mapped = np.empty(0)  # by slot: the threshold in the inner map
@@ -183,16 +186,28 @@ class Relief(Renewed):
         return 1 if low.all() or not low.any() else 2
 
     def _incline(self) -> None:
-        """What one step of height is in score, for each slot: a map raised by so many steps is the map of floors that
-        are so much higher. As in `carve_weights`; 0 where heights aren't solved for."""
+        """What one step that a map is raised is in score, for each slot: it is then the map of floors that are so much
+        higher. As in `carve_weights`; 0 where heights aren't solved for.
+
+        A step raises heights, and moves rows along those of the other axes that all queries want in one direction: to
+        raise heights alone would ask hardly more of a query to which the last axis means little."""
         self.slope.fill(0.0)
+        self.tilt.fill(0.0)
         if not self.weighted or self.frame is None or self.space.boxed:
             return
+        weight = self.weight[self.usable]
+        lean: Floats = np.subtract((weight >= 0.0).all(axis=0), (weight <= 0.0).all(axis=0), dtype=np.float64)
+        lean[self.last] = 0.0
         with np.errstate(all="ignore"):
-            spans = np.abs(self.weight) * (self.frame.high - self.frame.low)
+            extent = self.frame.high - self.frame.low
+            tilt = lean * extent / UNIT
+            spans = np.abs(self.weight) * extent
             slope = np.maximum(spans[:, self.last], spans.sum(axis=1) / 1024.0) / UNIT
+            slope += (np.abs(self.weight) * np.abs(tilt)).sum(axis=1)
             # a hair more: what is promised must be what was sifted, to the last bit
             self.slope[:] = np.where(np.isfinite(slope), slope * (1.0 + 1e-9), 0.0)
+        if np.isfinite(tilt).all():
+            self.tilt[:] = tilt
 
     def extents(self) -> Floats:
         """How much a score differs over the frame, for each slot, where scores are weighted sums."""

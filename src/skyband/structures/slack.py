@@ -11,9 +11,10 @@ best k are the exact top.
   are passed over with one comparison.
 * A full list throws out the dead and the dominated. If that is not enough, its edge rises to the k-th best among
   its *young* rows, those of the newest third of the window or so: these k outlive the rest, so the list lasts for two
-  thirds of a window whatever comes. Where young rows are too few the list gets more room, up to a limit; then its
-  worst quarter goes, whole groups of equal scores together, since a cut through such a group would leave the edge
-  undefined.
+  thirds of a window whatever comes. But no higher than leaves it 2.6 times k rows: k rows are few to judge a stream by,
+  and where the young ones were good by chance the list would soon run short. Where young rows are too few the list
+  gets more room, up to a limit; then its worst quarter goes, whole groups of equal scores together, since a cut through
+  such a group would leave the edge undefined.
 
 An edge only falls when a list is made anew from the stored rows (structures/catchup.py).
 """
@@ -190,20 +191,20 @@ def overflow(
     if topped:
         touched[slot] = 1
     cut = 0
-    if 2 * n > 5 * k:
+    if 5 * n > 13 * k:
         young_time, young_seq = youth(SHARE, t, s, clock)
         count = 0
         for back in range(n):
             at = begin + n - 1 - back
             if not precedes(time_in(time, at), seq[at], young_time, young_seq):
                 count += 1
-                if count == k:
-                    if good[at] > edge[place]:
-                        edge[place] = good[at]
-                        raised[0] += 1
-                        while cut < n and good[begin + cut] < edge[place]:
-                            cut += 1
-                    break
+            if count >= k and 5 * (back + 1) >= 13 * k:
+                if good[at] > edge[place]:
+                    edge[place] = good[at]
+                    raised[0] += 1
+                    while cut < n and good[begin + cut] < edge[place]:
+                        cut += 1
+                break
         if n - cut > 3 * k:
             n = prune(good, time, seq, begin + cut, n - cut, k, t, s, heap_time, heap_seq) + cut
     most = max(32 * k, 64)

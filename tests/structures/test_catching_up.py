@@ -1,0 +1,63 @@
+"""What lists that run short are made anew by, and what keeps them from it."""
+
+import numpy as np
+
+from skyband.bench.drive import Queries
+from skyband.query.space import Space
+from skyband.structures.blocks import came_at
+from skyband.structures.relief import Relief
+from skyband.structures.slack import overflow
+
+
+def test_a_raised_map_moves_rows_along_the_axes_that_all_queries_want_alike() -> None:
+    """A step asks the same of queries whatever the last axis means to them, and nothing along an axis in dispute."""
+    rng = np.random.default_rng(5)
+    rows = [rng.random(2000) for _ in range(3)]
+    for weights, toward in (
+        ([[1.0, 1.0, 1.0], [1.0, 1.0, 1e-6]], [1.0, 1.0, 0.0]),
+        ([[1.0, -1.0, 1.0], [1.0, 0.0, -1.0]], [1.0, -1.0, 0.0]),
+        ([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]], [0.0, -1.0, 0.0]),
+    ):
+        constants = np.array(weights)
+        queries = Queries.of("linear", len(weights), 3, 5)
+        relief = Relief(Space(queries.shape, queries.columns, 1.0), 512)
+        for slot in range(len(weights)):
+            relief.know(slot, constants[slot])
+        assert relief.survey(rows, np.arange(len(weights)), constants)
+        assert np.sign(relief.tilt).tolist() == toward
+        least = np.abs(constants) @ np.abs(relief.tilt)
+        assert np.all(relief.slope >= least)
+        if toward[0] == toward[1] == 1.0:
+            # heights alone would raise the second one's floors by a thousandth of the first one's
+            assert relief.slope[1] > 0.5 * relief.slope[0]
+
+
+def test_rows_of_a_block_are_known_by_where_they_lie() -> None:
+    """After rows were brought to the front, each tells where it came: the search of a whole block relies on it."""
+    rng = np.random.default_rng(6)
+    for count, chosen in ((64, 0), (64, 1), (64, 20), (64, 63), (64, 64), (500, 300)):
+        picks = np.sort(rng.choice(count, chosen, replace=False))
+        pool, index = (
+            np.arange(count, dtype=np.float64).reshape(1, 1, count),
+            np.zeros((1, count), dtype=np.uint16),
+        )
+        for at, i in enumerate(picks.tolist()):
+            index[0, at] = i
+            pool[0, 0, [at, i]] = pool[0, 0, [i, at]]
+        assert [came_at(0, at, chosen, index) for at in range(count)] == pool[0, 0].tolist()
+
+
+def test_an_edge_leaves_a_list_rows_enough_where_the_young_ones_are_the_best() -> None:
+    """The k best are all young: an edge at the last of them would leave a list of k rows."""
+    k, n = 20, 80
+    good, time, seq = np.arange(n, dtype=np.float64), np.zeros(n, dtype=np.int64), np.arange(n)
+    edge, zeros = np.array([0.0]), np.zeros(1, dtype=np.int64)
+    size, room, wish = np.array([n]), np.array([n]), zeros.copy()
+    totals = np.zeros(16, dtype=np.int64)
+    heap = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
+    overflow(
+        0, 0, edge, good, time, seq, zeros.copy(), size, room, np.array([n]), np.array([k]), zeros, zeros,
+        np.array([0, n, 0, 0]), wish, np.zeros(1, dtype=np.uint8), totals, *heap,
+    )  # fmt: skip
+    assert size[0] >= 2.6 * k
+    assert edge[0] == good[0] > 0.0  # and it has risen
