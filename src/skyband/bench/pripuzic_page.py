@@ -417,22 +417,24 @@ there an index saves scores, which are cheap, but not the work on the lists, whi
 regions move with every row that leaves. In larger batches it looks rows up. Its certificates need the best score that
 was dropped, and an index doesn't score what it passes over; what is registered there is a bound for it, and is
 deep enough below what is kept that hardly a certificate is lost (part `pa` of this command). In every table here
-that has both, `pa` without an index takes less time than the fastest filter behind one.
+that has both, `pa` without an index takes less time than the fastest filter behind one, but for `rapf2` at k = 9
+(Figure 9), whose buffer is half the window.
 
 **What the filters are for, here.** They keep rows away from the skybands, and so save memory. A gain in time on `ra`
-is not seen, unlike in the paper, and where rows come in random order `rapf` is not three times as fast as `sasf`.
-Counted (second section): behind an index both let about the same number of rows into their skybands. A probable filter
-takes in fewer rows than a strict one, but only a few times fewer, because what a strict filter has no use for doesn't
-reach it either: the index passes over cells that are worse than its k-th row, where the paper's strict filter without
-an index meets every row. In exchange the region of a probable filter is larger (it reaches to its worst row, not to its
-k-th) and moves with every row that the filter loses. So it is entered in the index four times as large as it is, where
-a strict filter's is entered twice as large, and anew only when it has become sixteen times as large; and its cells are
-larger, some four to a region where a strict filter's has sixteen. So each row is scored for several times as many
-queries as it concerns, which costs less than entering regions. What is left of `rapf`'s time is spread over many parts
-(rows scored when they come and go, skybands swept, filters, answers), most of which `sasf` has alike, and no part of it
-dominates. The finer cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector
-instructions, and sweeps a batch against itself before it takes anything in. Without an index a probable filter is many
-times faster than a strict or relaxed one (Figure 10), though the paper's groups are not seen.
+is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and not quite at d = 2
+where rows come in random order. Counted (second section): behind an index both let about the same number of rows into
+their skybands. A probable filter takes in fewer rows than a strict one, but only a few times fewer, because what a
+strict filter has no use for doesn't reach it either: the index passes over cells that are worse than its k-th row,
+where the paper's strict filter without an index meets every row. In exchange the region of a probable filter is larger
+(it reaches to its worst row, not to its k-th) and moves with every row that the filter loses. So it is entered in the
+index four times as large as it is, where a strict filter's is entered twice as large, and anew only when it has become
+sixteen times as large; and its cells are larger, some four to a region where a strict filter's has sixteen. So each row
+is scored for several times as many queries as it concerns, which costs less than entering regions. Of `rapf`'s time at
+d = 2 a third is the hand-over (rows into filters, out of the buffer, into skybands and sweeps of these), a fifth
+look-ups, an eighth answers; look-ups and answers `sasf` has alike, and no part of the rest dominates. The finer cells
+are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector instructions, and sweeps a batch
+against itself before it takes anything in. Without an index a probable filter is many times faster than a strict or
+relaxed one (Figure 10), though the paper's groups are not seen.
 
 **The file** of the last section is SensorScope's LUCE, as in the paper: solar panel current, global current, primary
 and secondary buffer voltage, in that order, but of 23 of the 97 stations (669,084 readings, November 2006 to May 2007).
@@ -453,11 +455,10 @@ three fifths of what a very long window has, which is what `explain` states.
 `snn` goes through a batch row by row, so that its answers are right after each; it is alone in that. Competitors run
 in turns and empty one another's caches; where rows a second are told, a turn is twenty batches, so that this doesn't
 count for much. At the scale `quick` most parts have a quarter of Table IX's sizes (n = 10,000, b = 500, 100 queries or
-fewer); rows a second and the admissions of the six have its own. In the published run rows a second were measured on
-an otherwise idle machine, the other parts beside other work and, but for Figure 10's clustered rows, on older code, as
-was the file's section: there regions of probable filters were entered more often, and `rapf` and `sasf` took longer.
-Parts that are missing on this page (`skyband bench
-pripuzic --only` names them) were not measured yet.
+fewer); rows a second and the admissions of the six have its own. In the published run rows a second, and of Figure 11
+queries, dimensions, buffer, gamma and window, were measured on an otherwise idle machine; the other parts, and the
+file's section, on older code, where probable filters lost more time to regions, sweeps and rows that were shown to all.
+Parts that are missing on this page (`skyband bench pripuzic --only` names them) were not measured yet.
 """
 
 BOOK = Book(
