@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.algorithms import pa
+from skyband.algorithms.base import Workload
 from skyband.algorithms.pa import PA
 from skyband.approximate import Approximate
 from skyband.bench.generators import clustered, independent, sensors
@@ -164,16 +166,24 @@ def test_queries_come_and_go() -> None:
 def test_only_large_batches_are_looked_up_unless_cells_are_named() -> None:
     monitor = sb.Monitor()
     points = independent(3 * pa.LARGE, 2, 7)
-    for text in texts("nearest", "algorithm = 'pa'", points, 3, n=2 * pa.LARGE, queries=pa.FEW):
-        monitor.watch(text)
+    for i, text in enumerate(texts("nearest", "algorithm = 'pa'", points, 3, n=2 * pa.LARGE, queries=pa.FEW)):
+        monitor.watch(text, name=f"q{i}")
     assert "cells" in pa.PA.card.options
     for start in range(0, pa.LARGE, 512):
         monitor.push({"x0": points[start : start + 512, 0], "x1": points[start : start + 512, 1]})
     assert algorithm(monitor).index is None
+    assert "index" not in str(monitor.watches["q1"].explain().also_kept)
     for _ in range(2):
         monitor.push({"x0": points[-pa.LARGE :, 0], "x1": points[-pa.LARGE :, 1]})
     rows, scores = scored(monitor)
     assert rows == 2 * pa.LARGE and scores < 0.1 * rows * pa.FEW  # the index pruned
+    index = algorithm(monitor).index
+    assert index is not None
+    told = monitor.watches["q1"].explain().also_kept  # and `explain` says what it takes
+    assert [size for name, size in told.items() if "index" in name] == [index.bytes()]
+    # the cost knows of it, too: a batch of that size takes less than three quarters of two halves
+    work = Workload(400, 9, 40_000, pa.LARGE, 2)
+    assert pa.cost_of(work) < 0.75 * 2 * pa.cost_of(replace(work, batch=pa.LARGE / 2))
 
 
 def test_a_large_batch_of_ever_better_rows_does_not_make_a_long_list() -> None:
