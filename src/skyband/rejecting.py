@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -201,11 +201,8 @@ class Family:
         constants = self._group.constants
 
         def carved(slots: Ints) -> Any:
-            own = copy(relief)  # with a scratch of its own
-            for name in ("_fast", "_tops", "_grown"):
-                setattr(own, name, np.empty_like(getattr(relief, name)))
             maps = relief.inner.copy()
-            own.carve(maps, slots, _faces(relief, slots), bars, constants)
+            relief.carve(maps, slots, _faces(relief, slots), bars, constants)
             return maps
 
         if self.threads == 1 or len(self._clusters) == 1:
@@ -257,7 +254,7 @@ def _framed(relief: Relief, columns: tuple[Floats, ...], slots: Ints, constants:
             for column, low, high in zip(columns, frame.low, frame.high, strict=True)
         ]
         if np.count_nonzero(np.logical_or.reduce(outside)) * 512 <= len(columns[0]):
-            relief.inner[:] = np.stack([blank(frame), blank(frame)])
+            relief.inner[:] = blank(frame)  # one map, or one for each face
             return True
     return relief.survey(list(columns), slots, constants)
 

@@ -64,8 +64,12 @@ def lets_pass(gate: Gate, axes: list[str], beside: Beside) -> str:
         cell = f"({cell} * {size} + {_step(axes, frame, axis, size - 1)})"
     level = _step(axes, frame, int(frame.order[-1]), int(UNIT))
     faces = {relief.face(slot) for slot in gate.slots.tolist()}
+    maps = {
+        HIGH: relief.inner[0],
+        LOW: relief.inner[-1],
+    }  # one for each face, or one that serves whichever it is
     tests = [
-        f"{'-' if face == LOW else ''}{level} >= get({beside.heights(relief.inner[face])}, {cell})"
+        f"{'-' if face == LOW else ''}{level} >= get({beside.heights(maps[face])}, {cell})"
         for face in (HIGH, LOW)
         if face in faces
     ]

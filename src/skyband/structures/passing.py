@@ -14,9 +14,9 @@ def passing(
     columns: tuple[Floats, ...], first: int, stop: int, order: Ints, size: Ints, low: Floats, high: Floats,
     base: Floats, inverse: Floats, maps: Heights, use_high: Any, use_low: Any, out: Ints,
 ) -> int:  # fmt: skip
-    """Places of the rows [first, stop) that a map in use (maps[0]: the last axis is wanted high, maps[1]: low)
+    """Places of the rows [first, stop) that a map in use (the first: the last axis is wanted high, the last: low)
     lets pass, rows outside the frame among them; how many."""
-    parts = size.shape[0]
+    parts, lowest = size.shape[0], maps.shape[0] - 1
     beyond = maps.shape[1] - 1
     found = 0
     for i in range(first, stop):
@@ -40,7 +40,7 @@ def passing(
         level = np.int32(u)
         if not inside:
             cell = beyond
-        if (use_high and level >= maps[0, cell]) or (use_low and -level >= maps[1, cell]):
+        if (use_high and level >= maps[0, cell]) or (use_low and -level >= maps[lowest, cell]):
             out[found] = i
             found += 1
     return found
