@@ -123,41 +123,15 @@ def test_a_checkpoint_stays_where_it_began(tmp_path: Path, spark: SparkSession) 
         run(path, spark)
 
 
-def checksums(spark: SparkSession, wanted: bool) -> None:
-    """Whether Hadoop writes a checksum beside each file."""
-    jvm: Any = spark._jvm
-    files = jvm.org.apache.hadoop.fs.FileSystem.get(
-        jvm.java.net.URI.create("file:///"), spark._jsc.hadoopConfiguration()
-    )
-    files.setWriteChecksum(wanted)
-
-
-def test_a_checkpoint_with_checksums_goes_on_without(tmp_path: Path, spark: SparkSession) -> None:
-    files = make_files(3, seed=24)
-    queries = {"ties": QUERIES["ties"], "sums": MORE["sums"]}
-    for number in range(2):
-        write_file(tmp_path / "data" / f"{number}.parquet", files[number])
-    path, folder = tmp_path / "pipeline.toml", tmp_path / "checkpoint"
-    path.write_text(text(queries, "executors", "shards = 1\n"))
-    checksums(spark, True)  # as an older version had it
-    try:
-        run(path, spark)
-    finally:
-        checksums(spark, False)  # as ours has it
-    assert (folder / "state" / "0" / "0" / ".2.changelog.crc").exists()
-    for name in ("1", ".1.crc"):
-        (folder / "commits" / name).unlink()
-    write_file(tmp_path / "data" / "2.parquet", files[2])
-    infos = run(path, spark)
-    assert [(info.batch, info.replayed) for info in infos] == [(1, True), (2, False)]
-    assert verify_pipeline(path).ok
-    left = {str(p.relative_to(folder)) for p in folder.rglob("*.crc")}
-    assert not any(re.search(r"\.3\.changelog|commits/\.[12]|offsets/\.2", name) for name in left), left
-    offsets = folder / "offsets" / "2"
+def test_offsets_that_have_become_others(tmp_path: Path, spark: SparkSession) -> None:
+    write_file(tmp_path / "data" / "0.parquet", make_files(1, seed=24)[0])
+    path, offsets = tmp_path / "pipeline.toml", tmp_path / "checkpoint" / "offsets" / "0"
+    path.write_text(text({"ties": QUERIES["ties"]}, "executors", "shards = 1\n"))
+    run(path, spark)
     before = offsets.read_text()
-    offsets.write_text(re.sub(r"(\D)3}$", r"\g<1>2}", before))
+    offsets.write_text(re.sub(r"(\D)1}$", r"\g<1>2}", before))
     assert offsets.read_text() != before
-    with pytest.raises(SkybandError, match="offsets/2 is damaged"):
+    with pytest.raises(SkybandError, match="offsets/0 is damaged"):
         run(path, spark)
 
 
