@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..query.model import Pairs
+from ..stream.arrow import numbers_array
 from .answers import Slices
 from .frames import make_frame
 from .merging import table_of
@@ -24,6 +24,7 @@ from .sinks import TOP_SCHEMA
 from .told import changes_of, merged
 
 if TYPE_CHECKING:
+    from ..order import Ints
     from ..query.model import Query
 
 Asked = tuple[tuple[str, "Query"], ...]
@@ -42,20 +43,16 @@ class Gather:
 
     def changes(self, told: Told, before: Asked, now: Asked) -> pa.Table:
         """The changes of all units in one table, in the order of the queries; those no longer asked come first."""
-        tables = [plain(table_of(blob)) for blob in told.blobs("changes")]
+        tables = [table_of(blob) for blob in told.blobs("changes")]
         queries = {**dict(before), **dict(now)}
         for name in told.names("before"):
             tables += self._merged(name, told, dict(before).get(name), dict(now).get(name))
-        whole = pa.concat_tables([self._empty, *tables])
         asked = [name for name, _ in now]
         names = dict.fromkeys([*_others(queries, asked), *asked])
         order = {name: place for place, name in enumerate(names)}
-        # A query that is another now may have moved from one unit to another: its leaves still come first.
-        coded = whole.column("query").combine_chunks().dictionary_encode()
-        ranks = np.array([2 * order[name] for name in coded.dictionary.to_pylist()], dtype=np.int64)
-        places = ranks[np.asarray(coded.indices)]
-        places += np.asarray(pc.equal(whole.column("change"), "enter"))
-        return whole.take(pa.array(np.argsort(places, kind="stable")))
+        whole = pa.concat_tables([self._empty, *map(plain, tables)])
+        places = np.concatenate([np.zeros(0, dtype=np.int64), *(_places(table, order) for table in tables)])
+        return whole.take(numbers_array(np.argsort(places, kind="stable")))
 
     def _merged(self, name: str, told: Told, before: Query | None, now: Query | None) -> list[pa.Table]:
         """The changes of a query that several units answer together; one that is another now is two."""
@@ -93,7 +90,23 @@ class Gather:
         for known in (self.tops, self._shown):
             for name in [name for name in known if name not in asked]:
                 known.forget(name)
-        return pa.concat_tables([TOP_SCHEMA.empty_table(), *self._shown.joined(asked)])
+        # Queries are dealt out by a hash: most pieces are an answer or two, too small to be written one by one.
+        return pa.concat_tables([TOP_SCHEMA.empty_table(), *self._shown.joined(asked)]).combine_chunks()
+
+
+def _places(changes: pa.Table, order: dict[str, int]) -> Ints:
+    """Where changes belong among those of all queries. A query that is another now may have moved from one unit to
+    another: its leaves still come first."""
+    query, change = (_coded(changes.column(name)) for name in ("query", "change"))
+    ranks = np.array([2 * order[name] for name in query.dictionary.to_pylist()], dtype=np.int64)
+    enters = np.array([kind == "enter" for kind in change.dictionary.to_pylist()], dtype=np.int64)
+    places: Ints = ranks[np.asarray(query.indices)] + enters[np.asarray(change.indices)]
+    return places
+
+
+def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    whole = column.combine_chunks()
+    return whole if pa.types.is_dictionary(column.type) else whole.dictionary_encode()
 
 
 def _shown(names: list[str], sizes: list[int], tops: pa.Table, rows: pa.Table) -> pa.Table:

@@ -51,6 +51,8 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.scheduler.mode": "FIFO",
     "spark.locality.wait": "0s",
+    # Spark would take the time of each listener for each event, which is more work than most listeners have.
+    "spark.scheduler.listenerbus.metrics.maxListenerClassesTimed": "0",
     # Saves several programs that are started for each checkpoint file. The rename that keeps a second driver out is not
     # needed, because the checkpoint is locked; and a file that is there already says the same.
     # (Hadoop's RawLocalFileSystem as fs.file.impl would save the checksum files and half of what programs are left; but
@@ -74,9 +76,11 @@ _LOCAL = {
 _LIGHT_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _SCANNING_JVM = ["-XX:+UseSerialGC"]
 # Planning a stateful batch is much code that is run a few times each. By default it is interpreted until it has been
-# called two hundred times, which takes dozens of batches, and compiled bit by bit. (Measured on a cluster, after two
-# dozen batches: 0.19 s of the driver's processor time for a batch became 0.12.)
-_SOONER_JVM = ["-XX:CompileThresholdScaling=0.1"]
+# called two hundred times, which takes dozens of batches, and compiled bit by bit; here what is called in every batch
+# is compiled by the fourth, and there is room for all of it: in that of a light JVM, code that rested for a while makes
+# place and is compiled anew. (On a cluster, after two dozen batches, compiling was a tenth of what the driver did and
+# is next to nothing; it is paid for by a second of processor time more for the start, which two dozen batches make up.)
+_SOONER_JVM = ["-XX:CompileThresholdScaling=0.02", "-XX:ReservedCodeCacheSize=240m"]
 # Each file of a checkpoint starts a program or two (Hadoop's chmod), and by default a JVM starts them by way of another
 # program. Javas from 25 on may do without this way.
 _STARTS = "-Djdk.lang.Process.launchMechanism=VFORK"
