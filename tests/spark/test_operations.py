@@ -8,7 +8,6 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from tests.spark.broker import free_port
 from tests.spark.kills import Pipeline
@@ -31,7 +30,6 @@ from skyband.spark.connector import connectors, kafka_sentence, unresolved
 from skyband.spark.files import write_atomic
 from skyband.spark.metrics import Lag, Metrics
 from skyband.spark.progress import lag_words, size_words
-from skyband.spark.values import value_chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,49 +217,6 @@ def test_what_is_said_of_kafka(tmp_path: Path) -> None:
     ):
         assert sentence in str(kafka_sentence(text, pipeline))
     assert kafka_sentence("something else", pipeline) is None
-
-
-def test_values_of_records() -> None:
-    schema = pa.schema([("x", pa.int64()), ("g", pa.string())])
-    texts = [
-        b'{"x": 1,\r\n "g": "a\\nb"}',
-        None,
-        b"",
-        b"{",
-        b'{"x": "no"}',
-        b"\xff",
-        b'{"x": 2, "other": [1]}',
-    ]
-    ((place, chunk),) = value_chunks("json", texts, schema)
-    assert place == 0 and chunk.count == 7
-    assert chunk.table.to_pylist() == [{"x": 1, "g": "a\nb"}, {"x": 2, "g": None}]
-    assert [(row.position, row.raw) for row in chunk.bad] == [
-        (1, ""),
-        (2, ""),
-        (3, "{"),
-        (4, '{"x": "no"}'),
-        (5, "ff"),
-    ]
-
-    def packed(table: pa.Table) -> bytes:
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(out.getvalue())
-
-    one, other = pa.table({"x": [1, 2], "z": [0, 0]}), pa.table({"g": ["a"]})
-    values = [packed(one), b"\xffno", packed(one.slice(0, 0)), packed(one), packed(other), None]
-    found = [*value_chunks("arrow", values, schema)]
-    assert [(at, chunk.table.to_pydict()) for at, chunk in found] == [
-        (0, {"x": [1, 2, 1, 2]}),
-        (4, {"g": ["a"]}),
-    ]
-    assert [[(row.position, row.raw) for row in chunk.bad] for _, chunk in found] == [
-        [(2, "ff6e6f")],
-        [(1, "")],
-    ]
-    assert next(value_chunks("arrow", [b""], schema))[1].count == 1
-    assert found[1][1].bad[0].detail == "the record has no value"
 
 
 @pytest.mark.spark

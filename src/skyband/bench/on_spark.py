@@ -26,10 +26,11 @@ one on an old checkpoint, from the start of the run to the end of its first batc
 on the same two cores, with a core for each worker, and a thousand queries with their state with the executors: what the
 system says that executors and driver have used of the processors, for each row, after two dozen batches in which their
 JVMs compile most of their code. What the driver does for a batch doesn't depend on the number of its rows, so its share
-falls as batches grow: it is shown for batches twice as large, too. The last table but one is of batches that do nothing
-but read and write a blob of state for each of two keys, by either of Spark's stateful operators (with Pandas, in
-RocksDB). The last one is of `skyband.spark.watch` on a DataFrame, a hundred weighted sums, into the no-op sink: with
-one unit, with two, and with two without the task that makes one answer of their parts. [Spark](../spark.md) says how it
+falls as batches grow: it is shown for batches twice as large, too. Then come batches that do nothing but
+read and write a blob of state for each of two keys, by either of Spark's stateful operators (with Pandas, in RocksDB);
+`skyband.spark.watch` on a DataFrame, a hundred weighted sums, into the no-op sink: with one unit, with two, and with
+two without the task that makes one answer of their parts; and reading JSON as Kafka's records have it, by Spark's own
+code and by our tasks, with nothing done with the rows. [Spark](../spark.md) says how it
 works.
 """
 
@@ -140,6 +141,19 @@ def figures(found: Figures, scale: str) -> Iterator[Figure]:
         for name, seconds in of_each.items():
             watches.add("", name, rows, ms=1000 * seconds)
     yield watches
+    records = Figure(
+        "records",
+        "Reading records of JSON",
+        "by",
+        "rate",
+        "million a second",
+        f"{scale}: {plan.batch_rows:,} records of four numbers, {plan.master}",
+        form="bars",
+    )
+    records.logarithmic = False
+    for way, rate in found.records.items():
+        records.add("", "records", way, rate=rate / 1e6)
+    yield records
 
 
 def _at_least(placement: str, queries: int, goal: float) -> Claim:
@@ -181,13 +195,13 @@ def _driver(figure: Figure) -> tuple[bool, str] | None:
     if driver is None or executors is None:
         return None
     share = driver / (driver + executors)
-    return share < 0.1, f"{100 * share:.0f} %"
+    return share < 0.1, f"{100 * share:.1f} %"
 
 
 def _larger(figure: Figure) -> tuple[bool, str] | None:
     sizes = [float(x) for x in figure.places()]
     found = figure.value("", "driver", max(sizes)) if len(sizes) > 1 else None
-    return None if found is None else (found < 10, f"{found:.0f} %")
+    return None if found is None else (found < 10, f"{found:.1f} %")
 
 
 BOOK = Book(
@@ -197,7 +211,7 @@ BOOK = Book(
         ("throughput", "Large batches"), ("placements", "The two placements"), ("small", "Small batches"),
         ("restart", "Restart"), ("cluster", "Processor time on a cluster"),
         ("share", "The driver's share of it, by the size of batches"), ("state", "Two stateful operators"),
-        ("watch", "A DataFrame's changes"),
+        ("watch", "A DataFrame's changes"), ("records", "Records of JSON"),
     ),
     claims={
         "throughput": (

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..files.rows import Chunk
 from .config import Pipeline, StreamSpec
@@ -148,36 +150,58 @@ def _split_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.select(names)
 
 
+Where = tuple[str, int, str]  # stream, partition, format
+
+
 def _record_runs(
     lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[str, int, int, Chunk]]:
     """(stream, partition, offset of the first record, rows), run by run."""
-    held: list[bytes | None] = []
-    offsets: list[int] = []
-    where: tuple[str, int, str] | None = None
-    size = 0
-    for batch in lines:
-        columns = {
-            name: batch.column(name).to_pylist() for name in ("stream", "number", "format", "first", "value")
-        }
-        for stream, number, form, offset, value in zip(*columns.values(), strict=True):
-            here = (stream, number, form)
-            if where != here or len(held) >= _RUN_RECORDS or size >= _RUN_BYTES:
-                yield from _run(where, held, offsets, schemas)
-                held, offsets, where, size = [], [], here, 0
-            held.append(None if value is None else bytes(value))
-            offsets.append(offset)
-            size += len(value or b"")
-    yield from _run(where, held, offsets, schemas)
+    held: list[pa.RecordBatch] = []
+    where: Where | None = None
+    count = size = 0
+    for here, piece in chain.from_iterable(map(_pieces, lines)):
+        if where != here or count >= _RUN_RECORDS or size >= _RUN_BYTES:
+            yield from _run(where, held, schemas)
+            held, where, count, size = [], here, 0, 0
+        held.append(piece)
+        count += piece.num_rows
+        size += _bytes(piece)
+    yield from _run(where, held, schemas)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[Where, pa.RecordBatch]]:
+    """Neighbouring records of one partition, not too many bytes of them at once."""
+    names = ("stream", "number", "format")
+    changes = [pc.not_equal(column[1:], column[:-1]) for column in map(batch.column, names)]
+    cuts = np.flatnonzero(np.logical_or.reduce([np.asarray(change) for change in changes])) + 1
+    for first, end in pairwise([0, *cuts.tolist(), batch.num_rows]):
+        piece = batch.select(["first", "value"]).slice(first, end - first)
+        stream, number, form = (batch.column(name)[first].as_py() for name in names)
+        yield from (((stream, number, form), part) for part in _parted(piece))
+
+
+def _parted(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if piece.num_rows > 1 and _bytes(piece) > _RUN_BYTES:
+        half = piece.num_rows // 2
+        yield from _parted(piece.slice(0, half))
+        yield from _parted(piece.slice(half))
+    elif piece.num_rows:
+        yield piece
+
+
+def _bytes(piece: pa.RecordBatch) -> int:
+    return int(pc.sum(pc.binary_length(piece.column("value"))).as_py() or 0)
 
 
 def _run(
-    where: tuple[str, int, str] | None,
-    values: list[bytes | None],
-    offsets: list[int],
-    schemas: Mapping[str, pa.Schema],
+    where: Where | None, held: list[pa.RecordBatch], schemas: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[str, int, int, Chunk]]:
     if where is not None:
         stream, partition, form = where
-        for place, chunk in value_chunks(form.removeprefix(RECORD), values, schemas[stream]):
-            yield stream, partition, offsets[place], chunk
+        run = pa.Table.from_batches(held).combine_chunks()
+        offsets, values = (run.column(name).combine_chunks() for name in ("first", "value"))
+        for place, chunk in value_chunks(
+            form.removeprefix(RECORD), values.cast(pa.binary()), schemas[stream]
+        ):
+            yield stream, partition, offsets[place].as_py(), chunk

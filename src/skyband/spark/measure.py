@@ -16,6 +16,7 @@ a run are left out: a JVM compiles its code while they run.
   same with two workers in batches twice as large, since what the driver does for a batch doesn't depend on its rows.
 - **state**: a batch that reads and writes a blob of state, by either of Spark's stateful operators.
 - **watch**: a batch of `watch(df, shards=…)` with one unit and with two, and with two whose parts nobody merges.
+- **records**: JSON of records, read by Spark's own code and by our tasks.
 - **restart**: how much later a pipeline of a thousand queries answers its first batch after a start than a query that
   does nothing.
 """
@@ -50,7 +51,18 @@ _K = 20
 _WINDOW = 1_000_000
 _GROUP = 500_000  # rows of a row group at most
 _DIFFERENT = 4  # files; further ones have the rows of those
-PARTS = ("throughput", "many", "executors", "small", "restart", "cluster", "share", "state", "watch")
+PARTS = (
+    "throughput",
+    "many",
+    "executors",
+    "small",
+    "restart",
+    "cluster",
+    "share",
+    "state",
+    "watch",
+    "records",
+)
 _RUNS = {
     "throughput": ("driver 1", "driver 1000"),
     "many": ("driver 10000",),
@@ -115,6 +127,7 @@ class Figures:
     watches: dict[int, dict[str, float]] = field(
         default_factory=dict
     )  # by rows a batch, seconds with each way
+    records: dict[str, float] = field(default_factory=dict)  # by way, records of JSON read in a second
 
     def ratios(self) -> dict[str, float]:
         """Each run's rate against the no-op sink's, and the executors' against the driver's."""
@@ -184,6 +197,8 @@ class Figures:
         for rows_, seconds in self.watches.items():
             told = ", ".join(f"{name} {1000 * each:.0f} ms" for name, each in seconds.items())
             lines.append(f"watch, {rows_:,} rows a batch: {told}")
+        for way, rate in self.records.items():
+            lines.append(f"JSON of records, {way}: {rate / 1e6:.2f} million a second")
         return "\n".join(lines)
 
 
@@ -229,6 +244,10 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
                 from .watch_time import watch_seconds
 
                 figures.watches = watch_seconds(session, home, 2 * plan.batches, plan.batches)
+            if "records" in parts:
+                from .values_time import values_rates
+
+                figures.records = values_rates(session, home, plan.batch_rows, plan.rounds + 1)
         finally:
             session.stop()
     if "executors" in parts:
