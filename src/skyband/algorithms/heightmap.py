@@ -6,10 +6,11 @@ query is bound by that; whatever keeps exactly k rows a query recomputes all the
 **Idea.** A row can matter only if it reaches some query's admission threshold. A *height map* over the cells of all
 axes but one says how great the last coordinate must be for that (structures/heightmap.py): in the pass that
 stores a row, one look-up rejects it for all queries, 199 times in 200. Survivors are scored for blocks of 64
-queries at once (structures/meeting.py). Each query has a *slack list* of everything above its threshold, about three
-times k, so that rows that leave don't make it search (structures/slack.py). A list that runs short all the same is
-made anew from a *reservoir*, the few better rows of each block, with a threshold that holds for most of a
-window whatever comes (structures/blocks.py, structures/catchup.py): falling scores don't bring it down.
+queries at once (structures/meeting.py), those of them that the block's outline lets pass (structures/outlines.py).
+Each query has a *slack list* of everything above its threshold, about three times k, so that rows that leave don't
+make it search (structures/slack.py). A list that runs short all the same is made anew from a *reservoir*, the few
+better rows of each block, with a threshold that holds for most of a window whatever comes (structures/blocks.py,
+structures/catchup.py): falling scores don't bring it down.
 
 **What is kept.** The window's rows (8 bytes a column, and 8 more for times if there are some), the reservoir in front
 of each block, a slack list for each query, and two maps of 32,768 cells.
@@ -208,7 +209,14 @@ class HeightMap(Mapped):
     def _look_up(self) -> None:
         """Have the arrays at hand that the kernels take at every step."""
         blocks, relief, stands, ranked = self.blocks, self.relief, self.stands, self.ranked
-        latest = max(self.renewed, blocks.renewed, relief.renewed, stands.renewed, ranked.renewed)
+        latest = max(
+            self.renewed,
+            blocks.renewed,
+            relief.renewed,
+            stands.renewed,
+            ranked.renewed,
+            self.outlines.renewed,
+        )
         if latest == self._looked_up:
             return
         self._looked_up = latest
@@ -222,7 +230,7 @@ class HeightMap(Mapped):
             self._resume, self.space.sign, stands.face, stands.constants, stands.bar, stands.member,
             ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
             self.old_time, self.old_seq, self.wish, self.touched, self.todo, self._heap_time, self._heap_seq,
-            *self._hits,
+            self._spots, *self.outlines.frame(), *self._hits,
         )  # fmt: skip
         self._fits = self._compiled and self._has_ranks()
         if self._whole is not None:
@@ -462,6 +470,7 @@ class HeightMap(Mapped):
                 return
             if bar > -np.inf or self.space.boxed:
                 self.relief.lower_one(slots, slot, face, bar, self.constants)
+                self._lower_outlines(slots)
                 return
         places = self.stands.place[slots]
         bars, faces = self.stands.bar[places], self.stands.face[places // WIDTH]
@@ -477,6 +486,7 @@ class HeightMap(Mapped):
         low &= ~opening
         if low.any():
             self.relief.lower(slots[low], faces[low], bars[low], self.constants)
+            self._lower_outlines(slots[low])
 
     def _refill(self, slots: Ints, share: float) -> None:
         refill = self._kernels().refill

@@ -135,11 +135,21 @@ class Mapped(MappedState):
         if not self._falling:
             self.ranked.tighten()
         self.relief.lower(slots, faces, self._bars()[slots], self.constants, outer_too=False)
+        if self.relief.weighted and not self.space.boxed and self.relief.frame is not None:
+            self.outlines.draw(self.relief.frame, len(self.stands.face))
+            self._lower_outlines(slots)
         np.copyto(self.relief.outer, self.relief.inner)
         if self.relief.now >= 0:
             floors = self.relief.floors[self.relief.now]
             floors[slots[faces == LOOSE]] = np.inf
             self.relief.carve(self.relief.outer, slots, faces, floors.astype(np.float64), self.constants)
+
+    def _lower_outlines(self, slots: Ints) -> None:
+        """After the inner map, whose thresholds these queries have."""
+        relief, stands = self.relief, self.stands
+        self.outlines.lower(
+            slots, stands.place, stands.face, relief.mapped, relief.offset, relief.weight, relief.slip
+        )
 
     def _tell_rises_anew(self, before: Floats, after: Floats) -> None:
         """A step of height is another one in another frame: as many steps as are at least what was promised."""
@@ -386,7 +396,7 @@ class Mapped(MappedState):
 
     def _holders(self) -> tuple[Any, ...]:
         """Whoever has arrays."""
-        return self, self.blocks, self.relief, self.stands, self.ranked
+        return self, self.blocks, self.relief, self.outlines, self.stands, self.ranked
 
     def counters(self, slot: int) -> dict[str, int]:
         """Of the whole family: what the map does it does for all."""
@@ -438,6 +448,12 @@ class Mapped(MappedState):
             # the map knows a threshold no higher than the query's own
             if relief.frame is not None and self._faces(np.array([slot]))[0] != LOOSE:
                 assert relief.mapped[slot] <= bars[slot]
+                # a row that reaches the threshold passes the outline of the query's block
+                if len(self.outlines.heights):
+                    columns, block = self.rows(horizon)[0], int(self.stands.place[slot]) // WIDTH
+                    reached = self._good(columns, slot) >= bars[slot]
+                    rows = tuple(column[reached] for column in columns)
+                    assert self.outlines.pass_(block, self.stands.face, rows).all()
         if relief.frame is not None:
             # what fails the outer map fails the inner one
             assert bool(np.all(relief.outer <= relief.inner))

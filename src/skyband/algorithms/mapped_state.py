@@ -19,6 +19,7 @@ from skyband.structures.catchup import catching
 from skyband.structures.intake import STRETCH, sift_arrays
 from skyband.structures.meeting import WIDTH, Stands, meeting
 from skyband.structures.memory import Shape, cut, words_of
+from skyband.structures.outlines import Outlines
 from skyband.structures.ranked import Ranked
 from skyband.structures.relief import Relief
 from skyband.structures.renewed import Renewed
@@ -46,6 +47,7 @@ class MappedState(Renewed, WindowAlgorithm):
         self.members = 0  # queries
         self._compiled = False
         self.stands = Stands(0)
+        self.outlines = Outlines()
         self.totals = np.zeros(16, dtype=np.int64)
         self.clock = np.zeros(4, dtype=np.int64)
         self.wish = np.empty(0, dtype=np.int64)
@@ -89,15 +91,16 @@ class MappedState(Renewed, WindowAlgorithm):
             (np.float64, (faces, self.axes, rows)),
             (np.int64, (faces, rows)),
             (np.int64, (faces, rows if self.timed else 0)),
+            (np.int64, (faces, rows)),
         )
         self._lay_out()
 
     def _lay_out(self) -> None:
         """A desk for rows on their way and for lists that are made anew: they are never there at the same time. Rows
         that are on their way stay."""
-        there = [getattr(self, name, None) for name in ("_points", "_number", "_when")]
+        there = [getattr(self, name, None) for name in ("_points", "_number", "_when", "_spots")]
         desk = np.empty(max(words_of(self._way), words_of(self._lists)))
-        self._points, self._number, self._when = here = cut(desk, self._way)
+        self._points, self._number, self._when, self._spots = here = cut(desk, self._way)
         self._listing = cut(desk, self._lists)
         for old, new in zip(there, here, strict=True):
             if old is not None and old.shape == new.shape:

@@ -38,7 +38,10 @@ MEETING = {
     "good": FLOATS, "time": INTS, "seq": INTS, "start": INTS, "size": INTS, "room": INTS, "brim": INTS,
     "old_time": INTS, "old_seq": INTS, "wish": INTS, "touched": BYTES, "todo": INTS, "heap_time": INTS,
     "heap_seq": INTS,
+    "spots": PLANE, "outline": HEIGHTS, "line_order": INTS, "line_sides": INTS, "line_low": FLOATS,
+    "line_high": FLOATS, "line_base": FLOATS, "line_inverse": FLOATS,
     "hit_place": SHORT, "hit_point": SHORT, "hit_value": FLOATS, "values": FLOATS, "words8": EIGHTS, "above": BYTES,
+    "kept": SHORT,
 }  # fmt: skip
 TAKEN = {**ARRIVING, "resume": INTS, **MEETING, "due": INTS}
 # of `tell`, after sign and times

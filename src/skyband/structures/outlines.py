@@ -1,0 +1,140 @@
+"""Outlines: a coarse height map for each block of 64 queries.
+
+The height map tells that a row may matter to somebody, and then it meets all blocks, one after the other, though two in
+three could have been left out: of anti-correlated rows that pass, one in four reaches any threshold at all, and each of
+those the thresholds of two or three blocks in sixteen. An outline says the same of one block that the map says of all
+of them, in 512 cells: how great the last coordinate of a row must be for that block to be worth a look. The queries of
+a block are like one another, so that cells of that size do.
+
+Outlines are made with the inner map and lowered whenever it is: they know the same thresholds (`Relief.mapped`), never
+higher ones than the queries' own. Only weighted sums have them; the blocks of loose queries don't.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.jit import inlined, kernel
+from skyband.order import Floats, Ints
+from skyband.structures.heightmap import NEVER, OPEN, PASS, UNIT, Frame, Heights, divide, gains
+from skyband.structures.renewed import Renewed
+
+CELLS = 512  # of an outline, at most
+STEPS = 20  # bits of a spot that are a height, which is at most 2^17; the others are its cell
+
+
+class Outlines(Renewed):
+    """The outlines of all blocks, and the frame of their cells; none where there is no map yet."""
+
+    def __init__(self) -> None:
+        self.heights = np.empty(
+            (0, 1), dtype=np.int32
+        )  # by block; the last cell is for rows outside the frame
+        self.order, self.size = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self.low = self.high = self.base = self.inverse = np.zeros(1)
+        self._corners = np.empty((0, 2, 1))
+
+    def frame(self) -> tuple[Any, ...]:
+        """What the kernels need of it."""
+        return self.heights, self.order, self.size, self.low, self.high, self.base, self.inverse
+
+    def draw(self, frame: Frame, blocks: int) -> None:
+        """Outlines that let nothing of the frame pass, for so many blocks."""
+        parts = len(frame.order) - 1
+        size = np.minimum(np.array(divide(CELLS, parts), dtype=np.int64), frame.size[:parts])
+        inverse = frame.inverse.copy()
+        inverse[frame.order[:parts]] *= size / frame.size[:parts]
+        coarse = frame._replace(size=size, inverse=inverse)
+        self.order, self.size, self.inverse = frame.order, size, inverse
+        self.low, self.high, self.base = frame.low, frame.high, frame.base
+        self._corners = np.zeros((parts, 2, int(size.max(initial=1))))
+        for a in range(parts):
+            lower, upper = coarse.corners(a)
+            self._corners[a, 0, : len(lower)], self._corners[a, 1, : len(upper)] = lower, upper
+        self.heights = np.full((blocks, coarse.cells + 1), NEVER, dtype=np.int32)
+        self.heights[:, -1] = PASS
+
+    def pass_(self, block: int, face: Ints, columns: tuple[Floats, ...]) -> Any:
+        """Which rows a block of queries doesn't pass over."""
+        points = np.ascontiguousarray(np.stack(columns))[np.newaxis]
+        spots = np.zeros((1, points.shape[2]), dtype=np.int64)
+        locate_points(points, 0, points.shape[2], self.heights.shape[1] - 1, *self.frame()[1:], spots)
+        height = self.heights[block, spots[0] >> STEPS]
+        return (1 - 2 * face[block]) * (spots[0] & ((1 << STEPS) - 1)) >= height
+
+    def lower(
+        self,
+        slots: Ints,
+        place: Ints,
+        face: Ints,
+        mapped: Floats,
+        offset: Floats,
+        weight: Floats,
+        slip: Floats,
+    ) -> None:
+        """Let pass what these queries admit: their thresholds are `mapped`, by slot."""
+        if not len(self.heights):
+            return
+        rows = int(self.size[0]) if len(self.size) > 1 else 1
+        cells = self.heights.shape[1] - 1
+        scratch = (np.empty(shape, np.int32) for shape in ((1, cells // rows), (1, rows)))
+        grown = np.empty(max(1, self._corners.shape[2]), np.int32)
+        lower(
+            self.heights, slots, place, face, self.low, self.high, self._corners, self.size, self.order, mapped,
+            offset, weight, slip, *scratch, grown,
+        )  # fmt: skip
+
+
+@kernel
+def lower(
+    heights: Heights, slots: Ints, place: Ints, face: Ints, low: Floats, high: Floats, corners: Floats, size: Ints,
+    order: Ints, mapped: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights,
+    grown: Heights,
+) -> None:  # fmt: skip
+    """As `carve_weights`, each query in the outline of its block; not those that are loose."""
+    n = fast.shape[1]
+    for turn in range(slots.shape[0]):
+        slot = slots[turn]
+        b = place[slot] >> 6
+        if face[b] > 1:
+            continue
+        row = heights[b]
+        sign = 1.0 - 2.0 * face[b]
+        if not gains(
+            slot, 0, sign, low, high, corners, size, order, mapped, offset, weight, slip, fast, tops, grown
+        ):
+            for i in range(row.shape[0]):
+                row[i] = OPEN
+            continue
+        reach = fast[0]
+        for g in range(tops.shape[1]):
+            top, part = tops[0, g], row[g * n : g * n + n]
+            for j in range(n):
+                part[j] = min(part[j], np.int32(top - reach[j]))
+
+
+@inlined
+def locate_points(
+    points: Floats, of: int, count: int, beyond: int, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
+    inverse: Floats, spots: Ints,
+) -> None:  # fmt: skip
+    """Where rows that passed the map lie among the cells of outlines, and at which height."""
+    parts = size.shape[0]
+    for i in range(count):
+        outside = False
+        cell, level = np.int64(0), np.int64(0)
+        for a in range(parts + 1):
+            axis = order[a]
+            x = points[of, axis, i]
+            end = np.float64(size[a] - 1) if a < parts else UNIT
+            u = (x - base[axis]) * inverse[axis]
+            u = u if u > 0.0 else 0.0
+            u = u if u < end else end
+            outside |= not ((x >= low[axis]) & (x <= high[axis]))
+            if a < parts:
+                cell = cell * size[a] + np.int64(u)
+            else:
+                level = np.int64(u)
+        spots[of, i] = ((beyond if outside else cell) << STEPS) | level

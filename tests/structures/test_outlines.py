@@ -1,0 +1,94 @@
+"""Outlines: no row that reaches a query's threshold is kept from its block, and most others are."""
+
+import numpy as np
+import pytest
+
+from skyband.bench.drive import Queries
+from skyband.query.space import Space
+from skyband.structures.meeting import WIDTH, Stands
+from skyband.structures.outlines import Outlines
+from skyband.structures.relief import LOOSE, Relief
+
+
+def drawn(axes: int, count: int, signs: tuple[float, ...]) -> tuple[Relief, Stands, Outlines, np.ndarray]:
+    """Queries of these signs over uniform rows, in blocks, with thresholds that few rows reach."""
+    rng = np.random.default_rng(axes)
+    queries = Queries.of("linear", count, axes, 5)
+    constants = queries.constants * rng.choice(signs, queries.constants.shape)
+    relief, stands, outlines = (
+        Relief(Space(queries.shape, queries.columns, 1.0), 512),
+        Stands(axes),
+        Outlines(),
+    )
+    slots = np.arange(count)
+    for slot in slots:
+        relief.know(slot, constants[slot])
+        stands.enter(slot, LOOSE, constants[slot], -np.inf)
+    rows = rng.random((axes, 4000))
+    assert relief.survey(list(rows), slots, constants)
+    faces = np.array([relief.face(slot) for slot in slots])
+    stands.arrange(slots, faces, relief.traits(slots, constants))
+    bars = np.sort(relief.weight @ rows, axis=1)[:, -5]
+    relief.lower(slots, faces, bars, constants, outer_too=False)
+    assert relief.frame is not None
+    outlines.draw(relief.frame, len(stands.face))
+    lower(outlines, relief, stands, slots)
+    return relief, stands, outlines, bars
+
+
+def lower(outlines: Outlines, relief: Relief, stands: Stands, slots: np.ndarray) -> None:
+    outlines.lower(slots, stands.place, stands.face, relief.mapped, relief.offset, relief.weight, relief.slip)
+
+
+def passed(outlines: Outlines, stands: Stands, rows: np.ndarray, slot: int) -> np.ndarray:
+    return outlines.pass_(int(stands.place[slot]) // WIDTH, stands.face, tuple(rows))
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("signs", [(1.0,), (-1.0,), (-1.0, 1.0), (0.0, 1.0)])
+def test_rows_that_reach_a_threshold_pass_the_outline_of_its_block(
+    axes: int, signs: tuple[float, ...]
+) -> None:
+    relief, stands, outlines, bars = drawn(axes, 100, signs)
+    rng = np.random.default_rng(9)
+    rows = np.round(
+        rng.random((axes, 3000)) * 1.02 - 0.01, 3
+    )  # some lie outside the frame, some on its edges
+    rows[0, 5:8] = np.nan, np.inf, -np.inf
+    for slot in np.flatnonzero(relief.usable):
+        with np.errstate(invalid="ignore"):
+            reached = (relief.weight[slot][:, np.newaxis] * rows).sum(axis=0) >= bars[slot]
+        assert passed(outlines, stands, rows[:, reached], slot).all()
+        # rows outside are for the queries to judge
+        assert passed(outlines, stands, rows[:, 5:8], slot).all()
+
+
+def test_most_rows_are_kept_from_most_blocks() -> None:
+    relief, stands, outlines, bars = drawn(4, 1000, (1.0,))
+    rows = np.random.default_rng(9).random((4, 4000))
+    some = np.zeros(4000, dtype=bool)
+    blocks = np.array([outlines.pass_(b, stands.face, tuple(rows)) for b in range(len(stands.face))])
+    for slot in range(1000):
+        some |= relief.weight[slot] @ rows >= bars[slot]
+    assert some.any()
+    # of those that reach a threshold, too: they are few blocks' concern
+    assert blocks[:, some].mean() < 0.5
+    assert blocks.mean() < 0.05
+
+
+def test_a_threshold_that_falls_lowers_the_outline_of_its_block_alone() -> None:
+    relief, stands, outlines, bars = drawn(3, 200, (1.0,))
+    before = outlines.heights.copy()
+    slots = np.array([17])
+    relief.lower_one(slots, 17, relief.face(17), 0.5 * float(bars[17]), relief.weight)
+    lower(outlines, relief, stands, slots)
+    changed = (outlines.heights != before).any(axis=1)
+    assert changed.nonzero()[0].tolist() == [stands.place[17] // WIDTH]
+    assert (outlines.heights <= before).all()
+
+
+def test_before_there_is_a_map_there_are_no_outlines() -> None:
+    outlines = Outlines()
+    none = np.zeros(1, dtype=np.int64)
+    outlines.lower(none, none, none, np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros(1))
+    assert len(outlines.heights) == 0
