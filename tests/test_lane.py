@@ -113,6 +113,26 @@ def test_more_changes_than_usual() -> None:
     assert one._lane is not None
 
 
+def test_a_pool_that_is_used_up_is_replaced_before_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step whose changes don't fit into the table of changes is done in halves, which takes twice as long."""
+    rng = np.random.default_rng(12)
+    monkeypatch.setattr("skyband.report._ROWS", 1024)
+    ks = (12,) * 40
+    one, other = watched("heightmap", 2000, ks), watched("heightmap", 2000, ks)
+    pools: set[Any] = set()
+    calls: list[int] = []
+    for step in range(80):
+        algorithm: Any = one.streams["s"].groups[0].algorithm if step else None
+        if step == 40:
+            go = algorithm.go
+            algorithm.go = lambda *given: calls.append(go(*given)) or calls[-1]  # noqa: B023
+        compare(one, other, rows(rng, 100))
+        pools.add(one._report._pool)
+    assert len(pools) > 3 and len(calls) > 30
+    # all was told at once but what lists had left to do
+    assert sum(found < 0 for found in calls) < 5
+
+
 def test_a_saved_monitor_goes_on() -> None:
     rng = np.random.default_rng(9)
     one, other = watched("heightmap"), watched("heightmap")

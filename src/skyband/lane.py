@@ -73,6 +73,7 @@ class Lane:
         self.latest: Any = None
         self.pool: Pool | None = None
         self.told: tuple[Any, ...] = ()
+        self.before = 0  # changes of the step before
         self.at_hand = getattr(group.algorithm, "at_hand", None) if whole else None
         if self.at_hand is not None:
             self._make_notes()
@@ -196,7 +197,9 @@ class Lane:
 
     def _go(self, batch: pa.RecordBatch, rows: int, base: int) -> int:
         """The step in one call."""
-        algorithm, pool = self.group.algorithm, self.monitor._report.pool(self.monitor.watches)
+        algorithm = self.group.algorithm
+        # with room for twice the changes of the step before: a step that finds too little is done in halves
+        pool = self.monitor._report.pool(self.monitor.watches, 2 * self.before)
         latest = (LATEST[0], self.group.board._width)
         if (
             latest != self.noted
@@ -230,6 +233,7 @@ class Lane:
         pool = self.pool
         assert pool is not None
         if found > 0:
+            self.before = found
             return pool.cut(found)
         if found == 0:
             return self.monitor._report.table([], TIMELESS)

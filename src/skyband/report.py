@@ -147,13 +147,14 @@ class Report:
                 tables.append(self._others(group, changes, kind, type_))
         return pa.concat_tables(tables)
 
-    def pool(self, names: Iterable[str]) -> Pool:
-        """The pool of changes without times."""
+    def pool(self, names: Iterable[str], room: int = 0) -> Pool:
+        """The pool of changes without times, with room for so many if they are not very many."""
         if self._names is None:
             self._name(names)
-        if self._pool is None or self._pool.time != TIMELESS[1]:
-            self._pool = self._fresh(TIMELESS[1])
-        return self._pool
+        pool = self._pool
+        if pool is None or pool.used + min(room, _ROWS // 4) > pool.rows or pool.time != TIMELESS[1]:
+            pool = self._pool = self._fresh(TIMELESS[1])
+        return pool
 
     def _fresh(self, type_: pa.DataType) -> Pool:
         """A pool that nothing was handed out of, in place of the one that there is."""

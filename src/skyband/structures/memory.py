@@ -232,6 +232,6 @@ class Words:
                 continue
             # a kernel takes them for what the kinds say
             assert array.ndim == dims and array.dtype == kind and array.flags.c_contiguous, (i, array.dtype)
-            self.words[WORDS * i] = array.ctypes.data
+            self.words[WORDS * i] = array.__array_interface__["data"][0]  # .ctypes.data takes twice as long
             self.words[WORDS * i + 1 : WORDS * i + 1 + dims] = array.shape
         self.arrays = arrays
