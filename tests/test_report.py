@@ -14,8 +14,9 @@ SQL = "SELECT x FROM s ORDER BY x {} LIMIT 3 WINDOW 5 {}"
 
 
 @pytest.mark.parametrize("timed", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_tables_handed_out_never_change(timed: bool) -> None:
+def test_tables_handed_out_never_change(timed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through several pools, with watches coming and going (and so their names)."""
+    monkeypatch.setattr("skyband.report._ROWS", 16_384)
     monitor = sb.Monitor(time="t" if timed else None)
     monitor.watch(SQL.format("DESC", "ROWS"), name="a")
     monitor.watch(SQL.format("ASC", "SECONDS" if timed else "ROWS"), name="b")
@@ -40,8 +41,9 @@ def test_tables_handed_out_never_change(timed: bool) -> None:
     assert {"a", "b", "c"} == {name for table in tables for name in table["query"].to_pylist()}
 
 
-def test_memory_that_nobody_holds_serves_again() -> None:
+def test_memory_that_nobody_holds_serves_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """But not while somebody holds any part of a table, in whatever form."""
+    monkeypatch.setattr("skyband.report._ROWS", 16_384)  # so that there are several
     monitor = sb.Monitor()
     monitor.watch(SQL.format("DESC", "ROWS"), name="a")
     random = np.random.default_rng(0)

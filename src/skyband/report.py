@@ -28,7 +28,7 @@ from skyband.structures.board import Changes
 from skyband.structures.emit import emit
 
 _WORDS = texts_array(["leave", "enter"])
-_ROWS = 16_384
+_ROWS = 32_768  # of a pool: to make one takes as long as a step
 TIMELESS: tuple[clock.Kind | None, pa.DataType] = (
     None,
     pa.timestamp("us", "UTC"),
@@ -37,9 +37,16 @@ COLUMNS = ["query", "change", "rank", "score", "seq", "seq_b", "id", "time"]
 
 
 @lru_cache(maxsize=8)
-def _nulls(kind: pa.DataType) -> pa.Array:
+def _nulls(rows: int, kind: pa.DataType) -> pa.Array:
     """A column without values: every pool has the same."""
-    return pa.nulls(_ROWS, kind)
+    return pa.nulls(rows, kind)
+
+
+@lru_cache(maxsize=8)
+def _schema(time: pa.DataType) -> pa.Schema:
+    word = pa.dictionary(pa.int32(), pa.string())
+    types = [word, word, pa.int32(), pa.float64(), pa.int64(), pa.int64(), pa.string(), time]
+    return pa.schema(list(zip(COLUMNS, types, strict=True)))
 
 
 def _memory(rows: int) -> tuple[Any, ...]:
@@ -73,11 +80,11 @@ class Pool:
             numbers_array(score),
             numbers_array(seq),
             *(
-                _nulls(kind)[:rows] if rows <= _ROWS else pa.nulls(rows, kind)
+                _nulls(rows, kind) if rows == _ROWS else pa.nulls(rows, kind)
                 for kind in (pa.int64(), pa.string(), time)
             ),
         ]
-        self.table: Any = pa.Table.from_arrays(arrays, names=COLUMNS)
+        self.table: Any = pa.Table.from_arrays(arrays, schema=_schema(time))
 
     def retire(self) -> None:
         """It is used up."""
@@ -226,9 +233,7 @@ class Report:
     def _empty_table(self, type_: pa.DataType) -> pa.Table:
         """Most steps change nothing."""
         if self._empty is None or self._empty.schema.field("time").type != type_:
-            word = pa.dictionary(pa.int32(), pa.string())
-            types = [word, word, pa.int32(), pa.float64(), pa.int64(), pa.int64(), pa.string(), type_]
-            self._empty = pa.schema(list(zip(COLUMNS, types, strict=True))).empty_table()
+            self._empty = _schema(type_).empty_table()
         return self._empty
 
     def _numbers_of(self, group: Any) -> Any:
