@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from tests.algorithms.test_heightmap import Stream, space, weighted
 
 from skyband.algorithms.mapped_state import WAY
+from skyband.bench.heightmap import SCALES, engine, run
+from skyband.bench.heightmap import stream as stream_of
 from skyband.bench.holding import held
 from skyband.structures.intake import RESERVED
 
@@ -64,6 +67,8 @@ def test_nothing_is_held_that_no_step_needs() -> None:
     assert algorithm._points.shape == (1, 3, WAY)
     assert len(algorithm.relief.outer) == len(algorithm.relief.inner) == len(algorithm._picks) == 1
     assert not len(algorithm.ranked.time) and not algorithm._when.size
+    assert algorithm.relief.outer.itemsize == algorithm.relief.inner.itemsize == 2
+    assert not len(algorithm.edge)  # it has no threshold queries
     assert algorithm.size(0)[1] == 16 * algorithm.ranked.room[0]
     assert len(algorithm.ranked.good) < 1.2 * algorithm.ranked.room.sum()
     narrow = algorithm.blocks.index.shape[1]
@@ -89,6 +94,15 @@ def test_nothing_is_held_that_no_step_needs() -> None:
         stream.push(rng.random((900, 3)))
         stream.compare(thorough=False)
     algorithm._check()
+
+
+def test_a_thousand_queries_over_a_million_rows() -> None:
+    """32 bytes for each row of the window and 2 KB for each query, whatever they are spent on."""
+    scale = replace(SCALES["full"], cycles=15)
+    rows = stream_of(scale, "ANT", 22)
+    made = engine("heightmap", scale, rows)
+    run([made], rows, scale, 22)
+    assert held(made.algorithm) <= 32 * scale.n + 2048 * scale.q
 
 
 def test_times_that_come_later_come_to_lists_too() -> None:

@@ -56,7 +56,7 @@ def test_one_query_lowers_the_maps_as_several_do(epoch: bool) -> None:
         several.lower(slots, np.array([face]), bars[slots], constants)
     assert np.array_equal(one.inner, several.inner) and np.array_equal(one.outer, several.outer)
     assert np.array_equal(one.mapped, several.mapped)
-    assert (one.outer < np.iinfo(np.int32).max // 4).any()
+    assert (one.outer < np.iinfo(np.int16).max // 4).any()
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3, 4, 5])
@@ -93,7 +93,7 @@ def test_a_query_that_asks_nothing_opens_the_map_for_all() -> None:
     bars = np.full(5, 0.5)
     bars[slots[0]] = -np.inf
     relief.carve(relief.inner, slots, np.full(len(slots), HIGH), bars, constants)
-    assert (relief.inner[HIGH] == np.iinfo(np.int32).min).all()
+    assert (relief.inner[HIGH] == np.iinfo(np.int16).min).all()
 
 
 def test_floors_in_half_the_memory_promise_no_more_than_they_are() -> None:

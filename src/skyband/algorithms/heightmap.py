@@ -41,6 +41,7 @@ from skyband.structures.catchup import COUNTED, GROUP, LOWEST, SCRATCH, STACK, a
 from skyband.structures.intake import BEGIN, LATE, NEED, ROOM, STRETCH, admit, arrive, take_in
 from skyband.structures.meeting import WIDTH, Stands, hit_arrays, meeting
 from skyband.structures.memory import Shape, Words
+from skyband.structures.ranked import TIGHT
 from skyband.structures.relief import LOOSE
 from skyband.structures.renewed import LATEST
 from skyband.structures.slack import (
@@ -176,8 +177,9 @@ class HeightMap(Mapped):
             self.stands = Stands(self.terms)
         while slot >= len(self.wish):
             for name in ("wish", "old_time", "old_seq", "seen_time", "seen_seq", "brim", "todo"):
-                setattr(self, name, np.append(getattr(self, name), 0))
-            self.back = np.append(self.back, 0)
+                old = getattr(self, name)
+                setattr(self, name, np.append(old, np.zeros(1, dtype=old.dtype)))
+            self.back = np.append(self.back, np.zeros(1, dtype=self.back.dtype))
         self._most = int(self.ks.max())
         self.members = int(np.count_nonzero(self.ks))
         self._know(slot)
@@ -328,9 +330,9 @@ class HeightMap(Mapped):
     def _lengthen(self, short: int) -> None:
         """Lists that are short of rows, or whose horizon went back, are made anew."""
         if short or self.back[0]:
-            todo = self.todo[:short].copy()
+            todo = self.todo[:short].astype(np.int64)
             if self.back[0]:
-                todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])])
+                todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])]).astype(np.int64)
             self._renew(todo, SHARE_AGAIN)
 
     def _by_pieces(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
@@ -494,7 +496,9 @@ class HeightMap(Mapped):
         result = np.zeros(6, dtype=np.int64)
         if self._together < min(len(slots), GROUP):
             self._scratch_lists(self._best[0].shape[1], len(slots), blocks.late)
-        ranked.spare(2 * int(ranked.room[slots].sum()))  # as much as lists that grow will mostly want
+        # as much as lists that grow will mostly want; while scores don't fall they hardly do
+        places = 2 * int(ranked.room[slots].sum())
+        ranked.spare(min(places, ranked.used // (2 * TIGHT)) if ranked.tight else places)
         numbers = np.array([blocks.first, blocks.next])
         first = 0
         while True:

@@ -34,7 +34,7 @@ from skyband.structures.intake import (
 from skyband.structures.meeting import WIDTH, Stands
 from skyband.structures.memory import arrays_of, whole_bytes
 from skyband.structures.relief import LOOSE, SAMPLE
-from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, STRANGERS, SURVIVED
+from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, STRANGERS, SURVIVED, Short
 
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
 LEAST_BLOCKS = 8  # before reservoirs are kept
@@ -241,7 +241,7 @@ class Mapped(MappedState):
         extent = relief.extents()[slots]
         known = np.isfinite(before) & (extent > 0.0)
         asked = (places % TELLS == self.totals[CALIBRATED] % TELLS) | ~known
-        told = np.full(len(stands.member), -1, dtype=np.int64)
+        told = np.full(len(stands.member), -1, dtype=stands.member.dtype)
         told[places[asked]] = slots[asked]
         now = self._ranked(b, rank, told)[places]
         fall, count = np.zeros(len(stands.face)), np.zeros(len(stands.face))
@@ -251,7 +251,7 @@ class Mapped(MappedState):
         fall = np.where(count > 0, fall / np.maximum(count, 1), fall.sum() / max(1.0, count.sum()))
         return np.asarray(np.where(asked, now, before - fall[places // WIDTH] * extent))
 
-    def _ranked(self, b: int, rank: int, members: Ints) -> Floats:
+    def _ranked(self, b: int, rank: int, members: Short) -> Floats:
         """By place, for members: about the score of the row of this rank in a block, as some of its rows tell it."""
         count = int(self.blocks.meta[b, COUNT])
         part = 4 if rank >= 24 else 2
@@ -418,8 +418,8 @@ class Mapped(MappedState):
         self.members = int(np.count_nonzero(self.ks))
         self.stands = Stands(self.terms)
         for name in ("wish", "old_time", "old_seq", "brim", "todo"):
-            setattr(self, name, np.zeros(slots, dtype=np.int64))
-        self.back = np.zeros(slots + 1, dtype=np.int64)
+            setattr(self, name, np.zeros(slots, dtype=getattr(self, name).dtype))
+        self.back = np.zeros(slots + 1, dtype=self.back.dtype)
         self.seen_time, self.seen_seq = self.horizon_time.copy(), self.horizon_seq.copy()
         self.old_time.fill(-(2**63))
         self.brim[:] = self.ranked.room

@@ -23,6 +23,7 @@ from skyband.structures.outlines import Outlines
 from skyband.structures.ranked import Ranked
 from skyband.structures.relief import Relief
 from skyband.structures.renewed import Renewed
+from skyband.structures.slack import Short
 
 PIECE = 16384  # rows of a batch that go through at once
 WAY = STRETCH + 256  # rows on their way to the queries that there is room for at least
@@ -50,14 +51,14 @@ class MappedState(Renewed, WindowAlgorithm):
         self.outlines = Outlines()
         self.totals = np.zeros(16, dtype=np.int64)
         self.clock = np.zeros(4, dtype=np.int64)
-        self.wish = np.empty(0, dtype=np.int64)
-        self.todo = np.empty(0, dtype=np.int64)
-        self.back = np.zeros(1, dtype=np.int64)
-        for name in ("old_time", "old_seq", "seen_time", "seen_seq", "brim"):
+        self.wish = np.empty(0, dtype=np.int32)
+        self.todo = np.empty(0, dtype=np.int32)
+        self.brim = np.empty(0, dtype=np.int32)  # by slot: the length at which a list is looked through
+        self.back = np.zeros(1, dtype=np.int32)
+        for name in ("old_time", "old_seq", "seen_time", "seen_seq"):
             setattr(self, name, np.empty(0, dtype=np.int64))
         self.old_time: Ints
         self.old_seq: Ints
-        self.brim: Ints  # by slot: the length at which a list is looked through
         self.seen_time: Ints
         self.seen_seq: Ints
         self._least = min(LEAST_ROWS, 4 * block)
@@ -165,7 +166,7 @@ class MappedState(Renewed, WindowAlgorithm):
     def _kernels(self) -> Any:
         return catching(self.rendered or "", self.axes, self.terms)
 
-    def _rank(self, b: int, begin: int, stop: int, wanted: int, guess: Floats, members: Ints) -> Floats:
+    def _rank(self, b: int, begin: int, stop: int, wanted: int, guess: Floats, members: Short) -> Floats:
         """The score of this rank among some rows of a block, for each query place that has a member."""
         out = np.full((len(self.stands.member), wanted), -np.inf)
         self._kernels().rank(

@@ -50,7 +50,7 @@ class WindowAlgorithm(Algorithm):
         self.horizon_time = np.empty(0, dtype=np.int64)
         self.horizon_seq = np.empty(0, dtype=np.int64)
         self.touched = np.empty(0, dtype=np.uint8)
-        self.edge = np.empty(0, dtype=np.float64)  # threshold families: rows with good > edge
+        self.edge = np.empty(0, dtype=np.float64)  # threshold families alone: rows with good > edge
         self.low = np.empty((0, len(space.boxed)), dtype=np.float64)
         self.high = np.empty((0, len(space.boxed)), dtype=np.float64)
         self.constants = np.empty((0, 0), dtype=np.float64)
@@ -76,7 +76,7 @@ class WindowAlgorithm(Algorithm):
             slot = self.ranked.add()
             if slot == 0:
                 self.constants = np.empty((0, len(constants)), dtype=np.float64)
-            for name in ("ks", "horizon_time", "horizon_seq", "edge", "touched"):
+            for name in ("ks", "horizon_time", "horizon_seq", "touched", *("edge",) * self.space.bounded):
                 old = getattr(self, name)
                 setattr(self, name, np.append(old, np.zeros(1, dtype=old.dtype)))
             for name in ("low", "high", "constants", "counts"):
@@ -85,7 +85,8 @@ class WindowAlgorithm(Algorithm):
         self.ks[slot] = k
         self.horizon_time[slot], self.horizon_seq[slot] = horizon
         self.constants[slot], self.low[slot], self.high[slot] = constants, low, high
-        self.edge[slot] = edge
+        if self.space.bounded:
+            self.edge[slot] = edge
         self.counts[slot] = 0
         self.opened(slot)
         self.touched[slot] = 1

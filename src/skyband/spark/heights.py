@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..rejecting import Gate
-from ..structures.heightmap import UNIT
+from ..structures.heightmap import COARSE, UNIT
 from ..structures.relief import HIGH, LOW
 from .columns import float_text
 
@@ -43,7 +43,7 @@ class Beside:
     def heights(self, values: Any) -> str:
         """The name of an array of heights."""
         name = f"{self._prefix}_map{len(self._heights)}"
-        self._heights[name] = values
+        self._heights[name] = np.asarray(values).astype(np.int32) << COARSE
         return name
 
     def columns(self, session: SparkSession) -> list[Column]:

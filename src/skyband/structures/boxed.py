@@ -22,7 +22,7 @@ from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
 from skyband.query.nodes import Parameter, walk
 from skyband.query.space import Space
-from skyband.structures.heightmap import OPEN, Heights
+from skyband.structures.heightmap import OPEN, Heights, Map, mapped
 
 
 def confined(score: str | None, space: Space) -> str | None:
@@ -97,7 +97,7 @@ def meets(
 
 @kernel
 def carve_boxes(
-    heights: Heights, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints,
+    heights: Map, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints,
     slots: Ints, edge: Floats, offset: Floats, weight: Floats, slip: Floats, box: Floats, base: Floats,
     inverse: Floats,
 ) -> None:  # fmt: skip
@@ -127,7 +127,7 @@ def carve_boxes(
             for g in range(first[side], stop[side]):
                 own = max(np.int32(height - grown[side, g]) if unit > 0.0 else OPEN, bottom)
                 if own <= top:
-                    heights[begin + g] = min(heights[begin + g], own)
+                    heights[begin + g] = min(heights[begin + g], mapped(own))
             a = inner - 1
             while a >= 0:
                 at[a] += 1

@@ -6,9 +6,10 @@ best corner, solved for the last coordinate. The least of these heights over all
 below the height of its cell is below every threshold; with a thousand queries over uniform rows that is 199 of 200.
 
 **What is kept.** A `Frame` says where the cells lie: it is learnt from rows, and rows outside (NaN and the infinite
-among them) pass unchecked. A map is an array of int32 heights, in units of 2^-17 of the last axis's extent, and one
-more cell for the rows outside. Queries that prefer the last axis high and those that prefer it low need a map each
-(the *faces*); the other axes may go either way, since each query brings its own best corner.
+among them) pass unchecked. Heights are found in steps of 2^-17 of the last axis's extent. A map is an array of them in
+sixteen bits, eight steps each and rounded down, and one more cell for the rows outside. Queries that prefer the last
+axis high and those that prefer it low need a map each (the *faces*); the other axes may go either way, since each query
+brings its own best corner.
 
 **Exactness.** The map only ever errs by letting rows pass: weights are solved with a margin that covers every
 rounding; other monotone scores are bisected with the generated score itself, which is monotone as computed.
@@ -28,13 +29,19 @@ from skyband.jit import generated, inlined, kernel
 from skyband.order import Floats, Ints
 
 Heights = npt.NDArray[np.int32]
+Map = npt.NDArray[np.int16]
 Places = npt.NDArray[np.uint16]  # of a row in its block
 
 UNIT = 131072.0  # steps of height on the last axis's extent
+COARSE = (
+    3  # bits of a height that a map leaves out: there is room for one that is raised by all of the extent
+)
 PASS = np.iinfo(np.int32).min  # everything is above
 NEVER = 1 << 30  # no row of the frame is above
 LEVELS = 128  # steps of bisection
 OPEN = np.int32(PASS)
+BITS = np.int32(COARSE)
+LEAST, MOST = np.int32(np.iinfo(np.int16).min), np.int32(np.iinfo(np.int16).max)
 
 
 class Frame(NamedTuple):
@@ -108,11 +115,24 @@ def divide(cells: int, axes: int) -> list[int]:
     return [side] * indexed + [1] * (axes - indexed)
 
 
-def blank(frame: Frame, height: int = NEVER) -> Heights:
+def blank(frame: Frame) -> Map:
     """A map that lets nothing of the frame pass; rows outside always do."""
-    heights = np.full(frame.cells + 1, height, dtype=np.int32)
-    heights[-1] = PASS
+    heights = np.full(frame.cells + 1, MOST, dtype=np.int16)
+    heights[-1] = LEAST
     return heights
+
+
+@inlined
+def mapped(height: Any) -> Any:
+    """A height as a map has it: no higher."""
+    return np.int16(max(min(np.int32(height >> BITS), MOST), LEAST))
+
+
+@inlined
+def reaches(level: Any, sign: Any, height: Any) -> Any:
+    """Whether a row so many steps up the last axis passes a map of this height (in 32 bits all through, of which a
+    machine does twice as many at a time as of 64)."""
+    return np.int32(np.int32(level * sign) >> BITS) >= np.int32(height)
 
 
 @inlined
@@ -197,7 +217,7 @@ def strays(
 
 @inlined
 def sift(
-    first: int, m: int, sign: Any, cell: Heights, level: Heights, outer: Heights, picks: Places, found: Any, above: Any,
+    first: int, m: int, sign: Any, cell: Heights, level: Heights, outer: Map, picks: Places, found: Any, above: Any,
     eights: Any,
 ) -> Any:  # fmt: skip
     """m rows from `first` on against a map: places of those that pass are added to the `found` that there are; how many
@@ -206,7 +226,7 @@ def sift(
     First a byte for each row (`above`, with seven to spare), which no row waits for; then eight bytes at a time (the
     same memory as `eights`), most of which are all 0."""
     for i in range(m):
-        above[i] = level[i] * sign >= outer[np.uint32(cell[i])]
+        above[i] = reaches(level[i], sign, outer[np.uint32(cell[i])])
     above[m : m + 7] = 0
     for w in range((m + 7) // 8):
         if eights[w] != 0:
@@ -218,14 +238,14 @@ def sift(
 
 @inlined
 def sift_on(
-    sign: Any, cell: Heights, level: Heights, inner: Heights, picks: Places, found: Any, eager: Places
+    sign: Any, cell: Heights, level: Heights, inner: Map, picks: Places, found: Any, eager: Places
 ) -> Any:
     """Of rows that passed the outer map, counted from the first of their stretch, those that pass the inner one, too;
     how many."""
     passed = np.int64(0)
     for p in range(found):
         i = picks[p]
-        if level[i] * sign >= inner[np.uint32(cell[i])]:
+        if reaches(level[i], sign, inner[np.uint32(cell[i])]):
             eager[passed] = i
             passed += 1
     return passed
@@ -286,7 +306,7 @@ def gains(
 
 @kernel
 def carve_weights(
-    heights: Heights, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints,
+    heights: Map, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints,
     slots: Ints, edge: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights,
     grown: Heights,
 ) -> None:  # fmt: skip
@@ -317,7 +337,7 @@ def carve_weights(
             count += 1
         else:
             for i in range(heights.shape[0]):
-                heights[i] = OPEN
+                heights[i] = LEAST
         if count == 0 or (count < 4 and turn < slots.shape[0] - 1):
             continue
         # where they are fewer than four the first one counts several times
@@ -329,7 +349,7 @@ def carve_weights(
             for j in range(n):
                 v = min(np.int32(top0 - fast0[j]), np.int32(top1 - fast1[j]))
                 w = min(np.int32(top2 - fast2[j]), np.int32(top3 - fast3[j]))
-                row[j] = min(row[j], min(v, w))
+                row[j] = min(row[j], mapped(min(v, w)))
         count = 0
 
 
@@ -337,7 +357,7 @@ _BISECT = '''"""Generated by skyband.structures.heightmap: heights of a monotone
 import numpy as np
 from skyband.jit import kernel
 from skyband.structures.boxed import span
-from skyband.structures.heightmap import NEVER, OPEN
+from skyband.structures.heightmap import NEVER, OPEN, mapped
 
 @kernel
 def carve(heights, side, low, high, corners, size, order, slots, edge, constants, toward, sign, box, base, inverse):
@@ -386,7 +406,7 @@ def carve(heights, side, low, high, corners, size, order, slots, edge, constants
                 height = np.int32(NEVER)
             height = max(height, bottom)
             if height <= top:
-                heights[cell] = min(heights[cell], height)
+                heights[cell] = min(heights[cell], mapped(height))
 '''
 
 

@@ -17,6 +17,7 @@ from skyband.order import Floats, Ints, first_inside
 from skyband.structures.heightmap import (
     UNIT,
     Heights,
+    Map,
     Places,
     locate,
     locate_last,
@@ -26,6 +27,7 @@ from skyband.structures.heightmap import (
     strays,
 )
 from skyband.structures.memory import aligned
+from skyband.structures.slack import Short
 
 # of a block, in `meta`
 (
@@ -117,7 +119,7 @@ def unite(one: Places, ones: int, other: Places, others: int, both: Places) -> i
 @kernel
 def sift_faces(
     pool: Floats, b: int, begin: int, stop: int, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats,
-    base: Floats, inverse: Floats, outer: Heights, picks: Places, rise: int,
+    base: Floats, inverse: Floats, outer: Map, picks: Places, rise: int,
 ) -> int:  # fmt: skip
     """Stored rows of a block against the maps of all faces in use, the outer ones raised by so many steps: the last of
     `picks` has those that pass one of them. Where there is one map it is the only one."""
@@ -166,7 +168,7 @@ def sift_faces(
 @kernel
 def store(
     columns: tuple[Floats, ...], source: int, m: int, b: int, at: int, pool: Floats, faces: Ints, order: Ints,
-    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights,
+    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Map, inner: Map,
     picks: Places, eager: Places, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
     """As `sift_faces`, for a stretch of rows that come, from whose first one on `picks` and `eager` count: they are
@@ -218,7 +220,7 @@ def admit(
     columns: tuple[Floats, ...], time: Ints, seq: Ints, source: int, rows: int, b: int, at: int, stored: bool,
     mapped: bool, pool: Floats, times: Ints, seqs: Ints, meta: Ints, index: Places,
     faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats,
-    outer: Heights, inner: Heights, picks: Places, eager: Places, points: Floats, when: Ints, number: Ints,
+    outer: Map, inner: Map, picks: Places, eager: Places, points: Floats, when: Ints, number: Ints,
     counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> None:  # fmt: skip
     """Store rows [source, source + rows) of a batch in a block at `at`, and gather those that some query may take.
@@ -302,8 +304,8 @@ def begin_of(time: Ints, seq: Ints, t: int, s: int) -> int:
 
 @kernel
 def look_back(
-    ks: Ints, horizon_time: Ints, horizon_seq: Ints, seen_time: Ints, seen_seq: Ints, back: Ints, time: Ints, seq: Ints,
-    state: Ints, meta: Ints,
+    ks: Ints, horizon_time: Ints, horizon_seq: Ints, seen_time: Ints, seen_seq: Ints, back: Short, time: Ints,
+    seq: Ints, state: Ints, meta: Ints,
 ) -> None:  # fmt: skip
     """Time has gone on. Forget the blocks that every window has left behind, and tell which of the step's rows are
     too old for all of them ([0, BEGIN)), and which are late: older than a row that is stored ([BEGIN, LATE)).
@@ -364,7 +366,7 @@ def take_in(
     source: int, stop: int, epoch: int, mapped: bool, state: Ints, clock: Ints,
     columns: tuple[Floats, ...], time: Ints, seq: Ints, pool: Floats, times: Ints, seqs: Ints, meta: Ints,
     index: Places, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
-    inverse: Floats, outer: Heights, inner: Heights, picks: Places, eager: Places, points: Floats, when: Ints,
+    inverse: Floats, outer: Map, inner: Map, picks: Places, eager: Places, points: Floats, when: Ints,
     number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
     """Put rows [source, stop) into blocks and gather those that the maps let pass; where it stopped, and `NEED` why."""
@@ -432,9 +434,9 @@ def take_in(
 @kernel
 def arrive(
     most: int, epoch: int, mapped: bool, horizon_time: Ints, horizon_seq: Ints, columns: tuple[Floats, ...],
-    time: Ints, seq: Ints, ks: Ints, seen_time: Ints, seen_seq: Ints, back: Ints, state: Ints, clock: Ints,
+    time: Ints, seq: Ints, ks: Ints, seen_time: Ints, seen_seq: Ints, back: Short, state: Ints, clock: Ints,
     pool: Floats, times: Ints, seqs: Ints, meta: Ints, index: Places, faces: Ints, order: Ints,
-    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Heights, inner: Heights,
+    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Map, inner: Map,
     picks: Places, eager: Places, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints, passed: Ints,
     cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip

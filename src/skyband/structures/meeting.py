@@ -25,7 +25,7 @@ from skyband.structures.outlines import STEPS
 from skyband.structures.renewed import Renewed
 
 WIDTH = 64  # queries in a block
-HITS = 2048  # rows for lists that are noted before they are put there
+HITS = 1024  # rows for lists that are noted before they are put there
 
 
 def hit_arrays() -> tuple[Any, ...]:
@@ -168,8 +168,8 @@ class Stands(Renewed):
     """
 
     def __init__(self, constants: int) -> None:
-        self.place = np.empty(0, dtype=np.int64)  # by slot; -1: nowhere
-        self.member = np.empty(0, dtype=np.int64)  # by place; -1: free
+        self.place = np.empty(0, dtype=np.int32)  # by slot; -1: nowhere
+        self.member = np.empty(0, dtype=np.int32)  # by place; -1: free
         self.bar = np.empty(0, dtype=np.float64)  # by place: the admission threshold
         self.constants = np.empty((constants, 0), dtype=np.float64)  # by place
         self.face = np.empty(0, dtype=np.int64)  # by block
@@ -179,7 +179,7 @@ class Stands(Renewed):
     def enter(self, slot: int, face: int, constants: Floats, bar: float) -> None:
         """A query takes a place, and gives up the one it has."""
         if slot >= len(self.place):
-            self.place = np.append(self.place, np.full(slot + 1 - len(self.place), -1))
+            self.place = np.append(self.place, np.full(slot + 1 - len(self.place), -1, dtype=np.int32))
         if self.place[slot] >= 0:
             self.leave(slot)
         fits = np.repeat(self.face == face, WIDTH) & (self.member < 0)
@@ -207,7 +207,7 @@ class Stands(Renewed):
     def _widen(self, faces: Ints) -> None:
         more = WIDTH * len(faces)
         self.face = np.append(self.face, faces)
-        self.member = np.append(self.member, np.full(more, -1))
+        self.member = np.append(self.member, np.full(more, -1, dtype=np.int32))
         held = len(self.bar)
         bar, constants = aligned((held + more,)), aligned((len(self.constants), held + more))
         bar[:held], bar[held:] = self.bar, np.inf
@@ -218,7 +218,7 @@ class Stands(Renewed):
         """All queries anew: the blocks of a face hold queries whose traits (a row each) are near one another."""
         bars, constants = self.bar[self.place[slots]], self.constants[:, self.place[slots]]
         self.__init__(len(constants))  # type: ignore[misc]
-        self.place = np.full(int(slots.max(initial=-1)) + 1, -1, dtype=np.int64)
+        self.place = np.full(int(slots.max(initial=-1)) + 1, -1, dtype=np.int32)
         for face in range(3):
             own = np.flatnonzero(faces == face)
             if not len(own):

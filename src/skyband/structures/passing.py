@@ -6,13 +6,13 @@ import numpy as np
 
 from skyband.jit import kernel
 from skyband.order import Floats, Ints
-from skyband.structures.heightmap import UNIT, Heights
+from skyband.structures.heightmap import UNIT, Map, reaches
 
 
 @kernel
 def passing(
     columns: tuple[Floats, ...], first: int, stop: int, order: Ints, size: Ints, low: Floats, high: Floats,
-    base: Floats, inverse: Floats, maps: Heights, use_high: Any, use_low: Any, out: Ints,
+    base: Floats, inverse: Floats, maps: Map, use_high: Any, use_low: Any, out: Ints,
 ) -> int:  # fmt: skip
     """Places of the rows [first, stop) that a map in use (the first: the last axis is wanted high, the last: low)
     lets pass, rows outside the frame among them; how many."""
@@ -40,7 +40,8 @@ def passing(
         level = np.int32(u)
         if not inside:
             cell = beyond
-        if (use_high and level >= maps[0, cell]) or (use_low and -level >= maps[lowest, cell]):
+        high_enough = use_high and reaches(level, 1, maps[0, cell])
+        if high_enough or (use_low and reaches(level, -1, maps[lowest, cell])):
             out[found] = i
             found += 1
     return found

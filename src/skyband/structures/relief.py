@@ -44,8 +44,8 @@ class Relief(Renewed):
         self.cells = cells if self.weighted else min(cells, BISECTED)
         self.frame: Frame | None = None
         self.last = self.axes - 1
-        self.outer = np.empty((2, 1), dtype=np.int32)
-        self.inner = np.empty((2, 1), dtype=np.int32)
+        self.outer = np.empty((2, 1), dtype=np.int16)
+        self.inner = np.empty((2, 1), dtype=np.int16)
         self.corners = np.empty((0, 2, 1))
         self.offset = np.empty(0)
         self.weight = np.empty((0, self.axes))

@@ -32,6 +32,7 @@ from skyband.structures.memory import fetch
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int32]
+Short = npt.NDArray[np.int32]  # slots, or lengths of lists
 
 SHARE = 0.36  # the newest part of a window whose k-th best is a threshold: lists are about k / SHARE long
 SHARE_AGAIN = 0.25  # where a list ran short: scores may be falling, and a longer one lasts longer
@@ -180,7 +181,7 @@ def clear_out(
 @kernel
 def overflow(
     slot: int, place: int, edge: Floats, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints,
-    brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, clock: Ints, wish: Ints, touched: Bytes,
+    brim: Short, ks: Ints, horizon_time: Ints, horizon_seq: Ints, clock: Ints, wish: Short, touched: Bytes,
     raised: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> None:  # fmt: skip
     """A list is full to the brim: make it shorter, raise its edge or its brim. Where the brim should be beyond the
@@ -305,9 +306,9 @@ def bury_plainly(
 @kernel
 def deal(
     resume: Ints, block_face: Ints, when: Ints, number: Ints, hit_place: Places, hit_point: Places, hit_value: Floats,
-    edge: Floats, member: Ints, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints,
-    brim: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, clock: Ints, wish: Ints,
-    touched: Bytes, totals: Ints, heap_time: Ints, heap_seq: Ints,
+    edge: Floats, member: Short, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
+    room: Ints, brim: Short, ks: Ints, horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints,
+    clock: Ints, wish: Short, touched: Bytes, totals: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> int:  # fmt: skip
     """Put the hits resume[2] to resume[3] into their lists; -1, or the slot whose list needs room first."""
     short: Any = np.int64(-1)
@@ -356,8 +357,8 @@ def deal(
 @kernel
 def offer(
     slot: int, place: int, first: int, values: Floats, when: Ints, number: Ints, edge: Floats, timed: bool,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, brim: Ints, ks: Ints,
-    horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, clock: Ints, wish: Ints, touched: Bytes,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, brim: Short, ks: Ints,
+    horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, clock: Ints, wish: Short, touched: Bytes,
     totals: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> int:  # fmt: skip
     """Rows with their scores for one query; returns the row before which the list needs room, or their number."""
@@ -389,8 +390,8 @@ def offer(
 
 @kernel
 def tidy(
-    edge: Floats, member: Ints, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, ks: Ints,
-    horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, touched: Bytes, todo: Ints,
+    edge: Floats, member: Short, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, ks: Ints,
+    horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, touched: Bytes, todo: Short,
 ) -> int:  # fmt: skip
     """Rows that have left the window leave the tops; how many queries are short of rows then (`todo` lists them)."""
     count = 0

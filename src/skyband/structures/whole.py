@@ -21,11 +21,11 @@ from skyband.structures.memory import WORDS
 
 INTS, PLANE, BOX = (1, "int64"), (2, "int64"), (3, "float64")
 FLOATS, GRID, BYTES, SHORT = (1, "float64"), (2, "float64"), (1, "uint8"), (1, "int32")
-EIGHTS, HEIGHTS, PLACES = (1, "uint64"), (2, "int32"), (2, "uint16")
+EIGHTS, HEIGHTS, PLACES = (1, "uint64"), (2, "int16"), (2, "uint16")
 
 # the arrays of `arrive`, in order
 ARRIVING = {
-    "ks": INTS, "seen_time": INTS, "seen_seq": INTS, "back": INTS, "state": INTS, "clock": INTS,
+    "ks": INTS, "seen_time": INTS, "seen_seq": INTS, "back": SHORT, "state": INTS, "clock": INTS,
     "pool": BOX, "times": PLANE, "seqs": PLANE, "meta": PLANE, "index": PLACES, "faces": INTS,
     "order": INTS, "sides": INTS, "low": FLOATS, "high": FLOATS, "base": FLOATS, "inverse": FLOATS,
     "outer": HEIGHTS, "inner": HEIGHTS, "picks": PLACES, "eager": PLACES,
@@ -34,9 +34,9 @@ ARRIVING = {
 }  # fmt: skip
 # and those that `meet` takes beside them
 MEETING = {
-    "block_face": INTS, "constants": GRID, "edge": FLOATS, "member": INTS,
-    "good": FLOATS, "time": INTS, "seq": INTS, "start": INTS, "size": INTS, "room": INTS, "brim": INTS,
-    "old_time": INTS, "old_seq": INTS, "wish": INTS, "touched": BYTES, "todo": INTS, "heap_time": INTS,
+    "block_face": INTS, "constants": GRID, "edge": FLOATS, "member": SHORT,
+    "good": FLOATS, "time": INTS, "seq": INTS, "start": INTS, "size": INTS, "room": INTS, "brim": SHORT,
+    "old_time": INTS, "old_seq": INTS, "wish": SHORT, "touched": BYTES, "todo": SHORT, "heap_time": INTS,
     "heap_seq": INTS,
     "spots": PLANE, "outline": HEIGHTS, "line_order": INTS, "line_sides": INTS, "line_low": FLOATS,
     "line_high": FLOATS, "line_base": FLOATS, "line_inverse": FLOATS,
