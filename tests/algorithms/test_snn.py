@@ -14,8 +14,10 @@ from skyband.order import Recency
 from skyband.query.expression import lift
 from skyband.query.space import Space
 from skyband.structures import indexing
+from skyband.structures.arrived import END, FIRST, LIMIT, lasting
 from skyband.structures.lookup import compared
 from skyband.structures.query_index import QueryIndex
+from skyband.structures.turnover import turning
 
 NONE = np.empty(0, dtype=np.int64)
 SLOTS = 20
@@ -285,3 +287,35 @@ def test_queries_that_come_to_many_rows_are_searched_for() -> None:
             away = np.sqrt((points[first:, 0] - place[0]) ** 2 + (points[first:, 1] - place[1]) ** 2)
             best = first + np.lexsort((-np.arange(len(away)), away))[:5]
             assert monitor.watches[name].top()["seq"].to_pylist() == best.tolist(), (step, name)
+
+
+def test_a_search_takes_rows_that_last() -> None:
+    """The nearest rows came together and leave together: those that a search takes besides don't leave with them."""
+    random = np.random.default_rng(5)
+    n, k, ranks = 4000, 5, np.empty(300)
+    good, rows = -random.random(300), np.sort(random.choice(n, 300, replace=False))
+    for since in (0, 1000, 3000, 3990):
+        taken = lasting(good, rows, 300, k, since, ranks)
+        young = np.sort(good[rows >= since])[::-1]
+        if len(young) < k:
+            assert taken == 300  # all that there are
+        else:
+            assert taken == np.count_nonzero(good >= young[k - 1])
+    # a whole search: who takes no more than usual has as many that came lately among them
+    points = data("wandering", 2 * n, 2)
+    algorithm = made(points, n)
+    step(algorithm, points, n, 2 * n - 100, n)
+    step(algorithm, points, 2 * n - 100, 2 * n, n)
+    assert algorithm.turned
+    slots, end = np.arange(SLOTS), algorithm.store.end
+    algorithm._refill(turning(algorithm.space, 2), slots, np.full(SLOTS, end))
+    line, keep = algorithm.arrived.line, algorithm.keep()
+    more = 0
+    for slot in slots.tolist():
+        place = algorithm.arrived.place[line[slot, FIRST] : line[slot, END]] - algorithm.store.passed
+        assert keep[slot] <= len(place) < line[slot, LIMIT]
+        more += len(place) > keep[slot]
+        if len(place) == keep[slot]:
+            assert np.count_nonzero(place >= end - n // 4) >= algorithm.ks[slot]
+    assert 0 < more < SLOTS
+    algorithm._check()

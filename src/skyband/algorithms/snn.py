@@ -262,7 +262,7 @@ class SNN(Ringed):
         kernels.refill(
             slots, keep, begins, since, store.passed, *store.columns, self.constants, store.time, store.seq,
             self.space.sign, self.bar, self.bar_time, self.bar_seq, self.touched, self.counts, *arrived.lists(),
-            np.empty(room), np.empty(room, np.int64), np.empty(most + 8), fails,
+            np.empty(room), np.empty(room, np.int64), np.empty(room), fails,
         )  # fmt: skip
         return fails
 

@@ -269,6 +269,22 @@ def prune(values: Floats, rows: Ints, n: int, wanted: int) -> int:
 
 
 @kernel
+def lasting(values: Floats, rows: Ints, n: int, k: int, since: int, ranks: Floats) -> int:
+    """How many of these rows are at least as good as k that came from `since` on: all of them, if there are fewer."""
+    young = 0
+    for i in range(n):
+        ranks[young] = values[i]
+        young += rows[i] >= since
+    if young < k:
+        return n
+    floor = np.partition(ranks[:young], young - k)[young - k]
+    count = 0
+    for i in range(n):
+        count += values[i] >= floor
+    return count
+
+
+@kernel
 def settle(
     slot: int, found: int, shift: int, times: Ints, seqs: Ints, bar: Floats, bar_time: Ints, bar_seq: Ints,
     line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
@@ -330,9 +346,10 @@ class Arrived:
             return
         ends = self.used + np.cumsum(need[short])
         if ends[-1] > len(self.good):
-            more = int(2 * ends[-1]) - len(self.good)
-            self.good = np.append(self.good, np.zeros(more))
-            self.place = np.append(self.place, np.zeros(more, np.int64))
+            good, place = self.good[: self.used], self.place[: self.used]
+            # most of it is not written to for long, or never: memory that nobody has touched takes none
+            self.good, self.place = np.empty(4 * ends[-1]), np.empty(4 * ends[-1], np.int64)
+            self.good[: self.used], self.place[: self.used] = good, place
         self.line[slots[short], STOP] = ends
         self.line[slots[short], START] = ends - need[short]
         self.line[slots[short], FIRST] = self.line[slots[short], END] = ends - need[short]

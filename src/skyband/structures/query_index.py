@@ -86,6 +86,7 @@ class QueryIndex:
         self._room = Hits()
         self.bar = np.empty(0, dtype=np.float64)  # what is registered; inf: nothing is
         self.used = np.zeros(1, dtype=np.uint64)
+        self._pool = np.empty(0, dtype=np.uint64)
         self._lay()
         self.ready = False
         self.learned = 0  # rows that it learned from
@@ -109,7 +110,10 @@ class QueryIndex:
         self.cells = np.array(cells, dtype=np.int64)
         self.strides = np.concatenate([[1], np.cumprod(self.cells)[:-1]]).astype(np.int64)
         self.total = int(np.prod(self.cells))
-        self.bits = np.zeros((self.total, words), dtype=np.uint64)
+        if words * self.total > self._pool.size:  # kept from one index to the next: fresh memory is dear
+            self._pool = np.empty(words * self.total, dtype=np.uint64)
+        self.bits = self._pool[: words * self.total].reshape(self.total, words)
+        self.bits[:] = 0
         # how many slots a cell names, or CROWDED; one more for all that lies outside
         self.named_ = np.zeros(self.total + 1, dtype=np.uint8)
         self.short = np.zeros((self.total + 1, self.names), dtype=np.uint16)
@@ -124,13 +128,14 @@ class QueryIndex:
         """Cut space by the quantiles of these rows. Nothing is registered afterwards."""
         self._lay()
         edges = []
+        low, high = np.empty(self.axes), np.empty(self.axes)
         for axis, column in enumerate(columns):
-            values = column[np.isfinite(column)]
+            finite = np.isfinite(column)
+            values = column if finite.all() else column[finite]
             sample = values[:: max(1, len(values) // SAMPLE)]
             wanted = np.arange(1, self.cells[axis]) / self.cells[axis]
             edges.append(np.quantile(sample, wanted) if len(sample) else np.zeros(len(wanted)))
-        low = np.array([np.min(c, initial=FAR, where=np.isfinite(c)) for c in columns], dtype=np.float64)
-        high = np.array([np.max(c, initial=-FAR, where=np.isfinite(c)) for c in columns], dtype=np.float64)
+            low[axis], high[axis] = np.min(values, initial=FAR), np.max(values, initial=-FAR)
         more = BEYOND * (high / 2 - low / 2)
         low, high = np.clip(low - more, -FAR, FAR), np.clip(high + more, -FAR, FAR)
         edges = [self._snapped(inner, low[axis], high[axis]) for axis, inner in enumerate(edges)]
