@@ -139,7 +139,10 @@ def test_the_drivers_share_is_shown_for_two_sizes_of_batches() -> None:
     ]
     shown = {figure.name: figure for figure in pictures(found, "full")}
     (judged,) = (claim.judge(shown["share"]) for claim in BOOK.claims["share"])
-    assert judged == (True, "5.0 %") and BOOK.claims["cluster"][1].judge(shown["cluster"]) == (False, "20.0 %")
+    assert judged == (True, "5.0 %") and BOOK.claims["cluster"][1].judge(shown["cluster"]) == (
+        False,
+        "20.0 %",
+    )
     assert [round(shown["share"].value("", "driver", rows) or 0) for rows in (16_000_000, 32_000_000)] == [
         20,
         5,
