@@ -1,10 +1,14 @@
 """What lists that run short are made anew by, and what keeps them from it."""
 
+import os
+
 import numpy as np
+import pytest
 
 from skyband.bench.drive import Queries
 from skyband.query.space import Space
 from skyband.structures.blocks import came_at
+from skyband.structures.catchup import catching
 from skyband.structures.relief import Relief
 from skyband.structures.slack import overflow
 
@@ -61,3 +65,12 @@ def test_an_edge_leaves_a_list_rows_enough_where_the_young_ones_are_the_best() -
     )  # fmt: skip
     assert size[0] >= 2.6 * k
     assert edge[0] == good[0] > 0.0  # and it has risen
+
+
+@pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"), reason="nothing is compiled")
+def test_a_walk_counts_no_references() -> None:
+    """A kernel below it that makes arrays would make it count, at every call and in every loop: half of its time."""
+    made = catching("p[0] * x0 + p[1] * x1", 2, 2)
+    assert not any(
+        each.compiled().owns for each in (made.refill, made.walk, made.finish, made.rank, made.reach)
+    )

@@ -10,9 +10,10 @@ from skyband.bench.drive import Queries, Rows, _made
 from skyband.bench.generators import DISTRIBUTIONS, Drift
 from skyband.order import LOWEST
 from skyband.query.space import Space
+from skyband.structures.heightmap import UNIT
 from skyband.structures.intake import EPOCH, RESERVED, RISE, sift_arrays, sift_faces, store
 from skyband.structures.ranked import Ranked
-from skyband.structures.relief import HIGH, Relief
+from skyband.structures.relief import HIGH, LOW, Relief
 
 
 def surveyed(axes: int, count: int) -> tuple[Relief, np.ndarray]:
@@ -81,7 +82,9 @@ def test_rows_are_sifted_alike_when_they_come_and_when_they_are_stored(axes: int
     for face in np.flatnonzero(in_use[:2]).tolist():
         both = eager[face, : passed[face]]
         assert np.array_equal(both, picks[0][face, : len(both)])
-    assert sift_faces(pool, 0, 8, 8 + rows, in_use, *relief.mapping()[:-1], picks[1], 0) == found
+    assert (
+        sift_faces(pool, 0, 8, 8 + rows, in_use, *relief.mapping()[:-1], picks[1], 0, *sift_arrays()) == found
+    )
     assert 0 < found < rows
     # counted from where the stretch began, and from where the block does
     assert np.array_equal(picks[0][2, :found] + 8, picks[1][2, :found])
@@ -178,3 +181,16 @@ def test_a_reservoir_is_no_second_copy_of_its_rows() -> None:
         assert np.array_equal(column, other)
     others = blocks.bytes() - blocks.pool.nbytes - blocks.meta.nbytes
     assert others <= 2 * len(held) * (held.max() + 128)
+
+
+@pytest.mark.parametrize("face", [HIGH, LOW])
+def test_rows_outside_pass_a_map_that_is_raised_by_all_of_its_extent(face: int) -> None:
+    relief, constants = surveyed(3, 9)
+    slots = np.flatnonzero([relief.face(slot) == face for slot in range(9)])
+    bars = 0.8 * np.abs(relief.weight).sum(axis=1)
+    relief.carve(relief.outer, slots, np.full(len(slots), face), bars, constants)
+    pool = np.random.default_rng(5).random((1, 3, 100))
+    pool[0, :, 7], pool[0, 1, 9], pool[0, 2, 11] = np.nan, 1e9, -np.inf
+    picks, in_use = np.zeros((3, 108), np.uint16), np.bincount([face], minlength=3)
+    found = sift_faces(pool, 0, 0, 100, in_use, *relief.mapping()[:-1], picks, int(UNIT), *sift_arrays())
+    assert set(picks[2, :found].tolist()) >= {7, 9, 11} and found < 50

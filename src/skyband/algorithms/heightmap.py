@@ -40,7 +40,7 @@ from skyband.query.space import Space
 from skyband.structures.catchup import COUNTED, GROUP, LOWEST, SCRATCH, STACK, adopt
 from skyband.structures.intake import BEGIN, LATE, NEED, ROOM, STRETCH, admit, arrive, take_in
 from skyband.structures.meeting import WIDTH, Stands, hit_arrays, meeting
-from skyband.structures.memory import Shape, Words
+from skyband.structures.memory import Words
 from skyband.structures.ranked import TIGHT
 from skyband.structures.relief import LOOSE
 from skyband.structures.renewed import LATEST
@@ -141,15 +141,13 @@ class HeightMap(Mapped):
             np.zeros((group, LOWEST + 1)),
             np.empty(SCRATCH),
         )
-        self._lists = (*_triple(group, ranks), *_triple(group, room))
+        self._ranks = ranks
+        shape = group, room
+        self._lists = (np.float64, shape), (np.int64, shape), (np.int64, shape)
         self._lay_out()
 
-    def _lay_out(self) -> None:
-        super()._lay_out()
-        self._best, self._out = tuple(self._listing[:3]), tuple(self._listing[3:])
-
     def _has_ranks(self) -> bool:
-        return bool(self._most <= min(len(self._heap_time), self._best[0].shape[1]))
+        return bool(self._most <= min(len(self._heap_time), self._ranks))
 
     def _ready(self) -> None:
         """Scratch for the lists as they are: never more ranks than rows."""
@@ -161,11 +159,10 @@ class HeightMap(Mapped):
         ranks = min(most, int(self.ranked.room.max(initial=1)))
         if len(self._heap_time) < ranks:
             self._scratch_heap(2 * ranks)
-        if self._best[0].shape[1] < min(most, stored):
+        if self._ranks < min(most, stored):
             self._scratch_lists(min(most, 2 * stored), self._together)
-        ranks = self._best[0].shape[1]
-        if self._out[0].shape[1] < self._stack + ranks + self.blocks.late:
-            self._scratch_lists(ranks, self._together, self.blocks.late)
+        if self._listing[0].shape[1] < self._stack + self._ranks + self.blocks.late:
+            self._scratch_lists(self._ranks, self._together, self.blocks.late)
 
     def _holders(self) -> tuple[Any, ...]:
         return *super()._holders(), self._words
@@ -495,7 +492,7 @@ class HeightMap(Mapped):
         blocks, ranked, stands = self.blocks, self.ranked, self.stands
         result = np.zeros(6, dtype=np.int64)
         if self._together < min(len(slots), GROUP):
-            self._scratch_lists(self._best[0].shape[1], len(slots), blocks.late)
+            self._scratch_lists(self._ranks, len(slots), blocks.late)
         # as much as lists that grow will mostly want; while scores don't fall they hardly do
         places = 2 * int(ranked.room[slots].sum())
         ranked.spare(min(places, ranked.used // (2 * TIGHT)) if ranked.tight else places)
@@ -504,15 +501,15 @@ class HeightMap(Mapped):
         while True:
             result[5] = ranked.used
             again = refill(
-                first, slots, len(slots), stands.place, self._stack, self.space.sign, stands.constants, stands.bar,
-                share, numbers,
+                first, slots, len(slots), stands.place, self._ranks, self._stack, self.space.sign, stands.constants,
+                stands.bar, share, numbers,
                 (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index),
                 (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late),
                 self.relief.floors, self.relief.slope, self.relief.now if self.relief.frame is not None else -1,
                 self._mapping(),
                 (ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim),
                 self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
-                *self._members, *self._best, *self._out, result, self.totals,
+                *self._members, *self._listing, result, self.totals,
             )  # fmt: skip
             first, begin, length, ready, _, ranked.used = result.tolist()
             if not again:
@@ -522,13 +519,13 @@ class HeightMap(Mapped):
             ranked.size[slot] = 0
             self._roomier(slot, max(length, int(brim_of(length, int(self.ks[slot])))))
             adopt(
-                slot, begin, length, *(each[ready - 1] for each in self._out), self.ks[slot],
+                slot, begin, length, *(each[ready - 1] for each in self._listing), self.ks[slot],
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.old_time, self.old_seq,
             )  # fmt: skip
 
     def _mapping(self) -> tuple[Any, ...]:
         mapping = self.relief.mapping()[:-1]
-        return self.stands.count, *mapping, self._picks, self.relief.tilt, np.empty(self.axes)
+        return self.stands.count, *mapping, self._picks, self.relief.tilt, np.empty(self.axes), *self._sifting
 
     def _renew_plainly(self, slot: int) -> None:
         horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
@@ -555,9 +552,3 @@ class HeightMap(Mapped):
         self.old_time[slot], self.old_seq[slot] = (
             (int(times[oldest[0]]), int(seqs[oldest[0]])) if len(oldest) else (FAR, FAR)
         )
-
-
-def _triple(queries: int, rows: int) -> tuple[Shape, ...]:
-    """Scores, times and seqs of so many rows for each of some queries."""
-    shape = queries, rows
-    return (np.float64, shape), (np.int64, shape), (np.int64, shape)

@@ -332,7 +332,7 @@ class Mapped(MappedState):
         return int(
             sift_faces(
                 blocks.pool, b, 0, int(blocks.meta[b, COUNT]), self.stands.count, *self.relief.mapping()[:-1],
-                self._picks, 0,
+                self._picks, 0, *self._sifting,
             )
         )  # fmt: skip
 

@@ -2,8 +2,9 @@
 
 A query whose list has run short, or that is new, walks through the blocks from the newest to the oldest with the k
 best rows so far in hand. A row no better than the k-th of these has k newer rows at least as good, so it can never
-be in an answer; all others make the new list. What falls out of the k best is put on a stack: scores there only
-rise, so the stack and then the k best, backwards, are the list in its order, without any sorting.
+be in an answer; all others make the new list. It lies there in its order from the start, best last: a row that comes in
+moves those that are better by one place, and what is then no longer among the last k (the *extra* rows) has been passed
+for good. Where scores fall older rows are the better ones, and hardly any has to be moved.
 
 **The new threshold** is the k-th best score of the *young* rows, a good third of the window (a lesser share
 while scores fall): those k rows stay for the rest of a window, so the list can't run short before they go, whatever
@@ -65,13 +66,20 @@ DONE = 3  # phases: 0 and 1 are young rows, 2 older ones
 
 
 @kernel
-def halve(out_good: Floats, out_time: Ints, out_seq: Ints, extra: int, lowest: Floats) -> int:
-    """The stack is full: its lower half goes, with all that equal its best; the threshold rises above it."""
-    cut = extra // 2
-    lowest[0] = max(lowest[0], np.nextafter(out_good[cut - 1], np.inf))
-    while cut < extra and out_good[cut] < lowest[0]:
+def halve(out_good: Floats, out_time: Ints, out_seq: Ints, extra: int, n: int, lowest: Floats) -> int:
+    """There is no room for more: the lower half of the extra rows goes, with all that equal its best; the threshold
+    rises above it. How many are left of them, before the n best."""
+    lowest[0] = max(lowest[0], np.nextafter(out_good[extra // 2 - 1], np.inf))
+    return int(rid(out_good, out_time, out_seq, extra, n, lowest[0]))
+
+
+@kernel
+def rid(out_good: Floats, out_time: Ints, out_seq: Ints, extra: int, n: int, lowest: float) -> int:
+    """Rows below a threshold go, if they are not among the n best; how many are left before those."""
+    cut = 0
+    while cut < extra and out_good[cut] < lowest:
         cut += 1
-    for i in range(cut, extra):
+    for i in range(cut, extra + n):
         out_good[i - cut], out_time[i - cut], out_seq[i - cut] = out_good[i], out_time[i], out_seq[i]
     return extra - cut
 
@@ -174,12 +182,7 @@ def go_on(
         mark[LEVEL], one[PHASE] = 1.7e308, 0
     else:
         mark[LOWEST] = max(mark[LOWEST], bar) if n == k and n == wanted else -np.inf
-        cut, extra = 0, one[EXTRA]
-        while cut < extra and out_good[cut] < mark[LOWEST]:
-            cut += 1
-        for i in range(cut, extra):
-            out_good[i - cut], out_time[i - cut], out_seq[i - cut] = out_good[i], out_time[i], out_seq[i]
-        one[EXTRA] -= cut
+        one[EXTRA] = rid(out_good, out_time, out_seq, one[EXTRA], n, mark[LOWEST])
         one[PHASE] = 2 if one[UNTIL] > one[OLDEST] else DONE
         one[AT], one[UNTIL] = one[UNTIL] - 1, one[OLDEST]
         return
@@ -192,7 +195,24 @@ def deepen(
     floors: Floats, slope: Floats, now: int, mapping: Any, totals: Ints,
 ) -> float:  # fmt: skip
     """Stock a block's reservoir anew, down to a level that a query needs, if there is room for it; its floor then."""
-    faces, order, size, low, high, base, inverse, outer, picks, tilt, moved = mapping
+    (
+        faces,
+        order,
+        size,
+        low,
+        high,
+        base,
+        inverse,
+        outer,
+        picks,
+        tilt,
+        moved,
+        many,
+        cell,
+        steps,
+        eights,
+        above,
+    ) = mapping
     rise = np.int64(0)
     if slope[slot] > 0.0:
         rise = np.int64(min(0.9 * (level - floors[now, slot]) / slope[slot], 131072.0))
@@ -216,6 +236,7 @@ def deepen(
         moved[axis] = base[axis] + rise * tilt[axis]
     found = sift_faces(
         pool, b, np.int64(0), meta[b, COUNT], faces, order, size, low, high, moved, inverse, outer, picks, rise,
+        many, cell, steps, eights, above,
     )  # fmt: skip
     if (
         found > index.shape[1]
@@ -262,53 +283,55 @@ def skim(pool, b, chunks, sign, bar, {names}):
     return np.int64(c) if hit else np.int64(-1)
 
 @inlined
-def keep(value, t, s, g, stack, members, marks, best_good, best_time, best_seq, out_good, out_time, out_seq):
-    """A row above the bar is among the k best of a member now; who falls out is put on the stack."""
-    k, n = members[g, {k}], members[g, {n}]
-    if n == k:
-        if best_good[g, k - 1] >= marks[g, {lowest}]:
-            if members[g, {extra}] == stack:
-                members[g, {extra}] = halve(out_good[g], out_time[g], out_seq[g], stack, marks[g, {lowest}:])
-            at = members[g, {extra}]
-            out_good[g, at], out_time[g, at], out_seq[g, at] = (
-                best_good[g, k - 1], best_time[g, k - 1], best_seq[g, k - 1])
-            members[g, {extra}] = at + 1
-        j = k - 1
-    else:
-        j = n
+def keep(value, t, s, g, timed, stack, members, marks, out_good, out_time, out_seq):
+    """A row above the bar is among the k best of a member now; who falls out of them is an extra one."""
+    k, n, extra = members[g, {k}], members[g, {n}], members[g, {extra}]
+    if n < k:
         members[g, {n}] = n + 1
-    while j > 0 and best_good[g, j - 1] < value:
-        best_good[g, j], best_time[g, j], best_seq[g, j] = (
-            best_good[g, j - 1], best_time[g, j - 1], best_seq[g, j - 1])
-        j -= 1
-    best_good[g, j], best_time[g, j], best_seq[g, j] = value, t, s
+    else:
+        if extra == stack:
+            extra = halve(out_good[g], out_time[g], out_seq[g], stack, k, marks[g, {lowest}:])
+        members[g, {extra}] = extra + 1
+    one, low = np.uint64(1), np.uint64(extra)  # places that can't be negative
+    at = np.uint64(extra + n)
+    while at > low and out_good[g, at - one] >= value:
+        out_good[g, at], out_seq[g, at] = out_good[g, at - one], out_seq[g, at - one]
+        if timed:
+            out_time[g, at] = out_time[g, at - one]
+        at = at - one
+    out_good[g, at], out_seq[g, at] = value, s
+    if timed:
+        out_time[g, at] = t
     if members[g, {n}] == k:
-        marks[g, {bar}] = best_good[g, k - 1]
+        marks[g, {bar}] = out_good[g, members[g, {extra}]]
 
 @inlined
-def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, sign, pool, times, seqs, meta, index, values,
-           members, marks, best_good, best_time, best_seq, out_good, out_time, out_seq, constants, place):
+def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, sign, pool, times, seqs, meta, index, members,
+            marks, out_good, out_time, out_seq, constants, place):
     """The rows of a chunk, the newest first: those above the bar are among the k best now."""
 {settle_parameters}
     bar = marks[g, {bar}]
     w = np.uint64(32 * c)
     found = np.uint64(0)  # a bit for each row above the bar, the newest row's the lowest
-    for i in range(32):
-{settle_loads}
-        value = sign * ({score})
-        values[i] = value
-        found |= np.uint64((value > bar) | ((bar == -np.inf) & (value == value))) << np.uint64(31 - i)
+    if bar == -np.inf:
+        found = np.uint64(0xFFFFFFFF)
+    else:
+        for i in range(32):  # their scores are computed once more: to keep them would take three times as long
+{row_loads}
+            found |= np.uint64(sign * ({score}) > bar) << np.uint64(31 - i)
     beyond = np.uint64(max(0, 32 * c + 32 - rows))
     found = (found >> beyond) << beyond
     while found != np.uint64(0):
         i = np.uint64(31 - first_bit(found))
         found &= found - np.uint64(1)
-        if not (values[i] > marks[g, {bar}] or marks[g, {bar}] == -np.inf):
+{settle_loads}
+        value = sign * ({score})
+        if not (value > marks[g, {bar}] or (marks[g, {bar}] == -np.inf and value == value)):
             continue
         row = np.int64(w + i) if whole else np.int64(index[b, w + i])
         t, s = time_at(b, row, times), seq_at(b, row, seqs, meta)
         if not precedes(t, s, horizon_time, horizon_seq):
-            keep(values[i], t, s, g, stack, members, marks, best_good, best_time, best_seq, out_good, out_time, out_seq)
+            keep(value, t, s, g, times.shape[0] > 0, stack, members, marks, out_good, out_time, out_seq)
 
 @kernel
 def seek(pool, b, rows, held, index, sign, bar, values, {names}):
@@ -341,107 +364,123 @@ def seek(pool, b, rows, held, index, sign, bar, values, {names}):
             count += 1
     return count
 
+@inlined
+def visit(b, g, stack, sign, constants, store, floors, slope, now, mapping, horizon_time, horizon_seq, members, marks,
+          values, out_good, out_time, out_seq, totals):
+    """A member looks through a block: its reservoir if that is deep enough, else all rows."""
+    pool, times, seqs, meta, index = store
+    slot, place = members[g, {slot}], members[g, {place}]
+    level = marks[g, {bar}] if members[g, {phase}] == 2 else marks[g, {level}]
+    floor = np.inf
+    if meta[b, 3] >= 0:
+        floor = floors[meta[b, 3], slot] + slope[slot] * meta[b, 8]
+    if floor > level and now >= 0 and floors[now, slot] <= level:
+        floor = deepen(b, slot, level, floor, pool, meta, index, floors, slope, now, mapping, totals)
+    whole = floor > level or floor == np.inf
+    rows = meta[b, 0] if whole else meta[b, 2]
+    c = (rows + 31) // 32
+    many = np.int64(-1)
+{settle_parameters}
+    if whole:
+        totals[7] += 1
+        review = members[g, {phase}] == 2 and members[g, {counted}] >= 0
+        many = seek(pool, b, rows, meta[b, 2], index, sign, marks[g, {lowest}] if review else marks[g, {bar}], values,
+                    {names})
+        if review:  # how many older rows are above the threshold, whatever else becomes of them
+            members[g, {counted}] = members[g, {counted}] + many if many >= 0 else -1
+        for i in range(many):
+            row = np.int64(values[64 + i])
+            t, s = time_at(b, row, times), seq_at(b, row, seqs, meta)
+            if values[128 + i] > marks[g, {bar}] and not precedes(t, s, horizon_time[slot], horizon_seq[slot]):
+                keep(values[128 + i], t, s, g, times.shape[0] > 0, stack, members, marks, out_good, out_time, out_seq)
+        if many < 0:  # in the order of arrival, which matters
+            straighten(pool, b, meta[b, 2], index)
+    else:
+        marks[g, {deepest}] = max(marks[g, {deepest}], floor)
+    while many < 0:
+        c = skim(pool, b, c, sign, marks[g, {bar}], {names})
+        if c < 0:
+            break
+        settle(b, c, whole, rows, g, horizon_time[slot], horizon_seq[slot], stack, sign, pool, times, seqs, meta, index,
+               members, marks, out_good, out_time, out_seq, constants, place)
+    if whole and many < 0:
+        front(pool, b, meta[b, 2], index)
+    members[g, {at}] -= 1
+
 @kernel
-def refill(first, todo, count, places, stack, sign, constants, edge, share, blocks, store, late, floors, slope, now,
-           mapping, lists, ks, horizon_time, horizon_seq, old_time, old_seq, members, marks, values, best_good,
-           best_time, best_seq, out_good, out_time, out_seq, result, totals):
+def walk(group, stack, sign, constants, blocks, store, floors, slope, now, mapping, ks, horizon_time, horizon_seq,
+         members, marks, values, out_good, out_time, out_seq, totals):
+    """Some members walk side by side until each of them has its list."""
+    pool, _, _, meta, _ = store
+    while True:
+        number = np.int64(-1)
+        for g in range(group):
+            if members[g, {phase}] < {done}:
+                number = max(number, members[g, {at}])
+        if number < 0:
+            break
+        if number > blocks[0]:  # the next one's reservoir is on its way meanwhile
+            approach((number - 1) % pool.shape[0], pool, meta)
+        for g in range(group):
+            if members[g, {phase}] >= {done} or members[g, {at}] != number:
+                continue
+            visit(number % pool.shape[0], g, stack, sign, constants, store, floors, slope, now, mapping, horizon_time,
+                  horizon_seq, members, marks, values, out_good, out_time, out_seq, totals)
+            if members[g, {at}] < members[g, {until}]:
+                go_on(blocks, ks[members[g, {slot}]], members[g], marks[g], out_good[g], out_time[g], out_seq[g])
+
+@kernel
+def finish(one, mark, sign, constants, late, horizon_time, horizon_seq, goods, whens, numbers):
+    """The list of a member that has walked, with late rows in their places: where it begins and how long it is."""
+    late_pool, late_time, late_seq, late_rows = late
+    slot, place, k, n, extra = one[{slot}], one[{place}], one[{k}], one[{n}], one[{extra}]
+    # at most three quarters of the greatest room
+    begin = max(0, extra - max(0, max(24 * k, 48) - n))
+    if begin > 0:
+        mark[{lowest}] = np.nextafter(goods[begin - 1], np.inf)
+        while begin < extra and goods[begin] < mark[{lowest}]:
+            begin += 1
+    length = extra + n - begin
+    if late_rows > 0:
+{late_parameters}
+        for i in range(late_rows):
+            if precedes(late_time[0, i], late_seq[0, i], horizon_time[slot], horizon_seq[slot]):
+                continue
+{late_loads}
+            value = sign * ({score})
+            if value >= mark[{lowest}]:
+                squeeze(value, late_time[0, i], late_seq[0, i], begin, length, goods, whens, numbers)
+                length += 1
+    return begin, length
+
+@kernel
+def refill(first, todo, count, places, ranks, stack, sign, constants, edge, share, blocks, store, late, floors, slope,
+           now, mapping, lists, ks, horizon_time, horizon_seq, old_time, old_seq, members, marks, values, out_good,
+           out_time, out_seq, result, totals):
     """Lists for todo[first:count], some at a time. Who needs more room gets it from the end of the pool, of which
     result[5] places are taken. Stops if there is none: result tells whose list it is, where it lies and how long it is;
     the next call goes on with those after it."""
     good, time, seq, start, size, room, brim = lists
-    pool, times, seqs, meta, index = store
-    late_pool, late_time, late_seq, late_rows = late
+    pool, times, _, meta, _ = store
     turn, ready, group = first, result[3], result[4]
     while turn < count:
         if ready == group:
-            ready, group = np.int64(0), min(best_good.shape[0], count - turn)
+            ready, group = np.int64(0), min(out_good.shape[0], count - turn)
             for g in range(group):
                 slot = todo[turn + g]
-                prepare(slot, places[slot], min(ks[slot], best_good.shape[1]), share, blocks, pool.shape[0], meta,
+                prepare(slot, places[slot], min(ks[slot], ranks), share, blocks, pool.shape[0], meta,
                         horizon_time[slot], horizon_seq[slot], floors, now, edge, members[g], marks[g])
                 totals[6] += 1
-            while True:
-                number = np.int64(-1)
-                for g in range(group):
-                    if members[g, {phase}] < {done}:
-                        number = max(number, members[g, {at}])
-                if number < 0:
-                    break
-                b = number % pool.shape[0]
-                if number > blocks[0]:  # the next one's reservoir is on its way meanwhile
-                    approach((number - 1) % pool.shape[0], pool, meta)
-                for g in range(group):
-                    if members[g, {phase}] >= {done} or members[g, {at}] != number:
-                        continue
-                    slot, place = members[g, {slot}], members[g, {place}]
-                    level = marks[g, {bar}] if members[g, {phase}] == 2 else marks[g, {level}]
-                    floor = np.inf
-                    if meta[b, 3] >= 0:
-                        floor = floors[meta[b, 3], slot] + slope[slot] * meta[b, 8]
-                    if floor > level and now >= 0 and floors[now, slot] <= level:
-                        floor = deepen(b, slot, level, floor, pool, meta, index, floors, slope, now, mapping,
-                                       totals)
-                    whole = floor > level or floor == np.inf
-                    rows = meta[b, 0] if whole else meta[b, 2]
-                    c = (rows + 31) // 32
-                    many = np.int64(-1)
-{walk_parameters}
-                    if whole:
-                        totals[7] += 1
-                        review = members[g, {phase}] == 2 and members[g, {counted}] >= 0
-                        many = seek(pool, b, rows, meta[b, 2], index, sign,
-                                    marks[g, {lowest}] if review else marks[g, {bar}], values, {names})
-                        if review:  # how many older rows are above the threshold, whatever else becomes of them
-                            members[g, {counted}] = members[g, {counted}] + many if many >= 0 else -1
-                        for i in range(many):
-                            row = np.int64(values[64 + i])
-                            t, s = time_at(b, row, times), seq_at(b, row, seqs, meta)
-                            if values[128 + i] > marks[g, {bar}] and not precedes(
-                                    t, s, horizon_time[slot], horizon_seq[slot]):
-                                keep(values[128 + i], t, s, g, stack, members, marks, best_good, best_time, best_seq,
-                                     out_good, out_time, out_seq)
-                        if many < 0:  # in the order of arrival, which matters
-                            straighten(pool, b, meta[b, 2], index)
-                    else:
-                        marks[g, {deepest}] = max(marks[g, {deepest}], floor)
-                    while many < 0:
-                        c = skim(pool, b, c, sign, marks[g, {bar}], {names})
-                        if c < 0:
-                            break
-                        settle(b, c, whole, rows, g, horizon_time[slot], horizon_seq[slot], stack, sign, pool, times,
-                               seqs, meta, index, values, members, marks, best_good, best_time, best_seq, out_good,
-                               out_time, out_seq, constants, place)
-                    if whole and many < 0:
-                        front(pool, b, meta[b, 2], index)
-                    members[g, {at}] -= 1
-                    if members[g, {at}] < members[g, {until}]:
-                        go_on(blocks, ks[slot], members[g], marks[g], out_good[g], out_time[g], out_seq[g])
+                if times.shape[0] == 0:  # then nobody writes them
+                    for i in range(out_time.shape[1]):
+                        out_time[g, i] = 0
+            walk(group, stack, sign, constants, blocks, store, floors, slope, now, mapping, ks, horizon_time,
+                 horizon_seq, members, marks, values, out_good, out_time, out_seq, totals)
         for g in range(ready, group):
-            one, mark = members[g], marks[g]
-            slot, place, k, n, extra = one[{slot}], one[{place}], one[{k}], one[{n}], one[{extra}]
-            goods, whens, numbers = out_good[g], out_time[g], out_seq[g]
-            # at most three quarters of the greatest room
-            begin = max(0, extra - max(0, max(24 * k, 48) - n))
-            if begin > 0:
-                mark[{lowest}] = np.nextafter(goods[begin - 1], np.inf)
-                while begin < extra and goods[begin] < mark[{lowest}]:
-                    begin += 1
-            for i in range(n):
-                j = n - 1 - i
-                goods[extra + i], whens[extra + i], numbers[extra + i] = (
-                    best_good[g, j], best_time[g, j], best_seq[g, j])
-            length = extra + n - begin
-            if late_rows > 0:
-{late_parameters}
-                for i in range(late_rows):
-                    if precedes(late_time[0, i], late_seq[0, i], horizon_time[slot], horizon_seq[slot]):
-                        continue
-{late_loads}
-                    value = sign * ({score})
-                    if value >= mark[{lowest}]:
-                        squeeze(value, late_time[0, i], late_seq[0, i], begin, length, goods, whens, numbers)
-                        length += 1
-            edge[place] = mark[{lowest}]
+            slot, place = members[g, {slot}], members[g, {place}]
+            begin, length = finish(members[g], marks[g], sign, constants, late, horizon_time, horizon_seq,
+                                   out_good[g], out_time[g], out_seq[g])
+            edge[place] = marks[g, {lowest}]
             want = brim_of(length, min(ks[slot], 1 << 40))
             brim[slot] = min(want, room[slot])
             turn += 1
@@ -453,8 +492,8 @@ def refill(first, todo, count, places, stack, sign, constants, edge, share, bloc
                     return 1
                 start[slot], room[slot], brim[slot] = result[5], need, need
                 result[5] += need
-            adopt(slot, begin, length, goods, whens, numbers, ks[slot], good, time, seq, start, size, old_time,
-                  old_seq)
+            adopt(slot, begin, length, out_good[g], out_time[g], out_seq[g], ks[slot], good, time, seq, start, size,
+                  old_time, old_seq)
         ready = group
     result[0] = count
     return 0
@@ -542,13 +581,12 @@ def catching(score: str, axes: int, constants: int) -> Any:
             score=score,
             **COLUMNS,
             names=", ".join(f"p{i}" for i in range(constants)),
-            walk_parameters=lines(20, "p{0} = constants[{0}, place]", constants),
             settle_parameters=lines(4, "p{0} = constants[{0}, place]", constants),
-            late_parameters=lines(16, "p{0} = constants[{0}, place]", constants),
+            late_parameters=lines(8, "p{0} = constants[{0}, place]", constants),
             rank_parameters=lines(8, "p{0} = constants[{0}, place]", constants),
             row_loads=lines(12, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
-            settle_loads=lines(8, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
-            late_loads=lines(20, "x{0} = late_pool[0, {0}, i]"),
+            settle_loads=lines(8, "x{0} = pool[b, {0}, w + i]"),
+            late_loads=lines(12, "x{0} = late_pool[0, {0}, i]"),
             rank_loads=lines(24, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
             count_loads=lines(16, "x{0} = pool[b, {0}, w + np.uint64(i)]"),
         )

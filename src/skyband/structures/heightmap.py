@@ -33,9 +33,8 @@ Map = npt.NDArray[np.int16]
 Places = npt.NDArray[np.uint16]  # of a row in its block
 
 UNIT = 131072.0  # steps of height on the last axis's extent
-COARSE = (
-    3  # bits of a height that a map leaves out: there is room for one that is raised by all of the extent
-)
+# bits of a height that a map leaves out: there is room for one that is raised by all of the extent
+COARSE = 3
 PASS = np.iinfo(np.int32).min  # everything is above
 NEVER = 1 << 30  # no row of the frame is above
 LEVELS = 128  # steps of bisection
@@ -145,6 +144,30 @@ def locate(
     for i in range(m):
         x = values[i]
         into[i] = x
+        u = (x - base) * inverse
+        u = u if u > 0.0 else 0.0
+        u = u if u < end else end
+        outside |= not ((x >= low) & (x <= high))
+        cell[i] = cell[i] * side + np.int32(u)
+    return outside
+
+
+@inlined
+def locate_again(
+    values: Floats,
+    m: int,
+    low: float,
+    high: float,
+    base: float,
+    inverse: float,
+    side: Any,
+    end: Any,
+    cell: Heights,
+) -> Any:
+    """As `locate`, of rows that stay where they are."""
+    outside = False
+    for i in range(m):
+        x = values[i]
         u = (x - base) * inverse
         u = u if u > 0.0 else 0.0
         u = u if u < end else end

@@ -20,6 +20,7 @@ from skyband.structures.heightmap import (
     Map,
     Places,
     locate,
+    locate_again,
     locate_last,
     locate_two,
     sift,
@@ -119,16 +120,14 @@ def unite(one: Places, ones: int, other: Places, others: int, both: Places) -> i
 @kernel
 def sift_faces(
     pool: Floats, b: int, begin: int, stop: int, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats,
-    base: Floats, inverse: Floats, outer: Map, picks: Places, rise: int,
+    base: Floats, inverse: Floats, outer: Map, picks: Places, rise: int, found: Ints, cell: Heights, level: Heights,
+    eights: Any, above: Any,
 ) -> int:  # fmt: skip
     """Stored rows of a block against the maps of all faces in use, the outer ones raised by so many steps: the last of
-    `picks` has those that pass one of them. Where there is one map it is the only one."""
+    `picks` has those that pass one of them. Where there is one map it is the only one. The last five are scratch
+    (`sift_arrays`): whoever calls a kernel that makes arrays counts references, which takes half of a walk."""
     axes = pool.shape[1]
-    found = np.zeros(2, np.int64)
-    cell, level = np.empty(STRETCH, np.int32), np.empty(STRETCH, np.int32)
-    eights = np.empty(STRETCH // 8 + 1, np.uint64)
-    above = eights.view(np.uint8)
-    aside = np.empty(STRETCH, np.float64)
+    found[0], found[1] = 0, 0
     first = begin
     while first < stop:
         m = min(STRETCH, stop - first)
@@ -136,15 +135,15 @@ def sift_faces(
         cell[:m] = 0
         for a in range(axes - 1):
             axis = order[a]
-            outside |= locate(
-                pool[b, axis, first : first + m], aside, m, low[axis], high[axis], base[axis], inverse[axis],
+            outside |= locate_again(
+                pool[b, axis, first : first + m], m, low[axis], high[axis], base[axis], inverse[axis],
                 np.int32(size[a]), np.float64(size[a] - 1), cell,
             )  # fmt: skip
         axis = order[axes - 1]
         level[:m] = 0
-        outside |= locate(
-            pool[b, axis, first : first + m], aside, m, low[axis], high[axis], base[axis], inverse[axis],
-            np.int32(0), UNIT, level,
+        outside |= locate_again(
+            pool[b, axis, first : first + m], m, low[axis], high[axis], base[axis], inverse[axis], np.int32(0), UNIT,
+            level,
         )  # fmt: skip
         if outside:
             strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell)
