@@ -92,7 +92,7 @@ class MappedState(Renewed, WindowAlgorithm):
             (np.float64, (faces, self.axes, rows)),
             (np.int64, (faces, rows)),
             (np.int64, (faces, rows if self.timed else 0)),
-            (np.int64, (faces, rows)),
+            (np.int32, (faces, rows)),
         )
         self._lay_out()
 

@@ -31,21 +31,21 @@ def aligned(shape: tuple[int, ...], kind: Any = np.float64) -> npt.NDArray[Any]:
     return room[first : first + size].reshape(shape)
 
 
-Shape = tuple[Any, tuple[int, ...]]  # of an array of eight bytes each: its kind, and its extents
+Shape = tuple[Any, tuple[int, ...]]  # of an array: its kind, of eight bytes or four each, and its extents
 
 
 def words_of(shapes: tuple[Shape, ...]) -> int:
-    """Numbers that arrays have together."""
-    return sum(int(np.prod(extents)) for _, extents in shapes)
+    """So many numbers of eight bytes have room for these arrays."""
+    return sum(-(-int(np.prod(extents)) * np.dtype(kind).itemsize // 8) for kind, extents in shapes)
 
 
 def cut(memory: npt.NDArray[np.float64], shapes: tuple[Shape, ...]) -> list[npt.NDArray[Any]]:
     """Arrays one after the other in the same memory."""
     made, at = [], 0
     for kind, extents in shapes:
-        size = int(np.prod(extents))
-        made.append(memory[at : at + size].view(kind).reshape(extents))
-        at += size
+        end = at + words_of(((kind, extents),))
+        made.append(memory[at:end].view(kind)[: int(np.prod(extents))].reshape(extents))
+        at = end
     return made
 
 

@@ -18,20 +18,20 @@ import numpy as np
 
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
-from skyband.structures.heightmap import NEVER, OPEN, PASS, UNIT, Frame, Heights, divide, gains
+from skyband.structures.heightmap import COARSE, LEAST, MOST, UNIT, Frame, Heights, Map, divide, gains, mapped
 from skyband.structures.renewed import Renewed
+from skyband.structures.slack import Short
 
 CELLS = 512  # of an outline, at most
-STEPS = 20  # bits of a spot that are a height, which is at most 2^17; the others are its cell
+STEPS = 20  # bits of a spot that are a height, which is at most 2^17; the others are its cell (at most 2^9)
 
 
 class Outlines(Renewed):
     """The outlines of all blocks, and the frame of their cells; none where there is no map yet."""
 
     def __init__(self) -> None:
-        self.heights = np.empty(
-            (0, 1), dtype=np.int32
-        )  # by block; the last cell is for rows outside the frame
+        # by block; the last cell is for rows outside the frame
+        self.heights = np.empty((0, 1), dtype=np.int16)
         self.order, self.size = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self.low = self.high = self.base = self.inverse = np.zeros(1)
         self._corners = np.empty((0, 2, 1))
@@ -53,28 +53,28 @@ class Outlines(Renewed):
         for a in range(parts):
             lower, upper = coarse.corners(a)
             self._corners[a, 0, : len(lower)], self._corners[a, 1, : len(upper)] = lower, upper
-        self.heights = np.full((blocks, coarse.cells + 1), NEVER, dtype=np.int32)
-        self.heights[:, -1] = PASS
+        self.heights = np.full((blocks, coarse.cells + 1), MOST, dtype=np.int16)
+        self.heights[:, -1] = LEAST
 
     def pass_(self, block: int, face: Ints, columns: tuple[Floats, ...]) -> Any:
         """Which rows a block of queries doesn't pass over."""
         points = np.ascontiguousarray(np.stack(columns))[np.newaxis]
-        spots = np.zeros((1, points.shape[2]), dtype=np.int64)
+        spots = np.zeros((1, points.shape[2]), dtype=np.int32)
         locate_points(points, 0, points.shape[2], self.heights.shape[1] - 1, *self.frame()[1:], spots)
         height = self.heights[block, spots[0] >> STEPS]
-        return (1 - 2 * face[block]) * (spots[0] & ((1 << STEPS) - 1)) >= height
+        return (1 - 2 * face[block]) * (spots[0] & ((1 << STEPS) - 1)) >> COARSE >= height
 
     def lower(
         self,
         slots: Ints,
-        place: Ints,
+        place: Short,
         face: Ints,
-        mapped: Floats,
+        bars: Floats,
         offset: Floats,
         weight: Floats,
         slip: Floats,
     ) -> None:
-        """Let pass what these queries admit: their thresholds are `mapped`, by slot."""
+        """Let pass what these queries admit: their thresholds in the inner map, by slot, are `bars`."""
         if not len(self.heights):
             return
         rows = int(self.size[0]) if len(self.size) > 1 else 1
@@ -82,15 +82,15 @@ class Outlines(Renewed):
         scratch = (np.empty(shape, np.int32) for shape in ((1, cells // rows), (1, rows)))
         grown = np.empty(max(1, self._corners.shape[2]), np.int32)
         lower(
-            self.heights, slots, place, face, self.low, self.high, self._corners, self.size, self.order, mapped,
+            self.heights, slots, place, face, self.low, self.high, self._corners, self.size, self.order, bars,
             offset, weight, slip, *scratch, grown,
         )  # fmt: skip
 
 
 @kernel
 def lower(
-    heights: Heights, slots: Ints, place: Ints, face: Ints, low: Floats, high: Floats, corners: Floats, size: Ints,
-    order: Ints, mapped: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights,
+    heights: Map, slots: Ints, place: Short, face: Ints, low: Floats, high: Floats, corners: Floats, size: Ints,
+    order: Ints, bars: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights,
     grown: Heights,
 ) -> None:  # fmt: skip
     """As `carve_weights`, each query in the outline of its block; not those that are loose."""
@@ -103,22 +103,22 @@ def lower(
         row = heights[b]
         sign = 1.0 - 2.0 * face[b]
         if not gains(
-            slot, 0, sign, low, high, corners, size, order, mapped, offset, weight, slip, fast, tops, grown
+            slot, 0, sign, low, high, corners, size, order, bars, offset, weight, slip, fast, tops, grown
         ):
             for i in range(row.shape[0]):
-                row[i] = OPEN
+                row[i] = LEAST
             continue
         reach = fast[0]
         for g in range(tops.shape[1]):
             top, part = tops[0, g], row[g * n : g * n + n]
             for j in range(n):
-                part[j] = min(part[j], np.int32(top - reach[j]))
+                part[j] = min(part[j], mapped(np.int32(top - reach[j])))
 
 
 @inlined
 def locate_points(
     points: Floats, of: int, count: int, beyond: int, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
-    inverse: Floats, spots: Ints,
+    inverse: Floats, spots: Short,
 ) -> None:  # fmt: skip
     """Where rows that passed the map lie among the cells of outlines, and at which height."""
     parts = size.shape[0]

@@ -231,7 +231,7 @@ def overflow(
 @kernel
 def brim_of(n: int, k: int) -> int:
     """How long a list of n rows may grow before it is looked through again."""
-    return min(max(18 * k // 5, n + max(n // 4, 16)), max(32 * k, 64))
+    return min(max(7 * k // 2, n + max(n // 4, 16)), max(32 * k, 64))
 
 
 @inlined

@@ -21,7 +21,7 @@ from skyband.structures.memory import WORDS
 
 INTS, PLANE, BOX = (1, "int64"), (2, "int64"), (3, "float64")
 FLOATS, GRID, BYTES, SHORT = (1, "float64"), (2, "float64"), (1, "uint8"), (1, "int32")
-EIGHTS, HEIGHTS, PLACES = (1, "uint64"), (2, "int16"), (2, "uint16")
+EIGHTS, HEIGHTS, PLACES, SPOTS = (1, "uint64"), (2, "int16"), (2, "uint16"), (2, "int32")
 
 # the arrays of `arrive`, in order
 ARRIVING = {
@@ -38,7 +38,7 @@ MEETING = {
     "good": FLOATS, "time": INTS, "seq": INTS, "start": INTS, "size": INTS, "room": INTS, "brim": SHORT,
     "old_time": INTS, "old_seq": INTS, "wish": SHORT, "touched": BYTES, "todo": SHORT, "heap_time": INTS,
     "heap_seq": INTS,
-    "spots": PLANE, "outline": HEIGHTS, "line_order": INTS, "line_sides": INTS, "line_low": FLOATS,
+    "spots": SPOTS, "outline": HEIGHTS, "line_order": INTS, "line_sides": INTS, "line_low": FLOATS,
     "line_high": FLOATS, "line_base": FLOATS, "line_inverse": FLOATS,
     "hit_place": SHORT, "hit_point": SHORT, "hit_value": FLOATS, "values": FLOATS, "words8": EIGHTS, "above": BYTES,
     "kept": SHORT,
