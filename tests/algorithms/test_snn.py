@@ -319,3 +319,17 @@ def test_a_search_takes_rows_that_last() -> None:
             assert np.count_nonzero(place >= end - n // 4) >= algorithm.ks[slot]
     assert 0 < more < SLOTS
     algorithm._check()
+
+
+def test_larger_regions_are_no_reason_to_cut_space_anew() -> None:
+    shape, _ = lift(sb.nearest({"x0": 0.5, "x1": 0.5}, 1, "6 rows").score)
+    index = QueryIndex(Space(shape, ("x0", "x1"), -1.0), 2, share=0.01)
+    index.learn(tuple(np.random.default_rng(1).random((2, 1000))))
+    for rate, share, due in ((3, 0.01, False), (7, 0.01, True), (7, 0.03, False), (19, 0.03, True)):
+        index.first_rate = 3.0
+        index.tally[:] = 20_000, 0, 20_000 * rate
+        assert index.due(1000, lambda share=share: share) == due
+    index.tally[:] = 20_000, 0, 140_000
+    assert index.due(1000)
+    index.tally[:] = 20_000, 2_000, 60_000  # many rows beyond all cells are one
+    assert index.due(1000, lambda: 1.0)

@@ -379,8 +379,12 @@ class Ringed(WindowAlgorithm):
         """Cut the index's space by the rows that are there; nothing is entered afterwards."""
         store, index = self.store, self.index
         assert index is not None
-        index.share = float(np.median(self.keep()[used])) / len(store)
+        index.share = self._share()
         index.learn(store.part(store.head, store.end))
+
+    def _share(self) -> float:
+        """What part of all rows a query's region has, about."""
+        return float(np.median(self.keep()[self.ks > 0])) / len(self.store)
 
     # -- rows and keeping ----------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from skyband.algorithms.ringed import AGAIN, FEW, LASTED, MOST_AHEAD, Ringed
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.arrived import FIRST, Arrived, hand_back, take_over
+from skyband.structures.arrived import FIRST, Arrived, hand_back, measure, take_over
 from skyband.structures.turnover import Notes, turning
 
 SLACK = 2.0
@@ -82,10 +82,12 @@ def horizon_of(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int, bool]:
 
 @kernel
 def look_ahead(
-    slots: Ints, now: Ints, window: Ints, slack: float, ks: Ints, ahead: Ints, searched: Ints, keep: Ints, usual: Ints
-) -> None:  # fmt: skip
+    slots: Ints, now: Ints, window: Ints, slack: float, ks: Ints, ahead: Ints, searched: Ints, keep: Ints, usual: Ints,
+    line: Ints,
+) -> tuple[int, bool]:  # fmt: skip
     """How many rows a search takes for slots that ran short, and how many of them a list has: as `_look_ahead`,
-    `keep` and `usual` say for all slots."""
+    `keep` and `usual` say for all slots. The most of them, and whether some list has too little room."""
+    most, narrow = 0, False
     for i in range(slots.shape[0]):
         slot = slots[i]
         since = now[i] - searched[slot]
@@ -97,6 +99,10 @@ def look_ahead(
         k = max(ks[slot], 1)
         keep[slot] = ks[slot] + int(ks[slot] * slack * ahead[slot])
         usual[slot] = int(np.ceil(k * (1 + np.log(max(keep[slot], k) / k))))
+        patience = PATIENCE if since < SOON * window[i] else 1
+        narrow |= measure(slot, keep[slot], patience * usual[slot], line)
+        most = max(most, keep[slot])
+    return most, narrow
 
 
 def cost_of(work: Workload) -> float:
@@ -188,7 +194,7 @@ class SNN(Ringed):
             used = np.flatnonzero(self.ks)
             bar = self.bar[used]
             self.sure = bool(np.all((bar > -np.inf) & (self.index.bar[used] <= bar))) and len(used) >= FEW
-        if self.sure and self.index.due(len(store)):
+        if self.sure and self.index.due(len(store), self._share):
             used = np.flatnonzero(self.ks)
             self._learn(used)
             self.index.register(used, self.bar[used], self.constants)
@@ -253,10 +259,11 @@ class SNN(Ringed):
         begins = self._leaving(since)
         now = store.seq[since - 1]
         window = now - store.seq[begins]
-        patience = np.where(now - self.searched[slots] < SOON * window, PATIENCE, 1)
-        look_ahead(slots, now, window, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual)
-        arrived.provide(slots, keep, usual, patience)
-        most = int(keep[slots].max())
+        most, narrow = look_ahead(
+            slots, now, window, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual, arrived.line
+        )  # fmt: skip
+        if narrow:
+            arrived.make_room(slots)
         room = 8 * most + 64
         fails = np.zeros(len(slots), dtype=np.bool_)
         kernels.refill(

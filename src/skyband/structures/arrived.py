@@ -180,6 +180,15 @@ def sweep(
     return raised
 
 
+@inlined
+def measure(slot: int, keep: int, usual: int, line: Ints) -> bool:
+    """How long a slot's list may become: swept when it is so long, its bar raised if it has more than the usual rows
+    then. Whether there is too little room for it."""
+    limit = max(keep + keep // 2 + line[slot, K] + 16, usual + usual // 2)
+    line[slot, LIMIT], line[slot, USUAL] = limit, usual
+    return bool(line[slot, STOP] - line[slot, START] < limit + limit // 2)
+
+
 @kernel
 def take_over(
     slots: Ints, begin: int, end: int, shift: int, times: Ints, seqs: Ints,
@@ -333,13 +342,16 @@ class Arrived:
         self.top_good, self.top_place = np.empty(ks.sum()), np.empty(ks.sum(), np.int64)
         self.provide(np.flatnonzero(ks), keep, usual)
 
-    def provide(self, slots: Ints, keep: Ints, usual: Ints, patience: Any = 1) -> None:
-        """Room for as many rows as a search for these slots finds, and for more that come, and so many times the usual
-        rows before a bar is raised; where there was not enough, the list lies elsewhere from now on, and is empty."""
-        ks = self.line[slots, K]
-        most = patience * usual[slots]
-        limit = np.maximum(keep[slots] + keep[slots] // 2 + ks + 16, most + most // 2)
-        self.line[slots, LIMIT], self.line[slots, USUAL] = limit, most
+    def provide(self, slots: Ints, keep: Ints, usual: Ints) -> None:
+        """Room for as many rows as a search for these slots finds, and for more that come."""
+        for slot in slots.tolist():
+            measure(slot, keep[slot], usual[slot], self.line)
+        self.make_room(slots)
+
+    def make_room(self, slots: Ints) -> None:
+        """Room for lists as long as their limits say; where there was not enough, the list lies elsewhere from now on,
+        and is empty."""
+        limit = self.line[slots, LIMIT]
         need = limit + limit // 2
         short = self.line[slots, STOP] - self.line[slots, START] < need
         if not short.any():

@@ -38,6 +38,7 @@ the cells of the box that the region lies in.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -203,8 +204,9 @@ class QueryIndex:
         found: Ints = bucket.astype(np.int64)
         return found
 
-    def due(self, there: int) -> bool:
-        """Whether space should be cut anew, if so many rows are there."""
+    def due(self, there: int, share: Callable[[], float] | None = None) -> bool:
+        """Whether space should be cut anew, if so many rows are there; `share` tells what part of them a region has by
+        now: that more rows concern larger regions is no fault of the cells."""
         rows, strays, scored = self.tally.tolist()
         if self.learned and there >= 4 * self.learned:
             return True
@@ -216,7 +218,9 @@ class QueryIndex:
         if self.first_rate == np.inf:
             self.first_rate = max(rate, 1.0)
         self.tally[:] = 0
-        return bool(strays * 16 > rows or rate > WASTE * self.first_rate)
+        if strays * 16 > rows or rate <= WASTE * self.first_rate:
+            return bool(strays * 16 > rows)
+        return share is None or bool(rate > WASTE * self.first_rate * max(1.0, share() / self.share))
 
     # -- queries -------------------------------------------------------------------------------------------
 
