@@ -234,7 +234,7 @@ class QueryIndex:
         if words > self.bits.shape[1]:
             wider = np.zeros((self.total, words), dtype=np.uint64)
             wider[:, : self.bits.shape[1]] = self.bits
-            self.bits = wider
+            self.bits, self._pool = wider, wider.reshape(-1)
             self.used = np.concatenate([self.used, np.zeros(words - len(self.used), dtype=np.uint64)])
 
     def register(self, slots: Ints, bars: Floats, constants: Floats) -> None:
@@ -312,7 +312,7 @@ class QueryIndex:
         )  # fmt: skip
 
     def bytes(self) -> int:
-        bits = self.bits.nbytes + self.short.nbytes + self.named_.nbytes + self.box.nbytes
+        bits = self._pool.nbytes + self.short.nbytes + self.named_.nbytes + self.box.nbytes
         return int(bits + self.edges.nbytes * 3 + 2 * self.table.nbytes)
 
     def _check(self, columns: tuple[Floats, ...], good: Any) -> None:
