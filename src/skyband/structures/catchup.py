@@ -215,7 +215,7 @@ def deepen(
     ) = mapping
     rise = np.int64(0)
     if slope[slot] > 0.0:
-        rise = np.int64(min(0.9 * (level - floors[now, slot]) / slope[slot], 131072.0))
+        rise = np.int64(min(0.95 * (level - floors[now, slot]) / slope[slot], 131072.0))
     known = meta[b, EPOCH] == now and rise >= meta[b, RISE]
     tried = meta[b, TRIED] == now and rise <= meta[b, TRIED_RISE]
     if known or tried:
