@@ -94,8 +94,9 @@ def gather(resume, sign, block_face, points, counts, constants, edge, spots, out
                     above[q] = values[q] >= bar[q]
                 hits = np.uint64(0)
                 for w in range(8):  # eight bytes of 0 or 1 become eight bits
-                    eight = (eights[w] * np.uint64(0x0102040810204080)) >> np.uint64(56)
-                    hits |= eight << np.uint64(8 * w)
+                    pairs = (eights[w] | (eights[w] >> np.uint64(7))) & np.uint64(0x0003000300030003)
+                    fours = (pairs | (pairs >> np.uint64(14))) & np.uint64(0x0000000F0000000F)
+                    hits |= ((fours | (fours >> np.uint64(28))) & np.uint64(0xFF)) << np.uint64(8 * w)
                 while hits != 0:
                     q = first_bit(hits)
                     hit_place[found], hit_point[found], hit_value[found] = o + q, i, values[q]
