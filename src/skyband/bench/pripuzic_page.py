@@ -430,8 +430,8 @@ where the paper's strict filter without an index meets every row. In exchange th
 index four times as large as it is, where a strict filter's is entered twice as large, and anew only when it has become
 sixteen times as large; and its cells are larger, some four to a region where a strict filter's has sixteen. So each row
 is scored for several times as many queries as it concerns, which costs less than entering regions. Of `rapf`'s time at
-d = 2 a third is the hand-over (rows into filters, out of the buffer, into skybands and sweeps of these), a fifth
-look-ups, an eighth answers; look-ups and answers `sasf` has alike, and no part of the rest dominates. The finer cells
+d = 2 half is the filters and the hand-over (rows into filters, out of the buffer, into skybands and sweeps of these), a
+fifth look-ups, a sixth answers; look-ups and answers `sasf` has alike, and no part of the rest dominates. The finer cells
 are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector instructions, and sweeps a batch
 against itself before it takes anything in. Without an index a probable filter is many times faster than a strict or
 relaxed one (Figure 10), though the paper's groups are not seen.
