@@ -52,6 +52,7 @@ def test_records_are_read_in_runs_of_one_partition(monkeypatch: pytest.MonkeyPat
 
     whole = [(0, 5, [5, 6]), (1, 0, [10, 13, 14]), (0, 7, [7, 8, 9])]
     assert runs() == runs(1) == runs(2, 3, 6) == whole
+    assert runs(0) == runs(3, 3) == runs(len(places)) == whole  # some batches have nothing
     # a record has 8 bytes or 9, and pieces that are too large are halved
     monkeypatch.setattr(inputs, "_RUN_BYTES", 17)
     assert runs() == [(0, 5, [5, 6]), (1, 0, [10, 13]), (1, 4, [14]), (0, 7, [7, 8, 9])]

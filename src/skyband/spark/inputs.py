@@ -175,7 +175,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[Where, pa.RecordBatch]]:
     names = ("stream", "number", "format")
     changes = [pc.not_equal(column[1:], column[:-1]) for column in map(batch.column, names)]
     cuts = np.flatnonzero(np.logical_or.reduce([np.asarray(change) for change in changes])) + 1
-    for first, end in pairwise([0, *cuts.tolist(), batch.num_rows]):
+    for first, end in pairwise([0, *cuts.tolist(), batch.num_rows] if batch.num_rows else []):
         piece = batch.select(["first", "value"]).slice(first, end - first)
         stream, number, form = (batch.column(name)[first].as_py() for name in names)
         yield from (((stream, number, form), part) for part in _parted(piece))
