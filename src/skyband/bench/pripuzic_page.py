@@ -431,10 +431,10 @@ index four times as large as it is, where a strict filter's is entered twice as 
 sixteen times as large; and its cells are larger, some four to a region where a strict filter's has sixteen. So each row
 is scored for several times as many queries as it concerns, which costs less than entering regions. Of `rapf`'s time at
 d = 2 half is the filters and the hand-over (rows into filters, out of the buffer, into skybands and sweeps of these), a
-fifth look-ups, a sixth answers; look-ups and answers `sasf` has alike, and no part of the rest dominates. The finer cells
-are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector instructions, and sweeps a batch
-against itself before it takes anything in. Without an index a probable filter is many times faster than a strict or
-relaxed one (Figure 10), though the paper's groups are not seen.
+fifth look-ups, a sixth answers; look-ups and answers `sasf` has alike, and no part of the rest dominates. The finer
+cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector instructions, and sweeps a
+batch against itself before it takes anything in. Without an index a probable filter is many times faster than a strict
+or relaxed one (Figure 10), though the paper's groups are not seen.
 
 **The file** of the last section is SensorScope's LUCE, as in the paper: solar panel current, global current, primary
 and secondary buffer voltage, in that order, but of 23 of the 97 stations (669,084 readings, November 2006 to May 2007).
