@@ -37,6 +37,7 @@ from skyband.group import Group
 from skyband.order import Floats, Ints
 from skyband.query.space import Space
 from skyband.stream.batches import Batch
+from skyband.structures.cells import Cells
 from skyband.structures.heightmap import blank
 from skyband.structures.lists import kth_best
 from skyband.structures.passing import passing
@@ -59,13 +60,21 @@ class Gate:
     group: Group
     slots: Ints
     bars: Floats  # by slot
-    relief: Relief | None  # a map of these bars, where the queries are many
+    relief: Relief | None = None  # a map of these bars, where the queries are many
     faces: Ints | None = None  # of the map, one for each slot
+    cells: Cells | None = None  # or the cells that somebody's region meets, where scores have no map
+
+    @property
+    def tests_scores(self) -> bool:
+        """Whether it has nothing to look up."""
+        return self.relief is None and self.cells is None
 
     def passing(self, rows: Arrivals) -> Ints:
         """Places of the rows that it lets pass."""
         if self.relief is not None and self.faces is not None:
             return _looked_up(self.relief, self.faces, rows.columns(), 0, len(rows))
+        if self.cells is not None:
+            return self.cells.passing(rows.columns())
         reached = np.zeros(len(rows), dtype=bool)
         for slot in self.slots.tolist():
             reached |= rows.good(slot) >= self.bars[slot]
@@ -81,6 +90,7 @@ class Family:
         self._idle: list[Relief] = []  # maps that no thread works with
         self._spare: list[Group] = []  # nor with these, which are empty again
         self._gate: Relief | None = None  # the gate's own, whose frame stays as long as it fits
+        self._cells: Cells | None = None  # and the gate's other one
         self._clusters = [_slots(group)]
         self._served = _serves(group)
         self._head = min(HEAD, max(FEWEST_HEAD, 16 * int(group.algorithm.ks.max(initial=0))))
@@ -137,16 +147,21 @@ class Family:
 
     def gate(self, bars: Floats, sample: Batch, most: int) -> Gate | None:
         """The gate of these bars before rows that are older than those behind them; `sample` shows what rows are like.
-        None if there are more than `most` queries and no map serves them."""
+        None if there are more than `most` queries and neither a map nor cells serve them."""
         group, slots = self._group, _slots(self._group)
         if len(slots) <= most:
-            return Gate(group, slots, bars, None)
+            return Gate(group, slots, bars)
+        seen = group.arrivals(sample, np.zeros(len(sample), dtype=np.uint8)).columns()
+        return self._mapped(bars, seen) or self._celled(bars, seen)
+
+    def _mapped(self, bars: Floats, seen: tuple[Floats, ...]) -> Gate | None:
+        """A gate with a height map; None if there is none."""
+        group, slots = self._group, _slots(self._group)
         if not self._served or group.rendered is None:
             return None
         if self._gate is None:
             self._gate = self._relief()
         relief = self._gate
-        seen = group.arrivals(sample, np.zeros(len(sample), dtype=np.uint8)).columns()
         if relief is None or not _framed(relief, seen, slots, group.constants):
             return None
         faces = _faces(relief, slots)
@@ -154,6 +169,15 @@ class Family:
             return None
         self._carve(relief, bars)
         return Gate(group, slots, bars, relief, faces)
+
+    def _celled(self, bars: Floats, seen: tuple[Floats, ...]) -> Gate | None:
+        """A gate with cells, which stay as they are cut as long as rows are spread over them as they were."""
+        group, slots = self._group, _slots(self._group)
+        if self._cells is None or not self._cells.fit(seen):
+            self._cells = Cells.learned(Space(group.shape, group.score_columns, group.sign), seen)
+        if self._cells is None:
+            return None
+        return Gate(group, slots, bars, cells=self._cells.entered(slots, bars, group.constants))
 
     def _relief(self) -> Relief | None:
         """Maps for these queries, which are divided into clusters when the first are made."""

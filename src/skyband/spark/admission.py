@@ -35,13 +35,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ..order import LOWEST
-from ..rejecting import Gate
+from ..order import LOWEST, Floats
+from ..rejecting import Family, Gate
 from ..sift import Sifted, Sifter, families
 from ..stream import clock
 from ..stream.accept import Accepted, accept
 from ..stream.arrow import numbers_array
 from ..stream.batches import Batch, read
+from .bounds import as_bars
+from .cells import meets
 from .columns import Types, Unfit, may_hold, number_of, quoted, reaches
 from .filelog import StreamFiles, Taken, check_unchanged, file_path
 from .heights import Beside, lets_pass
@@ -84,6 +86,10 @@ class Admission:
     def __init__(self, files: StreamFiles, schema: pa.Schema) -> None:
         self._files, self._schema = files, schema
         self._pause = 0
+        self._bounded: tuple[object, list[tuple[Family, Floats]]] = (
+            None,
+            [],
+        )  # threshold queries by their scores
 
     def read(self, lines: DataFrame, taken: Sequence[Taken], sifter: Sifter) -> Admitted | None:
         """A batch's rows; None if it had better go the old way. `lines` are the batch's, and are not handled."""
@@ -160,22 +166,43 @@ class Admission:
         sample = Batch(
             part.table.slice(some), np.arange(some, part.table.num_rows), part.time[some:], edge is not None
         )
-        found: list[tuple[Any, Gate | None]] = []
-        for family in families(sifter.queries):
-            if "threshold" in family.group.algorithm.card.answers:
-                found.append((family.group, None))
-                continue
-            bars = family.bars(newer)
-            gate = None if bars is None else family.gate(bars, sample, FEW)
+        known = families(sifter.queries)
+        found, wanted = self._wanted(known, newer)
+        left = FEW - len(found)
+        for family, bars in sorted(wanted, key=lambda one: int(np.count_nonzero(one[0].group.algorithm.ks))):
+            gate = family.gate(bars, sample, left if self._written(family.group) else 0)
             if gate is None:
                 raise Unfit("somebody has no gate")
+            left -= len(gate.slots) if gate.tests_scores else 0
             found.append((family.group, gate))
-        tested = sum(
-            1 if gate is None else len(gate.slots) for _, gate in found if gate is None or not gate.relief
-        )
-        if tested > FEW:
-            raise Unfit("too many scores")
         return found
+
+    def _wanted(
+        self, known: list[Family], newer: Batch
+    ) -> tuple[list[tuple[Any, Gate | None]], list[tuple[Family, Floats]]]:
+        """The few threshold queries, whose predicates are tested as they are; families with the bars of all others."""
+        bounded = [one for one in known if "threshold" in one.group.algorithm.card.answers]
+        wanted: list[tuple[Family, Floats]] = []
+        if len(bounded) > FEW:
+            if self._bounded[0] is not known:  # they stay the same from batch to batch
+                self._bounded = known, as_bars(bounded)
+            wanted += self._bounded[1]
+            bounded = []
+        for one in known:
+            if "threshold" not in one.group.algorithm.card.answers:
+                bars = one.bars(newer)
+                if bars is None:
+                    raise Unfit("somebody has too few rows")
+                wanted.append((one, bars))
+        return [(one.group, None) for one in bounded], wanted
+
+    def _written(self, group: Any) -> bool:
+        """Whether Spark computes a family's scores as we do."""
+        types = {field.name: field.type for field in self._schema}
+        try:
+            return bool(reaches(group.shape, [0.0] * group.constants.shape[1], group.sign, 0.0, types))
+        except Unfit:
+            return False
 
     def _pays(self, gates: list[tuple[Any, Gate | None]], table: pa.Table, sifter: Sifter) -> bool:
         """Whether the gate rejects most of the oldest rows."""
@@ -202,8 +229,11 @@ class Admission:
                     raise Unfit("a threshold that Spark can't compare")
                 tests.append(where)
                 continue
+            axes = [number_of(name, types) for name in group.score_columns]
             if gate.relief is not None:
-                passes = lets_pass(gate, [number_of(name, types) for name in group.score_columns], beside)
+                passes = lets_pass(gate, axes, beside)
+            elif gate.cells is not None:
+                passes = meets(gate.cells, axes, beside)
             else:
                 constants, bars = group.constants.tolist(), gate.bars.tolist()
                 each = [

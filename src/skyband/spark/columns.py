@@ -102,9 +102,13 @@ def _term(term: Expression, types: Types) -> str | None:
 def _beyond(
     op: str, score: str, bound: float, doubts: list[str], write: Callable[[float], str] = float_text
 ) -> str:
+    return f"({' OR '.join([f'{score} {op} {write(loosened(op, bound))}', *doubts])})"
+
+
+def loosened(op: str, bound: float) -> float:
+    """A bound moved by far more than any rounding, so that it lets more pass."""
     loose = _LOOSE * abs(bound) if abs(bound) < float("inf") else 0.0
-    bound = bound - loose if op == ">=" else bound + loose
-    return f"({' OR '.join([f'{score} {op} {write(bound)}', *doubts])})"
+    return bound - loose if op == ">=" else bound + loose
 
 
 def _score(e: Expression, constants: Sequence[float], types: Types) -> tuple[str, list[str]]:

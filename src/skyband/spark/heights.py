@@ -32,7 +32,7 @@ class Beside:
     def __init__(self, prefix: str, zero: str) -> None:
         self._prefix, self._zero = prefix, zero
         self._numbers: dict[str, list[float]] = {}
-        self._heights: dict[str, Any] = {}
+        self._arrays: dict[str, Any] = {}
 
     def number(self, value: float, kind: str = "double") -> str:
         """A number (or a time in microseconds) as the test may write it."""
@@ -40,15 +40,15 @@ class Beside:
         numbers.append(value)
         return f"get({self._prefix}_{kind}, {len(numbers) - 1} + {self._zero})"
 
-    def heights(self, values: Any) -> str:
-        """The name of an array of heights."""
-        name = f"{self._prefix}_map{len(self._heights)}"
-        self._heights[name] = np.asarray(values).astype(np.int32) << COARSE
+    def array(self, values: Any) -> str:
+        """The name of an array of int32."""
+        name = f"{self._prefix}_array{len(self._arrays)}"
+        self._arrays[name] = values
         return name
 
     def columns(self, session: SparkSession) -> list[Column]:
         """All of them, by their names."""
-        found = [_array(session, values, "int").alias(name) for name, values in self._heights.items()]
+        found = [_array(session, values, "int").alias(name) for name, values in self._arrays.items()]
         for kind, values in self._numbers.items():
             found.append(_array(session, np.array(values), kind).alias(f"{self._prefix}_{kind}"))
         return found
@@ -69,13 +69,17 @@ def lets_pass(gate: Gate, axes: list[str], beside: Beside) -> str:
         LOW: relief.inner[-1],
     }  # one for each face, or one that serves whichever it is
     tests = [
-        f"{'-' if face == LOW else ''}{level} >= get({beside.heights(maps[face])}, {cell})"
+        f"{'-' if face == LOW else ''}{level} >= get({beside.array(_heights(maps[face]))}, {cell})"
         for face in (HIGH, LOW)
         if face in faces
     ]
     ends = zip(axes, frame.low.tolist(), frame.high.tolist(), strict=True)
     inside = " AND ".join(f"{x} >= {float_text(a)} AND {x} <= {float_text(b)}" for x, a, b in ends)
     return f"(NOT ({inside}) OR {' OR '.join(tests)})"  # a null stays behind, a NaN is outside
+
+
+def _heights(values: Any) -> Any:
+    return np.asarray(values).astype(np.int32) << COARSE
 
 
 def _step(axes: list[str], frame: Any, axis: int, end: int) -> str:
