@@ -272,7 +272,9 @@ def _relief(group: Group) -> Relief | None:
 def _framed(relief: Relief, columns: tuple[Floats, ...], slots: Ints, constants: Floats) -> bool:
     """Blank maps in the frame that there is, or in a new one if these rows don't fit into it, or fill little of it."""
     frame = relief.frame
-    if frame is not None and not relief.misfits(np.array(columns)):
+    with np.errstate(over="ignore"):  # a value may be further out than numbers go
+        fits = frame is not None and not relief.misfits(np.array(columns))
+    if frame is not None and fits:
         outside = [
             (column < low) | (column > high)
             for column, low, high in zip(columns, frame.low, frame.high, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,20 @@ from tests.spark.streams import (
 
 from skyband.monitor import Monitor
 from skyband.query.expression import columns_of, evaluate
+from skyband.query.space import Space
 from skyband.query.sql import parse
-from skyband.sift import Sifted
+from skyband.rejecting import Family, Gate
+from skyband.sift import Sifted, families
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 from skyband.spark.admission import Admission
-from skyband.spark.columns import Unfit, may_hold, reaches
+from skyband.spark.bounds import as_bars
+from skyband.spark.cells import meets
+from skyband.spark.columns import Unfit, may_hold, number_of, reaches
 from skyband.spark.filelog import StreamFiles, Taken
+from skyband.spark.heights import Beside
 from skyband.stream.batches import Batch, View
+from skyband.structures import cells
+from skyband.structures.cells import Cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -250,6 +258,177 @@ def test_falling_scores_go_the_old_way(tmp_path: Path, spark: SparkSession, smal
     assert all(info.in_jvm == 0 for info in infos) and len(infos) == 4
     report = verify_pipeline(tmp_path / "pipeline.toml")
     assert report.ok, str(report)
+
+
+# -- cells, for many queries whose scores have no map ---------------------------------------------------------
+
+CELLED = [
+    "dist(x, y, 0.5, 0.25)",
+    "abs(n - 3) + abs(x - 0.5)",
+    "exp(x) * y",
+    "abs(f - 0.25)",
+    "abs(x - 0.5) * y + f",
+]
+
+
+def edgy_rows(count: int) -> pa.Table:
+    """Odd rows, and as many close to the edges of slabs: of even values, each edge is a multiple of a small number."""
+    table, chance = odd_rows(count), np.random.default_rng(6)
+    near = np.repeat(chance.integers(-200, 4500, count) / 4096 * 1.1 - 0.05, 1)
+    near = np.nextafter(near, chance.choice([-1.0, 0.5, 2.0], count))
+    more = table.set_column(0, "x", pa.array(near)).set_column(1, "y", pa.array(chance.permutation(near)))
+    return pa.concat_tables([table, more])
+
+
+@pytest.mark.spark
+def test_the_jvm_looks_cells_up_as_we_do(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "CELLS", (1 << 12, 1 << 15))
+    table = edgy_rows(600)
+    types = {field.name: field.type for field in table.schema}
+    rows = table.num_rows
+    batch = Batch(table, np.arange(rows), np.zeros(rows, dtype=np.int64))
+    even = np.random.default_rng(8)
+    whole = pa.array(even.integers(0, 8, 4000))
+    of_sample = {
+        "x": even.random(4000),
+        "y": even.random(4000),
+        "n": whole,
+        "f": even.random(4000).astype("f4"),
+    }
+    sample = Batch(pa.table(of_sample), np.arange(4000), np.zeros(4000, dtype=np.int64))
+    pq.write_table(table.append_column("at", pa.array(range(rows))), tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    for number, text in enumerate(CELLED):
+        order, sign = (("", -1.0), (" DESC", 1.0))[number % 3 == 2]
+        query: Any = parse(f"SELECT x FROM s ORDER BY {text}{order} LIMIT 3 WINDOW 9 ROWS")
+        space = Space(query.score, columns_of(query.score), sign)
+        view = View(batch).where(space.columns, None, ())
+        place = np.arange(rows) if view.index is None else view.index
+        seen = tuple(sample.number(name) for name in space.columns)
+        cut = Cells.learned(space, seen)
+        assert cut is not None
+        bars = np.sort(space.good(seen, ()))[-40:-39]
+        made = cut.entered(np.arange(1), bars, np.empty((1, 0)))
+        mine = tuple(view.number(name) for name in space.columns)
+        for column in mine:
+            column.flags.writeable = False
+        reach = set(batch.seq[place[space.good(mine, ()) >= bars[0]]].tolist())
+        ours = set(batch.seq[place[made.passing(mine)]].tolist())
+        beside = Beside("beside", "CAST(at < 0 AS int)")
+        test = meets(made, [number_of(name, types) for name in space.columns], beside)
+        found = frame.select("*", *beside.columns(spark)).filter(test).select("at").toArrow()
+        passed = set(found["at"].to_pylist())
+        assert reach <= passed & set(batch.seq[place].tolist()) == ours, (
+            text
+        )  # a NaN passes, and we don't look at it
+        assert len(passed) < 0.9 * rows, text
+
+
+def celled_queries(families: tuple[str, ...]) -> dict[str, str]:
+    """Families, and two of thresholds, most around two points: so small batches have rows to be rejected."""
+    chance = random.Random(9)
+    found: dict[str, str] = {}
+    for i in range(40):
+        a, b = (c + 0.03 * chance.random() for c in ((0.1, 0.8), (0.6, 0.3))[i % 2])
+        window = chance.choice(["300 ROWS", "900 ROWS"])
+        asked = {
+            "near": f"dist(x, y, {a:.4f}, {b:.4f}) LIMIT {1 + i % 3}",
+            "weighted": f"sqrt({1 + i % 5} * (x - {a:.4f}) ^ 2 + {2 - a:.3f} * (y - {b:.4f}) ^ 2) LIMIT 2",
+            "product": f"abs(x * y - {0.7 + i / 1000:.4f}) LIMIT 1",
+            "whole": f"abs(n - {2 + i % 2}) + abs(x - {b:.4f}) LIMIT 2",
+            "curved": f"exp({2 + a:.4f} * x) * (y + {b:.4f}) LIMIT 1",
+        }
+        for name in families:
+            found[f"{name}{i}"] = f"SELECT x, n FROM s ORDER BY {asked[name]} WINDOW {window}"
+        found[f"inside{i}"] = (
+            f"SELECT x FROM s WHERE dist(x, y, {a:.4f}, {b:.4f}) < 0.0{1 + i % 3} WINDOW {window}"
+        )
+        found[f"above{i}"] = (
+            f"SELECT x FROM s WHERE x + 1.{i:02} * y >= {1.93 + i / 100:.2f} AND n < 8 WINDOW {window}"
+        )
+    return found
+
+
+def celled_files(folder: Path, seed: int) -> None:
+    """Rows that crowd in some batches, lie further out in others, have ties, and odd values."""
+    chance = random.Random(seed)
+    for number in range(4):
+        (rows,) = make_files(1, seed + number, rows=(700, 900))
+        for row in rows:
+            if number == 1 and row["x"] is not None and chance.random() < 0.7:
+                row["x"], row["y"] = (chance.gauss(c, 0.04) for c in chance.choice([(0.1, 0.8), (0.6, 0.3)]))
+            if number == 2:
+                row["x"] = None if row["x"] is None else round(5 * row["x"], 1)
+            if number == 3 and chance.random() < 0.1:
+                row["x"] = chance.choice([math.nan, math.inf, -math.inf, -0.0, 1e308, 5e-324])
+        write_file(folder / "data" / f"{number}.parquet", rows)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("timed", "asked"),
+    [
+        (False, ("near", "curved")),
+        pytest.param(False, ("near", "weighted", "product", "whole", "curved"), marks=pytest.mark.soak),
+        pytest.param(True, ("near", "weighted", "product", "whole", "curved"), marks=pytest.mark.soak),
+    ],
+)
+def test_many_queries_without_a_map(
+    tmp_path: Path,
+    spark: SparkSession,
+    small: None,
+    timed: bool,
+    asked: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gates: list[Gate] = []
+    made = Family.gate
+
+    def noted(self: Family, *told: Any) -> Gate | None:
+        gate = made(self, *told)
+        gates.extend([] if gate is None else [gate])
+        return gate
+
+    monkeypatch.setattr(Family, "gate", noted)
+    celled_files(tmp_path, 20)
+    queries = celled_queries(asked)
+    if timed:
+        queries = {name: re.sub(r"(\d)00 ROWS", r"\g<1>0 SECONDS", sql) for name, sql in queries.items()}
+    text = pipeline_text(queries, spark="jvm_rows = 0\n")
+    (tmp_path / "pipeline.toml").write_text(text if timed else text.replace('time = "ts"\n', ""))
+    infos = run(tmp_path, spark)
+    assert len(infos) == 4 and all(info.in_jvm == info.rows for info in infos)
+    assert sum(info.crossed for info in infos) < 0.7 * sum(info.rows for info in infos)
+    # each family has its cells in each batch, and so have the first thresholds; a map serves the others
+    assert sum(gate.cells is not None for gate in gates) == 4 * (len(asked) + 1)
+    assert sum(gate.relief is not None for gate in gates) == 4
+    report = verify_pipeline(tmp_path / "pipeline.toml")
+    assert report.ok and report.answers == 4 * len(queries), str(report)
+
+
+def test_thresholds_become_bars() -> None:
+    made = Monitor(schema={"s": SCHEMA})
+    made.lists_only = True
+    for where in (
+        "x + y > 3",
+        "2 >= y + x",
+        "x + y > 1.5",
+        "x + y <= 4",
+        "x * 2 > 1 AND y > 0",
+        "x * 3 > 2 AND y > 1",
+    ):
+        made.watch(f"SELECT x FROM s WHERE {where} WINDOW 9 ROWS")
+    made.watch("SELECT x FROM s WHERE y < 5 AND x * 4 > 9 WINDOW 9 ROWS")
+    found = as_bars(families(made.sifter("s").queries))
+    told = [(one.group.constants.tolist(), one.group.sign, one.group.where, bars) for one, bars in found]
+    assert [len(constants) for constants, *_ in told] == [1, 1, 1, 2, 1]
+    assert [sign for _, sign, *_ in told] == [1, -1, -1, 1, -1]
+    assert all(where is None for _, _, where, _ in told[:4])  # what they ask besides isn't the same
+    assert told[3][0] == [[2.0], [3.0]] and told[4][2] is not None
+    for (*_, bars), wanted in zip(told, ([1.5], [-2], [-4], [1, 2], [-5]), strict=True):
+        assert bars.tolist() == pytest.approx(wanted) and np.all(bars < wanted)
 
 
 # -- the driver's part of it, with Spark's read from the files ----------------------------------------------

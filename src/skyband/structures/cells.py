@@ -51,6 +51,7 @@ AXES = 6  # beyond so many, cells are too large to tell anything
 BUCKETS = 4096, 65536  # along an axis: at first, and at most
 TRIMMED = 1 / 2048  # of the sample at either end, which doesn't decide how far the slabs go
 BEYOND = 0.05  # of the range of the rest, by which they go further
+FAR = 1e290  # values beyond this are outside
 PAIRS = 1 << 22  # of queries and boxes, at one level
 _CHUNK = 1 << 16  # of them at once
 _OWN = 0.9  # of the sample's rows in cells of their own: they don't crowd
@@ -76,16 +77,14 @@ class Axis:
 
     @classmethod
     def of(cls, values: Floats, slabs: int) -> Axis | None:
-        """About so many slabs for these values; None where numbers are too far apart, or there are none."""
-        finite = np.sort(values[np.isfinite(values)])
+        """About so many slabs for these values; None if there are none."""
+        finite = np.sort(values[np.abs(values) < FAR])
         if not len(finite):
             return None
         off = int(TRIMMED * len(finite))
         low, high = float(finite[off]), float(finite[-1 - off])
         more = max(BEYOND * (high - low), 1e-9 * max(abs(low), abs(high)), 1e-280)
         low, high = low - more, high + more
-        if not high - low < 1e300:
-            return None
         inner = np.unique(finite[np.arange(1, slabs) * len(finite) // slabs])
         count = BUCKETS[0]
         while True:
