@@ -21,7 +21,8 @@ HEAD = """# On Spark
 What the pipeline keeps of Spark's own speed, as `skyband bench spark` measured it: everything in one session, in turn,
 on two cores; ratios of medians against Spark's own Parquet source read into its no-op sink. (The two placements are
 compared in a session of their own, with a JVM as the executors placement starts it.) Large batches are of
-weighted sums of four columns, k = 20, over the last million rows; of the small ones each has 200 rows; the restart is
+weighted sums of four columns, k = 20, over the last million rows; nearest-neighbour queries ask for the 10 nearest rows
+in two columns, and Spark alone reads those two; of the small ones each has 200 rows; the restart is
 one on an old checkpoint, from the start of the run to the end of its first batch. The cluster is Spark's standalone one
 on the same two cores, with a core for each worker, and a thousand queries with their state with the executors: what the
 system says that executors and driver have used of the processors, for each row, after two dozen batches in which their
@@ -65,6 +66,21 @@ def figures(found: Figures, scale: str) -> Iterator[Figure]:
         for name, rate in of_each.items():
             both.add("", name.split()[0], rows, rate=rate)
     yield both
+    near = Figure(
+        "nearest",
+        "A thousand nearest-neighbour queries",
+        "rows rejected in",
+        "ratio",
+        "of Spark alone",
+        f"{scale}: {plan.batch_rows:,} rows a batch, {plan.master}",
+        form="bars",
+    )
+    near.logarithmic = False
+    alone = found.nearest.get("Spark alone", 1.0)
+    for way, rate in found.nearest.items():
+        if way != "Spark alone":
+            near.add("", "rows a second", way, ratio=rate / alone, rate=rate, alone=alone)
+    yield near
     small = Figure(
         "small",
         "A trigger of 200 rows",
@@ -208,7 +224,8 @@ BOOK = Book(
     name="spark",
     head=HEAD,
     sections=(
-        ("throughput", "Large batches"), ("placements", "The two placements"), ("small", "Small batches"),
+        ("throughput", "Large batches"), ("placements", "The two placements"),
+        ("nearest", "Many nearest-neighbour queries"), ("small", "Small batches"),
         ("restart", "Restart"), ("cluster", "Processor time on a cluster"),
         ("share", "The driver's share of it, by the size of batches"), ("state", "Two stateful operators"),
         ("watch", "A DataFrame's changes"), ("records", "Records of JSON"),

@@ -14,6 +14,8 @@ a run are left out: a JVM compiles its code while they run.
 - **cluster**: processor time on a standalone cluster of one worker and of two, with a core each: what executors use for
   a row, and the driver's share of all, for a thousand weighted sums with the state with the executors; **share**: the
   same with two workers in batches twice as large, since what the driver does for a batch doesn't depend on its rows.
+- **nearest**: large batches for a thousand nearest-neighbour queries, with rows rejected in the JVM, in tasks or in the
+  driver's threads.
 - **state**: a batch that reads and writes a blob of state, by either of Spark's stateful operators.
 - **watch**: a batch of `watch(df, shards=…)` with one unit and with two, and with two whose parts nobody merges.
 - **records**: JSON of records, read by Spark's own code and by our tasks.
@@ -55,6 +57,7 @@ PARTS = (
     "throughput",
     "many",
     "executors",
+    "nearest",
     "small",
     "restart",
     "cluster",
@@ -128,6 +131,9 @@ class Figures:
         default_factory=dict
     )  # by rows a batch, seconds with each way
     records: dict[str, float] = field(default_factory=dict)  # by way, records of JSON read in a second
+    nearest: dict[str, float] = field(
+        default_factory=dict
+    )  # by way, rows a second for nearest-neighbour queries
 
     def ratios(self) -> dict[str, float]:
         """Each run's rate against the no-op sink's, and the executors' against the driver's."""
@@ -168,6 +174,9 @@ class Figures:
             goal = GOALS["executors/driver 1000"] if size == plan.cluster_rows else None
             said = f"placements, {size:,} rows a batch: executors/driver 1000 queries {ratio:.2f}"
             lines.append(said + _goal(ratio, goal, least=True))
+        for way, rate in self.nearest.items():
+            said = f"nearest, {plan.batch_rows:,} rows a batch, {way}: {rate / 1e6:.2f} M rows/s"
+            lines.append(f"{said}, {rate / self.nearest['Spark alone']:.2f} of Spark alone")
         if self.triggers:
             ratio = self.triggers["driver"] / self.triggers["nothing"]
             told = ", ".join(f"{name} {1000 * seconds:.0f} ms" for name, seconds in self.triggers.items())
@@ -232,6 +241,10 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
             runs = [run for part, its in _RUNS.items() if part in parts for run in its]
             if runs or "executors" in parts:
                 figures.rates = bench.throughput(dict.fromkeys(runs))
+            if "nearest" in parts:
+                from .nearest_time import nearest_rates
+
+                figures.nearest = nearest_rates(session, home, plan)
             if "small" in parts:
                 figures.triggers = bench.small()
             if "restart" in parts:
