@@ -90,7 +90,8 @@ class Family:
         self._idle: list[Relief] = []  # maps that no thread works with
         self._spare: list[Group] = []  # nor with these, which are empty again
         self._gate: Relief | None = None  # the gate's own, whose frame stays as long as it fits
-        self._cells: Cells | None = None  # and the gate's other one
+        self._mapless = False  # whether maps have been found not to serve
+        self._cells: Cells | None = None  # the gate's other kind, whose slabs stay as long
         self._clusters = [_slots(group)]
         self._served = _serves(group)
         self._head = min(HEAD, max(FEWEST_HEAD, 16 * int(group.algorithm.ks.max(initial=0))))
@@ -124,8 +125,10 @@ class Family:
         """Mark the rows of a batch that a fresh family takes; if asked, tell what bars it leaves."""
         with self.fresh() as group:
             rows = group.arrivals(batch, mark)
-            if self._served and rows.rendered is not None and len(rows) >= 2 * self._head:
-                insert_shares(group.algorithm, self._shares(rows, self._found(rows)))
+            many = self._served and rows.rendered is not None and len(rows) >= 2 * self._head
+            found = self._found(rows) if many else None
+            if found is not None:
+                insert_shares(group.algorithm, self._shares(rows, found))
             else:
                 group.algorithm.insert(rows)
             return _kth_best(group) if tell and len(rows) and not self._bounded else None
@@ -180,20 +183,23 @@ class Family:
         return Gate(group, slots, bars, cells=self._cells.entered(slots, bars, group.constants))
 
     def _relief(self) -> Relief | None:
-        """Maps for these queries, which are divided into clusters when the first are made."""
-        relief = _relief(self._group)
+        """Maps for these queries, which are divided into clusters when the first are made; None if none serve them."""
+        relief = None if self._mapless else _relief(self._group)
+        self._mapless = relief is None
         slots = _slots(self._group)
         parts = min(_MOST_CLUSTERS, len(slots) // _CLUSTER)
         if relief is not None and len(self._clusters) == 1 and parts > 1:
             self._clusters = _divide(relief.traits(slots, self._group.constants[slots]), slots, parts)
         return relief
 
-    def _found(self, rows: Arrivals) -> list[Ints]:
-        """For each cluster the rows that may be in somebody's k-skyband, newest first."""
+    def _found(self, rows: Arrivals) -> list[Ints] | None:
+        """For each cluster the rows that may be in somebody's k-skyband, newest first; None if there are no maps."""
         group, columns = self._group, rows.columns()
         relief = self._idle.pop() if self._idle else self._relief()
+        if relief is None:
+            return None
         found, done = [np.arange(self._head)] * len(self._clusters), self._head
-        while done < len(rows) and relief is not None:
+        while done < len(rows):
             group.algorithm.threads = self.threads
             bars = bars_of(group.algorithm, self._shares(rows, found))
             seen = [column[:done] for column in columns]
@@ -211,8 +217,7 @@ class Family:
                 for own, more in zip(found, _shared(relief, maps, faces, columns, some), strict=True)
             ]
             done = stop
-        if relief is not None:
-            self._idle.append(relief)
+        self._idle.append(relief)
         rest = np.arange(done, len(rows))
         return [np.concatenate([own, rest]) for own in found]
 

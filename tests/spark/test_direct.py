@@ -40,8 +40,13 @@ def questions(timed: bool) -> list[str]:
         f"SELECT x FROM s ORDER BY {1 + i % 7} * x + {1 + i % 11}.5 * y DESC LIMIT 4 WINDOW {window}"
         for i in range(40)
     ]
+    near = [  # which have no map, but cells
+        f"SELECT x FROM s ORDER BY dist(x, y, 0.{50 + i}, 0.3) LIMIT 2 WINDOW {window} WITH (algorithm = 'ra')"
+        for i in range(35)
+    ]
     return [
         *many,
+        *near,
         f"SELECT g FROM s WHERE g = 'a' AND y > 0.5 ORDER BY x LIMIT 5 WINDOW {window}",
         f"SELECT g FROM s WHERE y > 2 ORDER BY x LIMIT 5 WINDOW {window}",
         f"SELECT x FROM s WHERE x > 0.999 WINDOW {window}",

@@ -91,11 +91,15 @@ class Admission:
             [],
         )  # threshold queries by their scores
 
-    def read(self, lines: DataFrame, taken: Sequence[Taken], sifter: Sifter) -> Admitted | None:
+    def read(
+        self, lines: DataFrame, taken: Sequence[Taken], sifter: Sifter, threads: int = 1
+    ) -> Admitted | None:
         """A batch's rows; None if it had better go the old way. `lines` are the batch's, and are not handled."""
         if self._pause:
             self._pause -= 1
             return None
+        for family in families(sifter.queries):
+            family.threads = threads
         try:
             return self._read(lines, taken, sifter)
         except Unfit:

@@ -494,7 +494,7 @@ class Run:
         ((name, sifter),) = sifters.items()
         start = self._checkpoint.offset(batch - 1) if batch else {}
         taken = self._files.taken(name)[start.get(name, 0) : offset.get(name, 0)]
-        admitted = self._admission.read(splits, taken, sifter)
+        admitted = self._admission.read(splits, taken, sifter, self._engine.threads)
         if admitted is None:
             return None
         return Step(
