@@ -9,6 +9,10 @@ row for all of them with one look-up. What passes is few; with it the bars rise,
 of older rows meets a higher map. In the end the queries meet only the rows that passed, newest first, as they
 would have met all of them.
 
+**Cells.** Where scores aren't monotone, as distances aren't, there are no maps. A gate, made once of many newer rows,
+then has cells (structures/cells.py), which tell whether a row can reach anybody's bar. They don't tell whose, so they
+serve where bars are high enough that most rows concern nobody.
+
 **Clusters.** Of ten thousand queries each is a neighbour of few. They are divided by the proportions of their weights,
 and each cluster has a map of its own over the same cells; the map of all is the least of these. A row that passes that
 one meets only the clusters whose own map it passes, too: an eighth of the scores. Threads share the clusters out.
@@ -16,8 +20,8 @@ one meets only the clusters whose own map it passes, too: an eighth of the score
 **Exact.** A map errs by letting rows pass, never the other way, and a rejected row is in nobody's k-skyband: the
 rows that are kept are the same, to the last one.
 
-**Wrong when** the queries are few, the score is not monotone on every axis, or a predicate leaves fewer than k of the
-newest rows: then there is no map, and every row meets every query.
+**Wrong when** the queries are few, the score is neither monotone on every axis nor bounded over a cell, or a predicate
+leaves fewer than k of the newest rows: then every row meets every query.
 """
 
 from __future__ import annotations

@@ -442,6 +442,8 @@ def monitor(timed: bool) -> Monitor:
     window = "100 SECONDS" if timed else "300 ROWS"
     made.watch(f"SELECT x FROM s ORDER BY x * y DESC LIMIT 5 WINDOW {window}", name="best")
     made.watch(f"SELECT x FROM s WHERE x + y > 1.9 WINDOW {window}", name="above")
+    if not timed:  # which Spark might round otherwise
+        made.watch(f"SELECT x FROM s WHERE exp(x) * y > 2.5 WINDOW {window}", name="beyond")
     return made
 
 

@@ -6,8 +6,10 @@ score all of them in Python.
 **Idea.** Look at the newest rows of the batch first, the *head*, in the driver. Their k-th best score of a query is a
 bar: an older row that does not reach it has k better rows that are newer, and is out for good, whatever comes. So
 the older rows are read by Spark's own Parquet reader and have to pass a gate in front of Python: the scores
-themselves against the bars where the queries are few, a height map (structures/heightmap.py) looked up by the row's
-cell where they are many, the bound of a threshold query as it is. A row's place is its file's place and its row
+themselves against the bars where the queries are few, a look-up by the row's cell where they are many: in a height map
+(structures/heightmap.py), or in bits that say whom a cell concerns (structures/cells.py) where scores have no map or
+Spark might round them otherwise. The bound of a threshold query is tested as it is; many are bars, too (bounds.py). A
+row's place is its file's place and its row
 index, so it gets the seq that it would have got on any other way.
 
 **Exact**, and nothing to mend later. The bars are of newer rows of the very same batch, so a row that stays behind is
@@ -20,7 +22,8 @@ may be rejected (no time, or late), and rows that are newer than the head's thou
 
 **Not for** row windows over event times (all times must be known), update streams, joined, grouped and pairs queries,
 files that aren't Parquet or have columns in other types than the stream: those go the old way. So does a batch whose
-oldest rows show that the gate would let many of them pass, as when scores fall, and then some batches more.
+oldest rows show that the gate would let many of them pass, as when scores fall or thousands of points have their
+nearest rows everywhere, and then some batches more.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ log = logging.getLogger("skyband")
 
 LEAST_ROWS = 1_000_000  # below this a batch is sifted by our tasks before Spark has planned to read it
 LARGE_FILE = 8 << 20  # bytes of a file that may have so many rows
-FEW = 16  # queries whose scores are computed in the gate; a map serves more
+FEW = 16  # queries whose scores are computed in the gate; a map or cells serve more
 _HEAD = 16  # one row in so many is looked at in the driver
 _HEAD_ROWS = (65_536, 262_144)  # but not fewer and not more than these
 _MOST_FILES = 32
@@ -154,7 +157,7 @@ class Admission:
     def _gates(
         self, sifter: Sifter, part: Accepted, sifted: Sifted, edge: int | None
     ) -> list[tuple[Any, Gate | None]]:
-        """For each family its gate; a threshold query's is its predicate."""
+        """For each family its gate; that of few threshold queries is their predicates."""
         kept = sifted.part
         backing = np.arange(kept.table.num_rows) if edge is None else np.flatnonzero(kept.time >= edge)
         if not len(backing):
@@ -187,7 +190,8 @@ class Admission:
         """The few threshold queries, whose predicates are tested as they are; families with the bars of all others."""
         bounded = [one for one in known if "threshold" in one.group.algorithm.card.answers]
         wanted: list[tuple[Family, Floats]] = []
-        if len(bounded) > FEW:
+        types = {field.name: field.type for field in self._schema}
+        if len(bounded) > FEW or any(may_hold(one.group.where, types) is None for one in bounded):
             if self._bounded[0] is not known:  # they stay the same from batch to batch
                 self._bounded = known, as_bars(bounded)
             wanted += self._bounded[1]
@@ -229,8 +233,7 @@ class Admission:
         for group, gate in gates:
             where = may_hold(group.where, types)
             if gate is None:
-                if where is None:
-                    raise Unfit("a threshold that Spark can't compare")
+                assert where is not None
                 tests.append(where)
                 continue
             axes = [number_of(name, types) for name in group.score_columns]

@@ -1,4 +1,4 @@
-"""A height map in Spark's SQL: the look-up of structures/passing.py in the JVM.
+"""A height map in Spark's SQL, the look-up of structures/passing.py in the JVM; and the numbers beside a test.
 
 Spark generates code for a test and compiles it, and the JVM needs a while to make it fast. Code with a batch's own
 numbers in it would be new for every batch. So what changes from batch to batch (bars, heights) stands in arrays beside
