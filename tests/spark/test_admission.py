@@ -351,28 +351,30 @@ def celled_queries(families: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def celled_files(folder: Path, seed: int) -> None:
+def celled_files(folder: Path, seed: int, rows: int) -> None:
     """Rows that crowd in some batches, lie further out in others, have ties, and odd values."""
     chance = random.Random(seed)
-    for number in range(4):
-        (rows,) = make_files(1, seed + number, rows=(700, 900))
-        for row in rows:
+    for number, made in enumerate(make_files(4, seed, rows=(rows, rows + 200))):
+        for row in made:
             if number == 1 and row["x"] is not None and chance.random() < 0.7:
                 row["x"], row["y"] = (chance.gauss(c, 0.04) for c in chance.choice([(0.1, 0.8), (0.6, 0.3)]))
             if number == 2:
                 row["x"] = None if row["x"] is None else round(5 * row["x"], 1)
             if number == 3 and chance.random() < 0.1:
                 row["x"] = chance.choice([math.nan, math.inf, -math.inf, -0.0, 1e308, 5e-324])
-        write_file(folder / "data" / f"{number}.parquet", rows)
+        write_file(folder / "data" / f"{number}.parquet", made)
+
+
+EVERY = ("near", "weighted", "product", "whole", "curved")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("timed", "asked"),
+    ("timed", "asked", "rows"),
     [
-        (False, ("near", "curved")),
-        pytest.param(False, ("near", "weighted", "product", "whole", "curved"), marks=pytest.mark.soak),
-        pytest.param(True, ("near", "weighted", "product", "whole", "curved"), marks=pytest.mark.soak),
+        (False, ("near", "curved"), 700),
+        pytest.param(False, EVERY, 5000, marks=pytest.mark.soak),
+        pytest.param(True, EVERY, 5000, marks=pytest.mark.soak),
     ],
 )
 def test_many_queries_without_a_map(
@@ -381,8 +383,10 @@ def test_many_queries_without_a_map(
     small: None,
     timed: bool,
     asked: tuple[str, ...],
+    rows: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("skyband.spark.admission._HEAD_ROWS", (rows // 20, rows // 10))
     gates: list[Gate] = []
     made = Family.gate
 
@@ -392,10 +396,10 @@ def test_many_queries_without_a_map(
         return gate
 
     monkeypatch.setattr(Family, "gate", noted)
-    celled_files(tmp_path, 20)
+    celled_files(tmp_path, 20, rows)
     queries = celled_queries(asked)
     if timed:
-        queries = {name: re.sub(r"(\d)00 ROWS", r"\g<1>0 SECONDS", sql) for name, sql in queries.items()}
+        queries = {name: re.sub(r"(\d)00 ROWS", r"\g<1>00 SECONDS", sql) for name, sql in queries.items()}
     text = pipeline_text(queries, spark="jvm_rows = 0\n")
     (tmp_path / "pipeline.toml").write_text(text if timed else text.replace('time = "ts"\n', ""))
     infos = run(tmp_path, spark)
