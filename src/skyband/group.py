@@ -340,6 +340,7 @@ class Group:
             sign=self.sign,
             rendered=self.rendered,
             columns=columns,
+            arrived=lambda: batch.arrived_numbers(self.score_columns) if whole and batch.in_order else None,
         )
 
     def rows_of(self, batch: Batch, mark: Any) -> tuple[tuple[Floats, ...], Ints, Ints]:

@@ -154,10 +154,12 @@ def call(pool: Pool, kind: int, entered: np.ndarray, wider: float, loose: float)
     slots = len(pool.ks)
     come, go, bars = np.full(slots, 7.0), np.full(slots, 7.0), np.full(slots, np.nan)
     moved = np.full(slots, -1, dtype=np.int64)
-    open_, count = regions(
+    open_, count, unknown = regions(
         pool.ks, kind, pool.need, pool.bar, entered, wider, loose, pool.good, pool.start, pool.size,
         come, go, moved, bars,
     )  # fmt: skip
+    # those that nothing was entered for yet are counted
+    assert unknown == np.count_nonzero(entered[moved[:count]] == np.inf)
     told = [Told(*both) for both in zip(come.tolist(), go.tolist(), strict=True)]
     for slot, bar in zip(moved[:count].tolist(), bars[:count].tolist(), strict=True):
         told[slot].bar = bar
@@ -227,7 +229,7 @@ def test_a_filter_filled_from_the_buffer_has_its_best_rows(
     refill(
         one(0), rows, np.array([scores]), times, np.zeros(len(times), dtype=np.int64), pool.ks, one(cap),
         one(horizon), one(0), one(floor), one(0), one(guess), pool.good, pool.time, pool.seq, pool.start, pool.size,
-        one(k + cap), pool.threshold, pool.oldest_time, pool.oldest_seq, pool.need, pool.bar, pool.counts, 2,
+        pool.threshold, pool.oldest_time, pool.oldest_seq, pool.need, pool.bar, pool.counts, 2,
         *np.empty((2, n + 1), dtype=np.int64), *np.empty((2, n + 1)),
     )  # fmt: skip
     seen = sorted(

@@ -103,6 +103,12 @@ class Arrivals:
     sign: float
     rendered: str | None  # the score as generated code, where that rounds like numpy
     columns: Callable[[], tuple[Floats, ...]]
+    # the same oldest first, where they lie so, or None: for whoever keeps rows in that order
+    arrived: Callable[[], tuple[Floats, ...] | None] = lambda: None
+
+    def oldest_first(self) -> tuple[Floats, ...]:
+        """The columns in order of recency, for reading."""
+        return self.arrived() or tuple(column[::-1] for column in self.columns())
 
     def __len__(self) -> int:
         return len(self.time)
@@ -347,8 +353,6 @@ class ListAlgorithm(Algorithm):
     # -- answers -------------------------------------------------------------------------------------------
 
     def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        live = self.lists.size - self.lists.head
-        ks = np.minimum(ks, live[board.slot])
         return board.refresh(self.lists, self.fresh, ks, horizon_time, horizon_seq)
 
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:

@@ -55,9 +55,10 @@ from skyband.structures.board import Board, Changes
 from skyband.structures.filters import PROBABLE, STRICT, refill, regions, shed
 from skyband.structures.indexing import Kernels, indexable, kernels
 from skyband.structures.limits import limit_for
+from skyband.structures.probable import WAIT
 from skyband.structures.query_index import COARSE, INSIDE, QueryIndex
 from skyband.structures.ranked import Ranked
-from skyband.structures.recent import Recent, buffer_rows, buffer_time, too_long
+from skyband.structures.recent import Recent, begins_after, buffer_rows, buffer_time, too_long
 from skyband.structures.skyband import select
 
 SHARE = 0.05  # of the window: the paper's 2,000 of 40,000 rows
@@ -114,7 +115,7 @@ class Buffered(ListAlgorithm):
         self.index: QueryIndex | None = None
         self._kernels: Kernels | None = None
         self.base = 3 if self.relaxed else 2  # the filter's counters come after the skyband's
-        self._place = np.empty(0, dtype=np.int64)
+        self._place = np.empty(0, dtype=np.int64)  # nobody's: rows are marked when they come
         self._mark = np.zeros(1, dtype=np.uint8)
         self._scratch_rows: tuple[Any, ...] = ()
         self._lower = np.empty(0, dtype=np.float64)
@@ -124,6 +125,7 @@ class Buffered(ListAlgorithm):
         # for look-ups, by slot: what rows that come and go must reach; whose regions are entered, and how wide
         self._come = self._go = self._bars = np.empty(0, dtype=np.float64)
         self._every = self._moved = np.empty(0, dtype=np.int64)
+        self._after = np.empty(0, dtype=bool)  # by watch: its window begins after what rows made others wait
 
     # -- slots ---------------------------------------------------------------------------------------------
 
@@ -217,9 +219,11 @@ class Buffered(ListAlgorithm):
             none = np.empty(0, dtype=np.int64)
             stages = self.recent.move(tuple(np.empty(0) for _ in self.space.columns), none, none, self.edge)
         else:
-            columns = tuple(column[::-1] for column in rows.columns())
-            stages = self.recent.move(columns, rows.time[::-1], rows.seq[::-1], self.edge)
-            rows.mark[rows.place] = 1
+            stages = self.recent.move(rows.oldest_first(), rows.time[::-1], rows.seq[::-1], self.edge)
+            if len(rows) == len(rows.mark):
+                rows.mark.fill(1)
+            else:
+                rows.mark[rows.place] = 1
             self.constants = rows.constants
             self.scored += len(used) * len(rows)
         for _ in stages:
@@ -236,7 +240,7 @@ class Buffered(ListAlgorithm):
             self.need, self.worth, self.counts, self.base, self._lower,
         )  # fmt: skip
         if 0 < FEWER * open_ <= len(used) and self.kind == PROBABLE and self.index is not None:
-            self._refill(used[self.need[used] == -np.inf])
+            self._refill(np.flatnonzero(self.need == -np.inf))
         if recent.end - max(recent.came, recent.head) or recent.head - recent.left:
             self._meet(used)
 
@@ -247,7 +251,7 @@ class Buffered(ListAlgorithm):
         if len(self._near[0]) <= end - begin:
             room = 2 * (end - begin) + 1
             self._near = *np.empty((2, room), dtype=np.int64), *np.empty((2, room))
-        good, time, seq, _, *places = self._filters()
+        good, time, seq, _, *places, _ = self._filters()
         refill(
             slots, np.arange(begin, end), self._matrix(slots, begin, end), recent.time, recent.seq,
             self.ks, self.cap, self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self._lower,
@@ -267,8 +271,6 @@ class Buffered(ListAlgorithm):
         begin = max(recent.came, recent.head)
         most = recent.end - begin + recent.head - recent.left
         self._scratch(most)
-        if len(self._place) < len(recent.time):
-            self._place = np.zeros(len(recent.time), dtype=np.int64)
         if (
             not self._scratch_rows
             or len(self._scratch_rows[2]) < most
@@ -276,7 +278,7 @@ class Buffered(ListAlgorithm):
         ):
             kinds, held = (np.int64, np.float64, np.int64, np.float64), len(self._heap)
             newest = np.empty(held, dtype=np.int64), np.empty(held, dtype=np.int64)
-            self._scratch_rows = *newest, *(np.empty(2 * most, dtype=kind) for kind in kinds)
+            self._scratch_rows = *newest, *(np.empty(2 * most + WAIT, dtype=kind) for kind in kinds)
         index = self._indexed(used)
         if index is None:
             self._meet_all(used)
@@ -296,12 +298,12 @@ class Buffered(ListAlgorithm):
         how many filters are open: they have fewer than k rows and take whatever comes."""
         filters = self.filters
         growth, loose = (LIKELY_GROWTH, LIKELY_LOOSE) if self.kind == PROBABLE else (GROWTH, LOOSE)
-        open_, moved = regions(
+        open_, moved, unknown = regions(
             self.ks, self.kind, self.need, self.worth, index.bar, self._wider(growth), self._wider(loose),
             filters.good, filters.start, filters.size, self._come, self._go, self._moved, self._bars,
         )  # fmt: skip
         if moved:
-            index.register(self._moved[:moved], self._bars[:moved], self.constants)
+            index.register(self._moved[:moved], self._bars[:moved], self.constants, known=unknown == 0)
         return int(open_)
 
     def _meet_all(self, slots: Ints) -> None:
@@ -354,9 +356,9 @@ class Buffered(ListAlgorithm):
         return found
 
     def _matrix(self, slots: Ints, begin: int, end: int) -> Floats:
-        """The scores of some rows of the buffer, a line for each slot."""
+        """The scores of some rows of the buffer, a line for each slot, the last of which is the greatest."""
         out = np.empty((len(slots), end - begin))
-        if begin == end or (self.constants.shape[1] and slots.max() >= len(self.constants)):
+        if begin == end or (self.constants.shape[1] and slots[-1] >= len(self.constants)):
             out.fill(np.nan)
             return out
         if self._compiled is not None:
@@ -375,8 +377,10 @@ class Buffered(ListAlgorithm):
     @property
     def _compiled(self) -> Kernels | None:
         """Compiled scoring, from when it pays."""
+        if self._kernels is not None:
+            return self._kernels
         pays = self.scored >= FUSE_SCORES or np.count_nonzero(self.ks) >= FUSE_MEMBERS
-        if self._kernels is None and pays and indexable(self.space):
+        if pays and indexable(self.space):
             self._kernels = kernels(self.space, self.constants.shape[1])
         return self._kernels
 
@@ -405,15 +409,16 @@ class Buffered(ListAlgorithm):
     def _look_up(self, index: QueryIndex) -> None:
         """Rows meet the slots that are registered where they lie."""
         recent = self.recent
-        columns = tuple(recent.columns)
-        begin = max(recent.came, recent.head)
-        starts, rows, values = index.look_up(columns, begin, recent.end, self.constants, self._come)
+        starts, rows, values, *gone = index.look_up_both(
+            tuple(recent.columns), self.constants,
+            (max(recent.came, recent.head), recent.end, self._come), (recent.left, recent.head, self._go),
+        )  # fmt: skip
         fresh = recent.fresh()
         if fresh is not None:
+            rows, values = rows[: starts[-1]], values[: starts[-1]]
             mine = fresh[rows - recent.came]
             counted = np.concatenate([[0], np.cumsum(mine)])
             starts, rows, values = counted[starts], rows[mine], values[mine]
-        gone = index.look_up(columns, recent.left, recent.head, self.constants, self._go)
         self._serve(self._every, starts, rows, values, *gone)
 
     def _wider(self, times: float) -> float:
@@ -424,13 +429,12 @@ class Buffered(ListAlgorithm):
     # -- answers -------------------------------------------------------------------------------------------
 
     def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        relied = self.recent.relied
-        if len(horizon_time) and len(self.recent):
-            after = (horizon_time > relied.time) | (
-                (horizon_time == relied.time) & (horizon_seq > relied.seq)
-            )
-            floor_time, floor_seq = self.floor_time[board.slot], self.floor_seq[board.slot]
-            after &= (horizon_time > floor_time) | ((horizon_time == floor_time) & (horizon_seq > floor_seq))
+        after = self._after
+        if len(after) != len(horizon_time):
+            after = self._after = np.empty(len(horizon_time), dtype=bool)
+        if len(self.recent) and begins_after(
+            board.slot, horizon_time, horizon_seq, *self.recent.relied, self.floor_time, self.floor_seq, after
+        ):
             for slot in dict.fromkeys(board.slot[after].tolist()):
                 mine = after & (board.slot == slot)
                 horizons = zip(horizon_time[mine].tolist(), horizon_seq[mine].tolist(), strict=True)
@@ -448,8 +452,6 @@ class Buffered(ListAlgorithm):
         there = np.isin(recent.seq[rows], lists.seq[lists.span(slot)])
         rows, values = rows[~there], self._values[:count][~there].copy()
         if len(rows):
-            if len(self._place) < len(recent.time):
-                self._place = np.zeros(len(recent.time), dtype=np.int64)
             k = int(self.ks[slot])
             self._heap[0] = -np.inf if len(values) < k else np.sort(values)[-k]
             while self.absorb(

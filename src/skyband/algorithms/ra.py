@@ -90,7 +90,8 @@ def absorb_here(
     size[slot] += count
     counts[slot, 0] += count
     for i in range(count):
-        mark[place[picks[i]]] = 1
+        if place.shape[0] > 0:  # else all are marked already
+            mark[place[picks[i]]] = 1
         # a row of score -inf has come, too: it must not look as if none had
         fresh[slot] = max(fresh[slot], values[i], LEAST)
     candidates = size[slot] - head[slot] - k

@@ -53,7 +53,8 @@ def absorb_here(
     size[slot] += count
     counts[slot, 0] += count
     for i in range(count):
-        mark[place[picks[i]]] = 1
+        if place.shape[0] > 0:  # else all are marked already
+            mark[place[picks[i]]] = 1
         if values[i] > fresh[slot]:
             fresh[slot] = values[i]
     kept = count_and_evict(good, times, seqs, dominators, begin, begin + size[slot], k)

@@ -66,6 +66,8 @@ class Board(Renewed):
         self._width = 1024  # changes that a round may find
         self._found = _buffer(0)
         self._fitted: Ints | None = None  # there is room for so many
+        self._most = 0  # room of the longest answer, and scratch for it
+        self._scores, self._ranked = np.empty(0), np.empty(0, dtype=np.int64)
 
     def add(self, slot: int) -> int:
         index = len(self.slot)
@@ -98,6 +100,7 @@ class Board(Renewed):
             new[moved] = old[places]
             setattr(self, name, new)
         self.room, self.start = room.astype(np.int64), start
+        self._most = int(room.max())
 
     def _places(self) -> Ints:
         """Where the answers of all watches lie, one after the other."""
@@ -121,26 +124,29 @@ class Board(Renewed):
             setattr(self, name, array.copy())
         self._fitted = None
         self.room = self.size.copy()
+        self._most = int(self.room.max(initial=0))
         self.start = (np.cumsum(self.size) - self.size).astype(np.int64)
 
     def refresh(
         self, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
     ) -> Changes | None:
         """Bring every answer up to date from lists in order of recency; what changed, or None."""
-        self._make_room(ks)
-        most = int(ks.max(initial=0))
-        scores, places = np.empty(most, dtype=np.float64), np.empty(most, dtype=np.int64)
 
         def round_(first: int, out: Changes) -> tuple[int, int]:
+            if len(self._scores) < self._most:
+                self._scores, self._ranked = np.empty(self._most), np.empty(self._most, dtype=np.int64)
             found: tuple[int, int] = refresh(
                 first, self.slot, ks, horizon_time, horizon_seq, fresh,
-                self.start, self.size, self.stale, self.oldest_time, self.oldest_seq, self.good, self.time, self.seq,
+                self.start, self.room, self.size, self.stale, self.oldest_time, self.oldest_seq,
+                self.good, self.time, self.seq,
                 lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
-                scores, places, *out,
+                self._scores, self._ranked, *out,
             )  # fmt: skip
+            if found[0] < len(self.slot):  # a longer answer than ever, or more changes than fit
+                self._make_room(np.minimum(ks, (lists.size - lists.head)[self.slot]))
             return found
 
-        return self._collect(2 * most, round_)
+        return self._collect(0, round_)
 
     def refresh_ranked(
         self,
@@ -209,14 +215,16 @@ class Board(Renewed):
 @kernel
 def refresh(
     first: int, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, fresh: Floats,
-    start: Ints, size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints,
+    start: Ints, room: Ints, size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints,
+    good: Floats, time: Ints, seq: Ints,
     pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
     scores: Floats, places: Ints, out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Refresh answers from watch `first` on; stops early where the output might not suffice."""
+    """Refresh answers from watch `first` on; stops early where the output might not suffice, or a watch's room."""
     count = 0
     for w in range(first, slots.shape[0]):
-        slot, k, old, base = slots[w], ks[w], size[w], start[w]
+        slot, old, base = slots[w], size[w], start[w]
+        k = min(ks[w], list_size[slot] - list_head[slot])
         if old <= k and stale[w] == 0:
             inside = old == 0 or (
                 oldest_time[w] > horizon_time[w]
@@ -226,7 +234,7 @@ def refresh(
             settled = old == k and k > 0 and fresh[slot] < good[base + old - 1]
             if inside and (settled or k == 0):
                 continue
-        if count + old + k > out_watch.shape[0]:
+        if k > room[w] or count + old + k > out_watch.shape[0]:
             return w, count
         end = list_start[slot] + list_size[slot]
         begin = list_start[slot] + list_head[slot]

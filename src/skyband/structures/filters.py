@@ -24,10 +24,10 @@ import numpy as np
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
 from skyband.structures.board import before
+from skyband.structures.probable import BLOCK, WAIT, take_likely
 from skyband.structures.ranked import enlist
 
 STRICT, RELAXED, PROBABLE = range(3)
-BLOCK = 64
 UNLUCKY = 1.5  # roots of the rows that left: by so much those that come may fall short of them
 LATEST = 9223372036854775807
 U = np.uint64
@@ -55,7 +55,6 @@ def shed(
         if oldest_time[slot] < edge_time or (oldest_time[slot] == edge_time and oldest_seq[slot] < edge_seq):
             begin, n = start[slot], size[slot]
             write = U(begin)
-            oldest, oldest_number = LATEST, LATEST
             for i in range(n):
                 at = U(begin + i)
                 when, number = time[at], seq[at]
@@ -64,13 +63,16 @@ def shed(
                 seq[write] = number
                 if kind == STRICT:
                     count[write] = count[at]
-                stays = (when > edge_time) | ((when == edge_time) & (number >= edge_seq))
-                older = (when < oldest) | ((when == oldest) & (number < oldest_number))
-                oldest = when if stays & older else oldest
-                oldest_number = number if stays & older else oldest_number
-                write += U(stays)
-            oldest_time[slot], oldest_seq[slot] = oldest, oldest_number
+                write += U((when > edge_time) | ((when == edge_time) & (number >= edge_seq)))
             kept = np.int64(write) - begin
+            # in loops of their own, which take several at once
+            oldest, oldest_number = LATEST, LATEST
+            for i in range(kept):
+                oldest = min(oldest, time[U(begin + i)])
+            for i in range(kept):
+                at = U(begin + i)
+                oldest_number = min(oldest_number, seq[at] if time[at] == oldest else LATEST)
+            oldest_time[slot], oldest_seq[slot] = oldest, oldest_number
             gone = n - kept
             size[slot] = kept
             if kind == PROBABLE and gone > 0:
@@ -95,7 +97,7 @@ def shed(
 def refill(
     slots: Ints, rows: Ints, values: Floats, times: Ints, seqs: Ints, ks: Ints, cap: Ints,
     horizon_time: Ints, horizon_seq: Ints, floor_time: Ints, floor_seq: Ints, lower: Floats,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
     threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
     near: Ints, picks: Ints, found: Floats, picked: Floats,
 ) -> None:  # fmt: skip
@@ -105,6 +107,7 @@ def refill(
     through the rows that are there already is about as much work, but ends it at once. First those are looked for
     that are as good as the threshold would be now; they are nearly always enough."""
     progress = np.zeros(1, np.int64)
+    waiting, waiting_values = np.empty(WAIT, np.int64), np.empty(WAIT)
     for i in range(slots.shape[0]):
         slot = slots[i]
         k = ks[slot]
@@ -120,8 +123,8 @@ def refill(
             count = beyond(low, first, rows, values[i], near, found)
         progress[0] = 0
         take_likely(
-            slot, k, 0, 0, count, near, found, times, seqs, good, time, seq, start, size, room,
-            threshold, k + cap[slot], oldest_time, oldest_seq, counts, base, picks, picked, progress,
+            slot, k, 0, 0, count, near, found, times, seqs, good, time, seq, start, size, threshold, k + cap[slot],
+            oldest_time, oldest_seq, counts, base, picks, picked, progress, waiting, waiting_values,
         )  # fmt: skip
         if size[slot] < k + cap[slot]:
             threshold[slot] = low  # whatever is as good is in it
@@ -166,15 +169,15 @@ def worth(slot: int, k: int, good: Floats, start: Ints, size: Ints) -> float:
 def regions(
     ks: Ints, kind: int, need: Floats, bar: Floats, entered: Floats, wider: float, loose: float,
     good: Floats, start: Ints, size: Ints, come: Floats, go: Floats, slots: Ints, bars: Floats,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int, int]:  # fmt: skip
     """What rows that come and rows that go must reach, slot by slot, before they are looked up in an index; NaN: the
-    filter is *open*, it has fewer than k rows and meets every row. How many are open, and how many regions have to be
-    entered anew: `slots` and `bars` say which, and how wide.
+    filter is *open*, it has fewer than k rows and meets every row. How many are open, how many regions have to be
+    entered anew (`slots` and `bars` say which, and how wide), and how many of these are not entered at all.
 
     A region that has grown beyond what was entered must be, one that has shrunk only when it has much. The measure is
     how far apart the scores of a filter's better rows lie.
     """
-    open_, moved = 0, 0
+    open_, moved, unknown = 0, 0, 0
     for slot in range(ks.shape[0]):
         come[slot] = go[slot] = np.nan
         k, least = ks[slot], need[slot]
@@ -194,7 +197,8 @@ def regions(
             slots[moved] = slot
             bars[moved] = wide if wide == wide else -np.inf
             moved += 1
-    return open_, moved
+            unknown += entered[slot] == np.inf
+    return open_, moved, unknown
 
 
 @inlined
@@ -217,7 +221,8 @@ def take(
     horizon_time: int, horizon_seq: int, floor_time: int, floor_seq: int,
     good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints, room: Ints,
     threshold: Floats, limit: Ints, cap: int, gamma: float, oldest_time: Ints, oldest_seq: Ints, counts: Ints,
-    base: int, newest_time: Ints, newest_seq: Ints, picks: Ints, picked: Floats, progress: Ints,
+    base: int, newest_time: Ints, newest_seq: Ints, picks: Ints, picked: Floats, near: Ints, near_values: Floats,
+    progress: Ints,
 ) -> int:  # fmt: skip
     """Show a filter the rows first, first + 1 … of a stretch, oldest first; those among its k best go to `picks`.
 
@@ -227,11 +232,11 @@ def take(
     first = beginning(first, end, rows, times, seqs, horizon_time, horizon_seq)
     floor = beginning(first, end, rows, times, seqs, floor_time, floor_seq)
     if kind == PROBABLE:
-        stopped: int = take_likely(
-            slot, k, first, floor, end, rows, values, times, seqs, good, time, seq, start, size, room, threshold,
-            k + cap, oldest_time, oldest_seq, counts, base, picks, picked, progress,
+        take_likely(
+            slot, k, first, floor, end, rows, values, times, seqs, good, time, seq, start, size, threshold,
+            k + cap, oldest_time, oldest_seq, counts, base, picks, picked, progress, near, near_values,
         )  # fmt: skip
-        return stopped
+        return end
     for at in range(first, end):
         value = values[at]
         if value != value:
@@ -260,90 +265,6 @@ def take(
                 counts, base, newest_time, newest_seq,
             )  # fmt: skip
     return end
-
-
-@inlined
-def take_likely(
-    slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, threshold: Floats, most: int,
-    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
-) -> int:  # fmt: skip
-    """`take` of a probable filter: rows at or beyond the threshold come in, and the worst gives way if it is full."""
-    begin, n = start[slot], size[slot]
-    low = threshold[slot] if n >= k else -np.inf
-    oldest, oldest_number = oldest_time[slot], oldest_seq[slot]
-    found, met, taken = progress[0], 0, 0
-    at = first
-    while at < end:
-        if low > -np.inf and end - at >= BLOCK:
-            hit = False
-            for j in range(BLOCK):
-                hit |= values[U(at + j)] >= low
-            if not hit:
-                at += BLOCK
-                continue
-        stop = min(end, at + BLOCK)
-        while at < stop:
-            value = values[U(at)]
-            if not value >= low:
-                at += 1
-                continue
-            if n < most and n == room[slot]:
-                break
-            row = U(rows[U(at)])
-            when, number = times[row], seqs[row]
-            met += 1
-            kth = U(begin + n - k)
-            if n < k or before(value, when, number, good[kth], time[kth], seq[kth]):
-                picks[found] = rows[U(at)]
-                picked[found] = value
-                found += 1
-            at += 1
-            if at <= floor:
-                continue
-            if n < most:
-                to = U(begin + n)
-                down = U(begin)
-                while to > down and before(
-                    good[to - U(1)], time[to - U(1)], seq[to - U(1)], value, when, number
-                ):
-                    good[to] = good[to - U(1)]
-                    time[to] = time[to - U(1)]
-                    seq[to] = seq[to - U(1)]
-                    to -= U(1)
-                n += 1
-            else:
-                to = U(begin)
-                if not before(value, when, number, good[to], time[to], seq[to]):
-                    continue
-                up = U(begin + n - 1)
-                while to < up and before(
-                    value, when, number, good[to + U(1)], time[to + U(1)], seq[to + U(1)]
-                ):
-                    good[to] = good[to + U(1)]
-                    time[to] = time[to + U(1)]
-                    seq[to] = seq[to + U(1)]
-                    to += U(1)
-            good[to] = value
-            time[to] = when
-            seq[to] = number
-            taken += 1
-            if n == most:
-                low = good[U(begin)]
-            elif n == k:
-                low = threshold[slot]
-            if n == most:
-                threshold[slot] = low
-            if when < oldest or (when == oldest and number < oldest_number):
-                oldest, oldest_number = when, number
-        if at < stop:
-            break
-    size[slot] = n
-    oldest_time[slot], oldest_seq[slot] = oldest, oldest_number
-    progress[0] = found
-    counts[slot, base + MET] += met
-    counts[slot, base + FILTERED] += taken
-    return at
 
 
 @inlined

@@ -130,6 +130,23 @@ def gather(progress, end, {columns}, origin, scale, table, edges, strides, cover
     tally[2] += scored
     progress[0] = begun
     return hits
+
+@kernel
+def gather_both(progress, {columns}, origin, scale, table, edges, strides, cover_low, cover_high, sharp, steps, bits,
+                named, short, used, tally, constants, sign, cell, reach, hit_row, hit_slot, hit_value,
+                least, starts, rows, values, other_least, other_starts, other_rows, other_values):
+    end, other_end = progress[1], progress[3]
+    hits = gather(progress, end, {columns}, origin, scale, table, edges, strides, cover_low, cover_high, sharp, steps,
+                  bits, named, short, used, tally, constants, least, sign, cell, reach, hit_row, hit_slot, hit_value)
+    if progress[0] < end:
+        return hits, 0
+    sort_hits(hits, hit_row, hit_slot, hit_value, least, starts, rows, values)
+    others = gather(progress[2:], other_end, {columns}, origin, scale, table, edges, strides, cover_low, cover_high,
+                    sharp, steps, bits, named, short, used, tally, constants, other_least, sign, cell, reach, hit_row,
+                    hit_slot, hit_value)
+    if progress[2] == other_end:
+        sort_hits(others, hit_row, hit_slot, hit_value, other_least, other_starts, other_rows, other_values)
+    return hits, others
 '''
 
 # mostly a bucket has one edge at most: a comparison, and another one that mostly fails
@@ -222,7 +239,7 @@ def _closes(text: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _gather(columns: int, score: str, constants: int, sign: float) -> Kernel:
+def _gather(columns: int, score: str, constants: int, sign: float) -> tuple[Kernel, Kernel]:
     made = generated(
         _TEXT.format(
             columns=", ".join(f"X{j}" for j in range(columns)),
@@ -233,12 +250,11 @@ def _gather(columns: int, score: str, constants: int, sign: float) -> Kernel:
             **compared(score, constants, sign),
         )
     )
-    found: Kernel = made.gather
-    return found
+    return made.gather, made.gather_both
 
 
-def gathering(space: Space, constants: int) -> Kernel:
-    """The kernel `gather` of a space, which must be indexable."""
+def gathering(space: Space, constants: int) -> tuple[Kernel, Kernel]:
+    """The kernel `gather` of a space, which must be indexable; and one that does it twice, and sorts the hits."""
     assert space.rendered is not None
     return _gather(len(space.columns), space.rendered, constants, space.sign)
 
@@ -251,6 +267,8 @@ class Hits:
         self.reach = np.empty(0)
         self.hits: tuple[Any, ...] = ()
 
+        self._sorted: tuple[Any, ...] = ()
+
     def provide(self, slots: int, room: int) -> tuple[Any, ...]:
         """Room for so many slots and hits."""
         if len(self.reach) != slots:
@@ -258,3 +276,11 @@ class Hits:
         if not self.hits or len(self.hits[0]) < room:
             self.hits = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room)
         return self.cell, self.reach, *self.hits
+
+    def sorted(self, slots: int) -> tuple[Any, ...]:
+        """Room for hits sorted by slot, as many as `provide` gave room for: beginnings, rows and scores, twice."""
+        room = len(self.hits[0]) + 1
+        if not self._sorted or len(self._sorted[0]) != slots + 1 or len(self._sorted[1]) < room:
+            kinds = (slots + 1, np.int64), (room, np.int64), (room, np.float64)
+            self._sorted = tuple(np.empty(size, dtype=kind) for size, kind in kinds * 2)
+        return self._sorted

@@ -83,7 +83,7 @@ class QueryIndex:
         self.inside = inside
         self.names = names
         self.kernels = kernels(space, constants)
-        self._gather = gathering(space, constants)
+        self._gather, self._gather_both = gathering(space, constants)
         self._room = Hits()
         self.bar = np.empty(0, dtype=np.float64)  # what is registered; inf: nothing is
         self.used = np.zeros(1, dtype=np.uint64)
@@ -237,10 +237,12 @@ class QueryIndex:
             self.bits, self._pool = wider, wider.reshape(-1)
             self.used = np.concatenate([self.used, np.zeros(words - len(self.used), dtype=np.uint64)])
 
-    def register(self, slots: Ints, bars: Floats, constants: Floats) -> None:
-        """Name these slots in the cells where a row may be at least as good as their bars, and in no others."""
-        self.provide(int(slots.max(initial=-1)) + 1)
-        known = bool(np.all((self.bar[slots] < np.inf) & (bars < np.inf)))
+    def register(self, slots: Ints, bars: Floats, constants: Floats, known: bool = False) -> None:
+        """Name these slots in the cells where a row may be at least as good as their bars, and in no others; known:
+        all of them are registered already, and have bars that a row may reach."""
+        if not known:
+            self.provide(int(slots.max(initial=-1)) + 1)
+            known = bool(np.all((self.bar[slots] < np.inf) & (bars < np.inf)))
         self.bar[slots] = bars
         self.entered += len(slots)
         self.kernels.reach(
@@ -303,6 +305,35 @@ class QueryIndex:
         rows, values = np.empty(len(slot), np.int64), np.empty(len(slot))
         sort_hits(len(slot), row, slot, value, least, starts, rows, values)
         return starts, rows[: starts[-1]], values[: starts[-1]]
+
+    def look_up_both(
+        self, columns: tuple[Floats, ...], constants: Floats,
+        one: tuple[int, int, Floats], other: tuple[int, int, Floats],
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """`look_up` of two stretches of rows by one call, each with a `least` of its own: what it gives for both. The
+        arrays are the same ones the next time, and those of rows and scores may be longer than they need be."""
+        (begin, end, least), (begun, stop, little) = one, other
+        room = max(1024, self._hits * 2) + 128 * len(self.used) + self.names
+        scratch, ready = self._room.provide(len(least), room), self._room.sorted(len(least))
+        progress = np.array([begin, end, begun, stop])
+        found = self._gather_both(
+            progress,
+            *columns,
+            *self.arrays(),
+            constants,
+            self.sign,
+            *scratch,
+            least,
+            *ready[:3],
+            little,
+            *ready[3:],
+        )
+        if progress[0] < end or progress[2] < stop:  # more than there is room for: with as much as it takes
+            return *self.look_up(columns, begin, end, constants, least), *self.look_up(
+                columns, begun, stop, constants, little
+            )
+        self._hits = max(found)
+        return ready
 
     def arrays(self) -> tuple[Any, ...]:
         """What a look-up reads, for whoever looks rows up in a kernel of his own."""

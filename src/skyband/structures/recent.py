@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from skyband.jit import kernel
 from skyband.order import LOWEST, Floats, Ints, Recency, first_inside
 from skyband.query.window import Rows, Window
 
@@ -169,6 +170,23 @@ class Recent:
         # edges only move on
         edges = [edge for _, edge in self.steps]
         assert edges == sorted(edges) and all(edge <= self.edge for edge in edges)
+
+
+@kernel
+def begins_after(
+    slots: Ints, time: Ints, seq: Ints, relied_time: int, relied_seq: int, floor_time: Ints, floor_seq: Ints, after: Any
+) -> int:  # fmt: skip
+    """Which windows, given by slot and beginning, begin after what was relied on and after their slots' floors; how
+    many."""
+    count = 0
+    for w in range(slots.shape[0]):
+        late = time[w] > relied_time or (time[w] == relied_time and seq[w] > relied_seq)
+        if late:
+            slot = slots[w]
+            late = time[w] > floor_time[slot] or (time[w] == floor_time[slot] and seq[w] > floor_seq[slot])
+        after[w] = late
+        count += late
+    return count
 
 
 def _moved(array: Any, begin: int, end: int, room: int) -> Any:
