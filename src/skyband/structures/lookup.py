@@ -98,14 +98,16 @@ def gather(progress, end, {columns}, origin, scale, table, edges, strides, cover
             continue
 {loads8}
         if few <= width:
+            known = hits
             for i in range(few):
                 slot = U(short[U(c), U(i)])
 {constants16}
                 raw = {raw}
-                hit_row[U(hits)] = row
                 hit_slot[U(hits)] = slot
                 hit_value[U(hits)] = raw
                 hits += raw >= reach[slot]
+            for i in range(known, hits):
+                hit_row[U(i)] = row
             scored += few
             continue
         for w in range(words):
