@@ -372,7 +372,7 @@ def _last(figure: Figure, upper: str, lower: str, least: float) -> Verdict:
 SECTIONS = (
     ("rates", "Rows a second"),
     ("rates-push", ""),
-    ("work", "Why rapf is not three times as fast as sasf here"),
+    ("work", "What rapf and sasf do, and how often"),
     ("errors", "Figure 8: errors of pa"),
     ("data-k", "Figure 9: four kinds of data"),
     ("index-uniform", "Figure 10: with and without the index over the queries"),
@@ -421,17 +421,18 @@ that has both, `pa` without an index takes less time than the fastest filter beh
 (Figure 9), whose buffer is half the window.
 
 **What the filters are for, here.** They keep rows away from the skybands, and so save memory. A gain in time on `ra`
-is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and not quite at d = 2
-where generated rows come in random order. Counted (second section): behind an index both let about as many rows into
-their skybands. A probable filter takes in fewer rows than a strict one, but only a few times fewer, because what a
-strict filter has no use for doesn't reach it either: the index passes over cells that are worse than its k-th row,
+is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and about three times at
+d = 2 where generated rows come in random order. Counted (second section): behind an index both let about as many rows
+into their skybands. A probable filter takes in fewer rows than a strict one (those that better ones of the same batch
+push out at once are not even written), but only a few times fewer, because what a strict filter has no use for doesn't
+reach it either: the index passes over cells that are worse than its k-th row,
 where the paper's strict filter without an index meets every row. In exchange the region of a probable filter is larger
 (it reaches to its worst row, not to its k-th) and moves with every row that the filter loses. So it is entered in the
 index four times as large as it is, where a strict filter's is entered twice as large, and anew only when it has become
 sixteen times as large; and its cells are larger, some four to a region where a strict filter's has sixteen. So each row
 is scored for several times as many queries as it concerns, which costs less than entering regions. Of `rapf`'s time at
 d = 2 half is the filters and the hand-over (rows into filters, out of the buffer, into skybands and sweeps of these), a
-fifth look-ups, a sixth answers; look-ups and answers `sasf` has alike, and no part of the rest dominates. The finer
+sixth look-ups, a tenth answers; look-ups and answers `sasf` has alike, and no part of the rest dominates. The finer
 cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector instructions, and sweeps a
 batch against itself before it takes anything in. Without an index a probable filter is many times faster than a strict
 or relaxed one (Figure 10), though the paper's groups are not seen.

@@ -11,7 +11,7 @@ part of the buffer is a valid filter; a good one is small and has the buffer's k
                 rows. When several do, about as many can be expected to come: what is allowed for is how many
                 fewer that may be, one and a half times the root of their number, in usual distances of its worse
                 half. With fewer than k left it takes everything; behind an index it is filled again from the buffer
-                (`refill`), unless many are short at once
+                (`refill`), unless many are short at once. How rows come in is in probable.py
 
 Filters lie in a pool of lists, best last (`ranked.py`), here as arrays. In a step `shed` takes out what has left the
 buffer, `take` shows new rows, and `worth` tells the score beyond which a row that leaves the buffer must be handed on.
