@@ -537,7 +537,7 @@ class Buffered(ListAlgorithm):
             assert all(r >= floor for r in zip(time.tolist(), seq.tolist(), strict=True))
             # a probable filter has room for so many
             if self.kind == PROBABLE:
-                assert len(seq) <= self.ks[slot] + self.cap[slot]
+                assert len(seq) <= self.ks[slot] + self.cap[slot] <= self.filters.room[slot]
                 assert not len(seq) or self.threshold[slot] <= self.filters.good[span][0]
             # a strict one knows its dominators
             if self.kind == STRICT:
