@@ -264,12 +264,12 @@ class SNN(Ringed):
         )  # fmt: skip
         if narrow:
             arrived.make_room(slots)
-        room = 8 * most + 64
+        self.notes.provide_held(most)
         fails = np.zeros(len(slots), dtype=np.bool_)
         kernels.refill(
             slots, keep, begins, since, store.passed, *store.columns, self.constants, store.time, store.seq,
             self.space.sign, self.bar, self.bar_time, self.bar_seq, self.touched, self.counts, *arrived.lists(),
-            np.empty(room), np.empty(room, np.int64), np.empty(room), fails,
+            *self.notes.held, fails,
         )  # fmt: skip
         return fails
 

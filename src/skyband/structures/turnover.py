@@ -66,6 +66,8 @@ HITS = 1 << 16  # rows that concern somebody: so many are gone through together
 LASTS = (
     4  # a search takes in k rows of the newest quarter of the window, if it can: so long a list surely lasts
 )
+GROUP = 8  # searches that look at the same rows one after the other
+STRETCH = 256  # so many of them, which fit the nearest cache
 SAMPLE = 16  # of so many rows a search looks at one first: eight that lie together, a line of the cache
 
 
@@ -315,43 +317,81 @@ def resume(progress, short, begin, came, end, left, head, shift, {columns}, cons
 
 @kernel
 def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, sign, bar, bar_time, bar_seq, touched,
-           counts, line, good, place, top_good, top_place, held_good, held_row, ranks, fails):
-    room = held_good.shape[0]
-    block = np.empty(64, np.float64)
+           counts, line, good, place, top_good, top_place, held_good, held_row, floors, ranks, fails):
+    lowest, highest = begins[0], ends[0]
     for t in range(todo.shape[0]):
-        slot = todo[t]
-        begin, end = begins[t], ends[t]
-        wanted = keep[slot]
-        part = wanted / {sample}
-        few = int(part + 3 * sqrt(part) + 2)
+        lowest, highest = min(lowest, begins[t]), max(highest, ends[t])
+    lowest += -(lowest + shift) % {apart}  # the same rows whoever else is searched for
+    many = 8 * max((highest - lowest - 8) // {apart} + 1, 0)
+{samples}
+    found = np.empty({group}, np.int64)
+    for first in range(0, todo.shape[0], {group}):
+        part = slice(first, min(first + {group}, todo.shape[0]))
+        some, begin, end = todo[part], begins[part], ends[part]
+        outlook(some, keep, begin, end, lowest, {sampled}, constants, sign, floors, ranks)
+        scan(some, keep, begin, end, {columns}, constants, sign, floors, found, held_good, held_row)
+        for g in range(some.shape[0]):
+            if found[g] < keep[some[g]] and floors[g] > -np.inf:
+                floors[g] = -np.inf
+                alone = slice(g, g + 1)
+                scan(some[alone], keep, begin[alone], end[alone], {columns}, constants, sign, floors[alone],
+                     found[alone], held_good[alone], held_row[alone])
+        for g in range(some.shape[0]):
+            slot, wanted, values, rows = some[g], keep[some[g]], held_good[g], held_row[g]
+            counts[slot, 0] += end[g] - begin[g]
+            counts[slot, 1] += 1
+            fails[first + g] = found[g] < wanted
+            if found[g] >= wanted:
+                since = end[g] - (end[g] - begin[g]) // {lasts}
+                lasts = lasting(values, rows, found[g], line[slot, K], since, ranks)
+                kept = prune(values, rows, found[g], max(wanted, min(lasts, line[slot, LIMIT] - 1)))
+                settle(slot, kept, shift, times, seqs, bar, bar_time, bar_seq, line, good, place, top_good, top_place,
+                       values, rows)
+                touched[slot] = 1
+
+@kernel
+def outlook(some, keep, begins, ends, lowest, {sampled}, constants, sign, floors, ranks):
+    # so good is some row of a sample that hardly fewer rows than wanted are better
+    block = np.empty(64, np.float64)
+    for g in range(some.shape[0]):
+        slot = some[g]
+        share = keep[slot] / {sample}
+        few = int(share + 3 * sqrt(share) + 2)
 {constants8}
-        # so good is some row of a sample that hardly fewer rows than wanted are better
         for i in range(few):
             ranks[i] = -np.inf
-        for base in range(begin, end - 7, 8 * {sample}):
-            worst = ranks[few - 1]
-            hit = False
-            for j in range(8):
-{loads_sample}
-                raw = {raw}
-                block[U(j)] = raw
-                hit |= raw > worst
-            if hit:
-                for j in range(8):
-                    raw = block[U(j)]
-                    if raw > ranks[few - 1]:
-                        i = few - 1
-                        while i > 0 and ranks[i - 1] < raw:
-                            ranks[i] = ranks[i - 1]
-                            i -= 1
-                        ranks[i] = raw
+        limit = -np.inf
+        end = 8 * max((ends[g] - lowest - 8) // {apart} + 1, 0)
+        for base in range(8 * ((begins[g] - lowest + {apart} - 1) // {apart}), end, 64):
+{block_of_sample}
+            for j in range(min(end - base, 64)):
+                raw = block[U(j)]
+                if raw > ranks[few - 1]:
+                    i = few - 1
+                    while i > 0 and ranks[i - 1] < raw:
+                        ranks[i] = ranks[i - 1]
+                        i -= 1
+                    ranks[i] = raw
+            limit = ranks[few - 1]
         raw = ranks[few - 1]
-        floor = {value}
-        found = 0
-        for attempt in range(2):
+        floors[g] = {value}
+
+@kernel
+def scan(some, keep, begins, ends, {columns}, constants, sign, floors, found, held_good, held_row):
+    # all of them look at a stretch of rows before the next one comes to the nearest cache
+    room = held_good.shape[1]
+    block = np.empty(64, np.float64)
+    lowest, highest = begins[0], ends[0]
+    for g in range(some.shape[0]):
+        lowest, highest = min(lowest, begins[g]), max(highest, ends[g])
+        found[g] = 0
+    for stretch in range(lowest, highest, {stretch}):
+        for g in range(some.shape[0]):
+            slot, n, floor, wanted = some[g], found[g], floors[g], keep[some[g]]
             limit = {reach}
-            found = 0
-            for base in range(begin, end, 64):
+{constants12}
+            end = min(stretch + {stretch}, ends[g])
+            for base in range(max(stretch, begins[g]), end, 64):
 {block_to_end}
                 for part in range(0, 64, 8):
                     hit = False
@@ -365,27 +405,14 @@ def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, s
                             continue
                         value = {value}
                         if value >= floor:
-                            held_good[found] = value
-                            held_row[found] = base + j
-                            found += 1
-                            if found == room or (floor == -np.inf and found == 2 * wanted):
-                                found = prune(held_good, held_row, found, wanted)
-                                floor = least(held_good, found)
+                            held_good[g, n] = value
+                            held_row[g, n] = base + j
+                            n += 1
+                            if n == room or (floor == -np.inf and n == 2 * wanted):
+                                n = prune(held_good[g], held_row[g], n, wanted)
+                                floor = least(held_good[g], n)
                                 limit = {reach}
-            if found >= wanted or floor == -np.inf:
-                break
-            floor = -np.inf
-        counts[slot, 0] += end - begin
-        counts[slot, 1] += 1
-        fails[t] = found < wanted
-        if found >= wanted:
-            wanted = max(wanted, min(
-                lasting(held_good, held_row, found, line[slot, K], end - (end - begin) // {lasts}, ranks),
-                line[slot, LIMIT] - 1))
-            found = prune(held_good, held_row, found, wanted)
-            settle(slot, found, shift, times, seqs, bar, bar_time, bar_seq, line, good, place, top_good, top_place,
-                   held_good, held_row)
-            touched[slot] = 1
+            found[g], floors[g] = n, floor
 '''
 
 # The scores of up to 64 rows from `base` on, in vector instructions; on to the next ones if none reaches the limit.
@@ -406,6 +433,14 @@ else:
         block[U(j)] = np.nan
 """
 
+# A column of the sample, which all searches look at: copied once, it lies together.
+_SAMPLE = """\
+    S{j} = np.empty(many)
+    for i in range(many // 8):
+        for j in range(8):
+            S{j}[U(8 * i + j)] = X{j}[U(lowest + {apart} * i + j)]
+"""
+
 
 @lru_cache(maxsize=256)
 def _turn(columns: int, score: str, constants: int, sign: float) -> Any:
@@ -421,7 +456,14 @@ def _turn(columns: int, score: str, constants: int, sign: float) -> Any:
             **finding(columns, 20),
             loads=load_columns(columns, 12, "row"),
             loads8=load_columns(columns, 8, "row"),
-            loads_sample=load_columns(columns, 16, "U(base + j)"),
+            apart=8 * SAMPLE,
+            group=GROUP,
+            stretch=STRETCH,
+            samples="".join(_SAMPLE.format(j=j, apart=8 * SAMPLE) for j in range(columns)),
+            sampled=", ".join(f"S{j}" for j in range(columns)),
+            block_of_sample=indented(
+                _BLOCK.format(end="end", raw=raw, loads=block_loads.replace("X", "S")), 12
+            ),
             block_to_stop=indented(_BLOCK.format(end="stop", raw=raw, loads=block_loads), 12),
             block_to_end=indented(_BLOCK.format(end="end", raw=raw, loads=block_loads), 16),
             constants8=load_constants(constants, 8),
@@ -444,6 +486,7 @@ class Notes:
     def __init__(self) -> None:
         self.played: tuple[Any, ...] = ()
         self.looked: tuple[Any, ...] = ()
+        self.held: tuple[Any, ...] = ()
 
     def provide(self, rows: int, ks: Ints) -> None:
         """Enough for a batch of so many rows."""
@@ -461,6 +504,13 @@ class Notes:
                 np.empty(slots + 1, np.int64), np.empty(slots), np.empty(slots, np.int64),
                 *(np.empty(room, np.int32) for _ in range(2)), np.empty(room),
             )  # fmt: skip
+
+    def provide_held(self, most: int) -> None:
+        """Enough for searches of so many rows."""
+        room = 8 * most + 64
+        if not self.held or self.held[0].shape[1] < room:
+            shape = GROUP, 2 * room
+            self.held = np.empty(shape), np.empty(shape, np.int64), np.empty(GROUP), np.empty(2 * room)
 
     @property
     def short(self) -> tuple[Ints, Ints]:
