@@ -1,4 +1,4 @@
-"""Fetching ahead changes nothing; the first bit of a word, and arrays by address, are the same compiled or not."""
+"""Fetching ahead changes nothing; the bits of a word, and arrays by address, are the same compiled or not."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from skyband.jit import kernel
 from skyband.order import Floats
-from skyband.structures.memory import Words, aligned, fetch, first_bit, lent, shown
+from skyband.structures.memory import Words, aligned, bits_in, fetch, first_bit, lent, shown
 
 
 @kernel
@@ -36,12 +36,18 @@ def places(word: int) -> int:
     return found
 
 
+@kernel
+def counted(word: int) -> int:
+    return bits_in(word)
+
+
 def test_the_first_bit() -> None:
     rng = np.random.default_rng(3)
     some = [np.uint64(1) << np.uint64(i) for i in range(64)]
     for word in [*some, np.uint64(0), np.uint64(2**64 - 1), *rng.integers(0, 2**64 - 1, 50, dtype=np.uint64)]:
         bits = [i for i in range(64) if int(word) >> i & 1]
         assert places(word) == places.function(word) == sum((i + 1) ** 2 for i in bits)
+        assert counted(word) == counted.function(word) == len(bits)
 
 
 def test_an_aligned_array_begins_with_a_line() -> None:

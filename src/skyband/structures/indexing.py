@@ -9,6 +9,7 @@ How rows look their cells up is in lookup.py.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,10 +21,12 @@ from skyband.order import Ints
 from skyband.query.boxes import OPERATIONS, render_bounds
 from skyband.query.space import Space
 from skyband.structures.lookup import load_constants, scalars
-from skyband.structures.memory import first_bit
+from skyband.structures.memory import bits_in, first_bit
 
 NAMES = 1 << 16  # slots that sixteen bits name there; cells that later ones meet are crowded
 CROWDED = 255  # instead of their number: the bits tell
+
+_NAME = re.compile(r"\b[uvlh]\d+\b")  # of an end of a range, in the lines that bound a score
 
 Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
@@ -52,6 +55,11 @@ def leave(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
                 short[cell, i] = short[cell, n - 1]
         named[cell] = n - 1
         return
+    n = 0
+    for word in range(bits.shape[1]):
+        n += bits_in(bits[cell, word])
+    if n > short.shape[1]:
+        return  # crowded still
     zero, one = np.uint64(0), np.uint64(1)
     n = 0
     for word in range(bits.shape[1]):
@@ -60,8 +68,8 @@ def leave(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
             low = b ^ (b & (b - one))
             b ^= low
             other = (word << 6) + first_bit(low)
-            if n == short.shape[1] or other >= NAMES:
-                return  # crowded still
+            if other >= NAMES:
+                return  # as is who meets those that can't be listed
             short[cell, n] = other
             n += 1
     named[cell] = n
@@ -133,6 +141,7 @@ def reach(slots, bar, constants, sign, low, high, cells, strides, bits, named, s
     begin = np.empty(axes, np.int64)
     end = np.empty(axes, np.int64)
     at = np.empty(axes, np.int64)
+{tables}
     for i in range(slots.shape[0]):
         slot = slots[i]
         word = slot >> 6
@@ -154,7 +163,7 @@ def reach(slots, bar, constants, sign, low, high, cells, strides, bits, named, s
                     end[axis] = min(p + size, n) if side == 0 else n - p
 {ends_box}
 {bounds}
-                    bound = {high} if sign > 0 else -({low})
+                    bound = {bound}
                     if not bound < bar[slot]:
                         if size == 1:
                             break
@@ -177,7 +186,9 @@ def reach(slots, bar, constants, sign, low, high, cells, strides, bits, named, s
         withdraw(slot, begin, end, at, strides, bits, named, short, box)
         if empty:
             continue
-        # cell by cell, those along the first axis in a loop of their own: what the other axes add is worked out once
+        # what each axis adds by itself is worked out once for a slab
+{slabs}
+        # cell by cell, those along the first axis in a loop of their own: what the other axes add is read once
         c = 0
         for axis in range(1, axes):
             at[axis] = begin[axis]
@@ -185,9 +196,9 @@ def reach(slots, bar, constants, sign, low, high, cells, strides, bits, named, s
         while True:
 {ends_line}
             for first in range(begin[0], end[0]):
-                l0, h0 = low[0, first], high[0, first]
+{ends_cell}
 {bounds_cell}
-                bound = {high} if sign > 0 else -({low})
+                bound = {bound}
                 hit = not bound < bar[slot]
                 if hit != ((bits[c + first, word] & bit) != 0):
                     if hit:
@@ -266,13 +277,52 @@ class Kernels(NamedTuple):
     search: Kernel  # the best of stored rows into the slots' lists
 
 
+def _by_axis(
+    lines: list[str], told: str
+) -> tuple[list[str], dict[int, list[str]], list[str], list[tuple[int, int]]]:
+    """Of the lines that bound a score: those without a column, those of one column alone, by its axis, and those of
+    several; and of the second kind, axis and number, those that the third or the result needs."""
+    axes = {f"{end}{axis}": {axis} for axis in range(100) for end in "lh"}
+    fixed, alone, rest = list[str](), dict[int, list[str]](), list[str]()
+    single = dict[str, tuple[int, int]]()
+    for line in lines:
+        made, _, text = line.partition(" = ")
+        met = set[int]().union(*(axes[name] for name in _NAME.findall(text)))
+        axes |= dict.fromkeys(_NAME.findall(made), met)
+        if len(met) == 1:
+            (axis,) = met
+            alone.setdefault(axis, []).append(line)
+            single |= dict.fromkeys(_NAME.findall(made), (axis, int(_NAME.findall(made)[0][1:])))
+        else:
+            (rest if met else fixed).append(line)
+    needed = _NAME.findall(" ".join([told, *(line.partition(" = ")[2] for line in rest)]))
+    return fixed, alone, rest, sorted({single[name] for name in needed if name in single})
+
+
+def _slabs(axis: int, lines: list[str], kept: list[int]) -> str:
+    """The loop that keeps what one axis adds, for each of its slabs."""
+    if not kept:
+        return ""
+    loop = [f"    l{axis}, h{axis} = low[{axis}, p], high[{axis}, p]", *(f"    {line}" for line in lines)]
+    loop += [f"    U{n}[p], V{n}[p] = u{n}, v{n}" for n in kept]
+    return "\n".join(" " * 8 + line for line in (f"for p in range(begin[{axis}], end[{axis}]):", *loop))
+
+
+def _ends(axis: int, at: str, kept: list[tuple[int, int]], indent: int) -> str:
+    """The lines that read what an axis adds."""
+    lines = [f"l{axis}, h{axis} = low[{axis}, {at}], high[{axis}, {at}]"]
+    lines += [f"u{n}, v{n} = U{n}[{at}], V{n}[{at}]" for mine, n in kept if mine == axis]
+    return "\n".join(" " * indent + line for line in lines)
+
+
 @lru_cache(maxsize=256)
-def _kernels(shape: Any, columns: tuple[str, ...], score: str, constants: int) -> Kernels:
+def _kernels(shape: Any, columns: tuple[str, ...], score: str, constants: int, sign: float) -> Kernels:
     written = render_bounds(shape, columns)
     assert written is not None
     lines, low, high = written
+    lines = [scalars(line, constants) for line in lines]
     axes = range(len(columns))
-
+    fixed, alone, rest, kept = _by_axis(lines, f"{low} {high}")
     made = generated(
         _TEXT.format(
             operations=", ".join(OPERATIONS),
@@ -282,11 +332,13 @@ def _kernels(shape: Any, columns: tuple[str, ...], score: str, constants: int) -
             ends_box="\n".join(
                 f"{' ' * 20}l{j} = low[{j}, begin[{j}]]\n{' ' * 20}h{j} = high[{j}, end[{j}] - 1]" for j in axes
             ),
-            ends_line="\n".join(f"{' ' * 12}l{j}, h{j} = low[{j}, at[{j}]], high[{j}, at[{j}]]" for j in axes[1:]),
-            bounds="\n".join(" " * 20 + scalars(line, constants) for line in lines),
-            bounds_cell="\n".join(" " * 16 + scalars(line, constants) for line in lines),
-            low=scalars(low, constants),
-            high=scalars(high, constants),
+            tables="\n".join(f"    U{n}, V{n} = np.empty(low.shape[1]), np.empty(low.shape[1])" for _, n in kept),
+            slabs="\n".join(_slabs(j, [*fixed, *alone[j]], [n for axis, n in kept if axis == j]) for j in axes),
+            ends_line="\n".join(_ends(j, f"at[{j}]", kept, 12) for j in axes[1:]),
+            ends_cell=_ends(0, "first", kept, 16),
+            bounds="\n".join(" " * 20 + line for line in lines),
+            bounds_cell="\n".join(" " * 16 + line for line in [*fixed, *rest]),
+            bound=scalars(high if sign > 0 else f"-({low})", constants),
             loads_search="\n".join(f"                    x{j} = X{j}[row]" for j in axes),
             loads="\n".join(f"            x{j} = X{j}[begin + row]" for j in axes),
         )
@@ -298,7 +350,7 @@ def kernels(space: Space, constants: int) -> Kernels:
     """The generated kernels of a space; `indexable` says whether there are any."""
     score = space.rendered
     assert score is not None
-    return _kernels(space.shape, space.columns, score, constants)
+    return _kernels(space.shape, space.columns, score, constants, space.sign)
 
 
 def indexable(space: Space) -> bool:

@@ -1,4 +1,4 @@
-"""Instructions that Python has no word for: fetch what will be needed, and find the first bit of a word.
+"""Instructions that Python has no word for: fetch what will be needed, find the first bit of a word, count them.
 
 A list that lies in a far cache is near by the time it is needed if somebody asks for it a few hundred instructions
 earlier. Queries' lists are many and short, so no machine foresees which comes next; the loops that use them know it.
@@ -127,6 +127,26 @@ def first_bit(word: int) -> int:
     """The place of the lowest bit that is set; of no meaning for 0."""
     value = int(word)
     return (value & -value).bit_length() - 1
+
+
+def _bits_in() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def bits_in(typing: Any, word: Any) -> Any:
+        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.ctpop(arguments[0])
+
+        return types.int64(types.uint64), write
+
+    return bits_in
+
+
+@native(_bits_in)
+def bits_in(word: int) -> int:
+    """How many bits of a word are set."""
+    return int(word).bit_count()
 
 
 def _lent() -> Any:

@@ -17,9 +17,11 @@ cold.
 
 **A search** in the midst of a batch lowers one query's bar: the rest of the batch is looked through for this query
 alone. Those that ran short are searched for together, whenever all others are done; the index hears of their new
-bars before the next batch. A search looks at a sample first, so that few rows have to be held that aren't kept. Where
-rows that are alike come together, the nearest ones may all be old, and would leave together soon: so more of those that
-were held are kept, if there are k among them that stay for three quarters of a window.
+bars before the next batch. A search looks at a sample first, so that few rows have to be held that aren't kept.
+Searches share it, and eight of them look at a stretch of rows before the next one is fetched; what one finds doesn't
+depend on who else is searched for, for the sample's rows are chosen by their numbers in the stream. Where rows that are
+alike come together, the nearest ones may all be old, and would leave together soon: so more of those that were held are
+kept, if there are k among them that stay for three quarters of a window.
 
 All of it needs rows in order of recency, one horizon for all queries, a bar for each of them, and an index that knows
 it; `snn` sees to that, and else goes the longer way (`ringed.py`). A distance is compared without its root, and a
