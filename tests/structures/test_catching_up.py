@@ -70,7 +70,7 @@ def test_an_edge_leaves_a_list_rows_enough_where_the_young_ones_are_the_best() -
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"), reason="nothing is compiled")
 def test_a_walk_counts_no_references() -> None:
     """A kernel below it that makes arrays would make it count, at every call and in every loop: half of its time."""
-    made = catching("p[0] * x0 + p[1] * x1", 2, 2)
+    made = catching("p[0] * x0 + p[1] * x1", 2, 2, 1.0)
     assert not any(
         each.compiled().owns for each in (made.refill, made.walk, made.finish, made.rank, made.reach)
     )

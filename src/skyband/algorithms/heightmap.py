@@ -37,7 +37,6 @@ from skyband.algorithms.mapped import Mapped, read_only
 from skyband.algorithms.mapped_state import PIECE
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.catchup import COUNTED, GROUP, LOWEST, SCRATCH, STACK, adopt
 from skyband.structures.intake import BEGIN, LATE, NEED, ROOM, STRETCH, admit, arrive, take_in
 from skyband.structures.meeting import WIDTH, Stands, hit_arrays, meeting
 from skyband.structures.memory import Words
@@ -46,6 +45,7 @@ from skyband.structures.relief import LOOSE
 from skyband.structures.renewed import LATEST
 from skyband.structures.slack import (
     CATCH_UPS,
+    DEEPENED,
     FAR,
     RAISED,
     REJECTED,
@@ -60,6 +60,7 @@ from skyband.structures.slack import (
     prune,
     tidy,
 )
+from skyband.structures.walking import GROUP, LOWEST, SCRATCH, SIDE, STACK, adopt
 from skyband.structures.whole import DUE, LISTS, TAKEN, whole
 
 
@@ -116,6 +117,10 @@ class HeightMap(Mapped):
         self._whole: Any = None  # kernels for steps in one call
         self._words = Words(tuple(TAKEN.values()))
         self._due = np.zeros(DUE, dtype=np.int64)
+        # of lists made anew: whose list needs room, where it lies and how long it is; how many of a group have theirs,
+        # and how many they are; places of the pool that are taken
+        self._result = np.zeros(6, dtype=np.int64)
+        self._moved = np.empty(self.axes)
         self._fits = False  # whether a step can go in one call
         self._steps = 0
         self._looked_up = 0  # when the arrays at hand were looked up: see `Renewed`
@@ -137,7 +142,7 @@ class HeightMap(Mapped):
         self._together = group
         group = max(1, min(group, GROUP, GROUP * 4 * STACK // room))
         self._members = (
-            np.zeros((group, COUNTED + 1), dtype=np.int64),
+            np.zeros((group, SIDE + 1), dtype=np.int64),
             np.zeros((group, LOWEST + 1)),
             np.empty(SCRATCH),
         )
@@ -226,14 +231,19 @@ class HeightMap(Mapped):
             self._points, self._when, self._number, self._counts, self.totals, *self._sifting,
         )  # fmt: skip
         self._met = (
-            self._resume, self.space.sign, stands.face, stands.constants, stands.bar, stands.member,
+            self._resume, stands.face, stands.constants, stands.bar, stands.member,
             ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim,
             self.old_time, self.old_seq, self.wish, self.touched, self.todo, self._heap_time, self._heap_seq,
             self._spots, *self.outlines.frame(), *self._hits,
         )  # fmt: skip
         self._fits = self._compiled and self._has_ranks()
         if self._whole is not None:
-            self._words.note((*self._arriving, self._resume, *self._met[2:], self._due))
+            self._words.note(
+                (
+                    *self._arriving, self._resume, *self._met[1:], stands.place, relief.floors, relief.slope,
+                    relief.tilt, self._moved, *self._members, *self._listing, self._result, self._due,
+                )
+            )  # fmt: skip
             self._note_due()
 
     def _note_due(self) -> None:
@@ -241,7 +251,7 @@ class HeightMap(Mapped):
         least, most = self._bounds()
         made = self._made_at.tolist()
         self._due[:] = (
-            int(self.space.sign), ceil(least), floor(most), self._newcomers > 0,
+            ceil(least), floor(most), self._newcomers > 0,
             self._next_look if self.relief.frame is not None else 0, self._pause(), self._next_check,
             made[RAISED] + self.members // 4, made[SURVIVED] + int(min(self._patience * self._map_costs(), 2.0**60)),
             2 * self._made_of, made[STRANGERS], made[SEEN],
@@ -253,12 +263,16 @@ class HeightMap(Mapped):
             self._steps += 1
             if self._steps <= LONG or not self._compiled:
                 return False
-            self._whole = whole(self.rendered or "", self.axes, self.terms, self.space.boxed)
+            self._whole = whole(*self._text)
             self._looked_up = self._latest = -1
+        self._see_arrays()
+        return self._fits and not self.blocks.late
+
+    def _see_arrays(self) -> None:
+        """Have the arrays at hand, if one may have been replaced."""
         if LATEST[0] != self._latest:
             self._look_up()
             self._latest = LATEST[0]
-        return self._fits and not self.blocks.late
 
     def window_step(
         self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
@@ -391,7 +405,7 @@ class HeightMap(Mapped):
             return self._meet_plainly()
         meet, resume = self._meeting, self._resume
         if meet is None:
-            meet = self._meeting = meeting(self.rendered or "", self.axes, self.terms, self.space.boxed)
+            meet = self._meeting = meeting(*self._text)
         if not again:
             resume.fill(0)
         while True:
@@ -488,33 +502,21 @@ class HeightMap(Mapped):
             self._lower_outlines(slots[low])
 
     def _refill(self, slots: Ints, share: float) -> None:
-        refill = self._kernels().refill
-        blocks, ranked, stands = self.blocks, self.ranked, self.stands
-        result = np.zeros(6, dtype=np.int64)
+        blocks, ranked, result = self.blocks, self.ranked, self._result
+        result.fill(0)
         if self._together < min(len(slots), GROUP):
             self._scratch_lists(self._ranks, len(slots), blocks.late)
         # as much as lists that grow will mostly want; while scores don't fall they hardly do
         places = 2 * int(ranked.room[slots].sum())
         ranked.spare(min(places, ranked.used // (2 * TIGHT)) if ranked.tight else places)
-        numbers = np.array([blocks.first, blocks.next])
+        deepened = int(self.totals[DEEPENED])
         first = 0
         while True:
             result[5] = ranked.used
-            again = refill(
-                first, slots, len(slots), stands.place, self._ranks, self._stack, self.space.sign, stands.constants,
-                stands.bar, share, numbers,
-                (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index),
-                (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late),
-                self.relief.floors, self.relief.slope, self.relief.now if self.relief.frame is not None else -1,
-                self._mapping(),
-                (ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim),
-                self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
-                *self._members, *self._listing, result, self.totals,
-            )  # fmt: skip
+            again = self._make_lists(first, slots, share)
             first, begin, length, ready, _, ranked.used = result.tolist()
             if not again:
-                self._stock_lacking()
-                return
+                break
             slot = int(slots[first - 1])
             ranked.size[slot] = 0
             self._roomier(slot, max(length, int(brim_of(length, int(self.ks[slot])))))
@@ -522,10 +524,37 @@ class HeightMap(Mapped):
                 slot, begin, length, *(each[ready - 1] for each in self._listing), self.ks[slot],
                 ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.old_time, self.old_seq,
             )  # fmt: skip
+        if self.totals[DEEPENED] != deepened:
+            self._stock_lacking()
+
+    def _make_lists(self, first: int, slots: Ints, share: float) -> int:
+        """`refill`, mostly with the arrays at hand: to hand over eighty takes half as long as to make a list."""
+        blocks, ranked, stands, relief = self.blocks, self.ranked, self.stands, self.relief
+        epoch = relief.now if relief.frame is not None else -1
+        if self._whole is not None and not blocks.late:
+            self._see_arrays()
+            return int(
+                self._whole.renew(
+                    self._words.words, first, slots, len(slots), self._ranks, self._stack, share, epoch,
+                    self.horizon_time, self.horizon_seq,
+                )
+            )  # fmt: skip
+        return int(
+            self._kernels().refill(
+                first, slots, len(slots), stands.place, self._ranks, self._stack, stands.constants,
+                stands.bar, share, blocks.state,
+                (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index),
+                (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late),
+                relief.floors, relief.slope, epoch, self._mapping(),
+                (ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim),
+                self.ks, self.horizon_time, self.horizon_seq, self.old_time, self.old_seq,
+                *self._members, *self._listing, self._result, self.totals,
+            )
+        )  # fmt: skip
 
     def _mapping(self) -> tuple[Any, ...]:
         mapping = self.relief.mapping()[:-1]
-        return self.stands.count, *mapping, self._picks, self.relief.tilt, np.empty(self.axes), *self._sifting
+        return self.stands.count, *mapping, self._picks, self.relief.tilt, self._moved, *self._sifting
 
     def _renew_plainly(self, slot: int) -> None:
         horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))

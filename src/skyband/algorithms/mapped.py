@@ -105,7 +105,7 @@ class Mapped(MappedState):
         reached = np.zeros(len(self.stands.member), dtype=np.int64)
         with blocks.straight(b):
             self._kernels().reach(
-                b, begin, count, self.stands.member, self.space.sign, self.stands.constants, self.stands.bar,
+                b, begin, count, self.stands.member, self.stands.constants, self.stands.bar,
                 blocks.pool, reached,
             )  # fmt: skip
         here = self.stands.member >= 0

@@ -125,9 +125,7 @@ class MappedState(Renewed, WindowAlgorithm):
         if not self._compiled and self.rendered is not None and self.axes:
             self._compiled = self.members >= FUSE_MEMBERS or self.computed >= FUSE_SCORES
             if not self._compiled and self.computed >= FUSE_SCORES_CACHED:
-                self._compiled = (
-                    meeting(self.rendered, self.axes, self.terms, self.space.boxed, known=True) is not None
-                )
+                self._compiled = meeting(*self._text, known=True) is not None
         return self._compiled
 
     @property
@@ -138,6 +136,11 @@ class MappedState(Renewed, WindowAlgorithm):
     def terms(self) -> int:
         """Numbers that tell queries apart: the constants of the score, then the limits of the box."""
         return self.constants.shape[1] + 2 * len(self.space.boxed)
+
+    @property
+    def _text(self) -> tuple[str, int, int, float, tuple[int, ...]]:
+        """What kernels are generated for."""
+        return self.rendered or "", self.axes, self.terms, self.space.sign, self.space.boxed
 
     def _asked(self, slot: int) -> Floats:
         return np.concatenate([self.constants[slot], self.low[slot], self.high[slot]])
@@ -164,13 +167,13 @@ class MappedState(Renewed, WindowAlgorithm):
         return np.asarray(self.stands.face[self.stands.place[slots] // WIDTH])
 
     def _kernels(self) -> Any:
-        return catching(self.rendered or "", self.axes, self.terms)
+        return catching(*self._text[:4])
 
     def _rank(self, b: int, begin: int, stop: int, wanted: int, guess: Floats, members: Short) -> Floats:
         """The score of this rank among some rows of a block, for each query place that has a member."""
         out = np.full((len(self.stands.member), wanted), -np.inf)
         self._kernels().rank(
-            b, begin, stop, members, wanted, self.space.sign, self.stands.constants, guess,
+            b, begin, stop, members, wanted, self.stands.constants, guess,
             self.blocks.pool, np.empty(64), np.empty(wanted), out,
         )  # fmt: skip
         return out[:, wanted - 1]

@@ -200,6 +200,8 @@ class Blocks(Renewed):
         """Places of blocks whose reservoirs were refused the room that they wanted, where they may have it: from now on
         there is some."""
         wanted = self.meta[:, WANTED]
+        if not wanted.any():  # mostly
+            return np.empty(0, dtype=np.int64)
         found = np.flatnonzero((wanted > 0) & (wanted <= self.room))
         if len(found):
             self.make_room(int(wanted[found].max()))

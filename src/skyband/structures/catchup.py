@@ -22,7 +22,8 @@ A block searched row by row stays as it is: what is above the bar is noted where
 where that is much are the rows put in order first.
 
 **Together.** Where scores fall, lists run short by the hundred. Some queries at a time walk side by side, block by
-block, so that a reservoir comes from far memory once for all of them.
+block, so that a reservoir comes from far memory once for all of them; and four of them at a time look through it, so
+that it comes from near memory once for those.
 
 The late rows of the pen come last: those that reach the threshold are put in their places.
 """
@@ -51,150 +52,35 @@ from skyband.structures.intake import (
     straighten,
 )
 from skyband.structures.memory import fetch
-from skyband.structures.ranked import enlist
-from skyband.structures.slack import DEEPENED, FAR, SHARE, precedes
+from skyband.structures.slack import DEEPENED
+from skyband.structures.walking import (
+    AT,
+    BAR,
+    COUNTED,
+    DEEPEST,
+    DONE,
+    EXTRA,
+    LEVEL,
+    LOWEST,
+    PHASE,
+    PLACE,
+    SIDE,
+    SLOT,
+    UNTIL,
+    K,
+    N,
+)
 
-STACK = 4096  # rows that a query may have in hand beside its best, if k is not as great
-GROUP = 32  # queries that walk together, so that a reservoir is read from far memory once for all of them
-SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST, COUNTED = range(12)  # of a member
-BAR, GUESS, LEVEL, DEEPEST, LOWEST = range(
-    5
-)  # its marks; LOWEST is the last, for a part of them begins there
 NEAR = 256  # rows that are asked for in advance
-SCRATCH = 192  # scores of a chunk; places and scores of rows that were sought
-DONE = 3  # phases: 0 and 1 are young rows, 2 older ones
-
-
-@kernel
-def halve(out_good: Floats, out_time: Ints, out_seq: Ints, extra: int, n: int, lowest: Floats) -> int:
-    """There is no room for more: the lower half of the extra rows goes, with all that equal its best; the threshold
-    rises above it. How many are left of them, before the n best."""
-    lowest[0] = max(lowest[0], np.nextafter(out_good[extra // 2 - 1], np.inf))
-    return int(rid(out_good, out_time, out_seq, extra, n, lowest[0]))
-
-
-@kernel
-def rid(out_good: Floats, out_time: Ints, out_seq: Ints, extra: int, n: int, lowest: float) -> int:
-    """Rows below a threshold go, if they are not among the n best; how many are left before those."""
-    cut = 0
-    while cut < extra and out_good[cut] < lowest:
-        cut += 1
-    for i in range(cut, extra + n):
-        out_good[i - cut], out_time[i - cut], out_seq[i - cut] = out_good[i], out_time[i], out_seq[i]
-    return extra - cut
-
-
-@kernel
-def adopt(
-    slot: int, begin: int, count: int, out_good: Floats, out_time: Ints, out_seq: Ints, k: int,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, old_time: Ints, old_seq: Ints,
-) -> None:  # fmt: skip
-    """These rows, in order, are the slot's list."""
-    at = start[slot]
-    t, s = np.int64(FAR), np.int64(FAR)
-    for i in range(count):
-        good[at + i] = out_good[begin + i]
-        if time.shape[0] > 0:
-            time[at + i] = out_time[begin + i]
-        seq[at + i] = out_seq[begin + i]
-        if i >= count - k and precedes(out_time[begin + i], out_seq[begin + i], t, s):
-            t, s = out_time[begin + i], out_seq[begin + i]
-    size[slot] = count
-    old_time[slot], old_seq[slot] = t, s
-
-
-@kernel
-def squeeze(
-    value: float, when: int, number: int, begin: int, length: int, good: Floats, time: Ints, seq: Ints
-) -> None:
-    """Put a late row in its place."""
-    enlist(value, when, number, begin, length, good, time, seq)
-
-
-@kernel
-def prepare(
-    slot: int, place: int, k: int, share: float, blocks: Ints, ring: int, meta: Ints, t: int, s: int, floors: Floats,
-    now: int, edge: Floats, one: Ints, mark: Floats,
-) -> None:  # fmt: skip
-    """A query is about to walk: which blocks it has, how many of them are young, and where its threshold may lie."""
-    oldest = blocks[1]
-    while oldest > blocks[0]:
-        b = (oldest - 1) % ring
-        if precedes(meta[b, 6], meta[b, 7], t, s):
-            break
-        oldest -= 1
-    count = blocks[1] - oldest
-    young = max(1, int(np.ceil(count * share)))
-    one[SLOT], one[PLACE], one[K], one[OLDEST], one[YOUNG] = slot, place, k, oldest, young
-    one[MOST_YOUNG] = (3 * count + 3) // 4
-    # where the present floor is below the old threshold the new one is hoped to lie above it: what doesn't is passed
-    # over
-    mark[GUESS] = -np.inf
-    if now >= 0 and floors[now, slot] < edge[place] < np.inf:
-        mark[GUESS] = floors[now, slot]
-    mark[LEVEL] = 1.7e308
-    one[PHASE] = 0
-    one[COUNTED] = 0 if share >= SHARE else -1
-    begin_walk(blocks, one, mark)
-    if count == 0:
-        mark[GUESS] = mark[LOWEST] = -np.inf
-        one[PHASE] = DONE
-
-
-@kernel
-def begin_walk(blocks: Ints, one: Ints, mark: Floats) -> None:
-    """From the newest block on, with nothing in hand."""
-    one[AT], one[UNTIL] = blocks[1] - 1, max(one[OLDEST], blocks[1] - one[YOUNG])
-    one[N] = one[EXTRA] = 0
-    mark[BAR], mark[DEEPEST], mark[LOWEST] = mark[GUESS], -np.inf, -np.inf
-
-
-@kernel
-def go_on(
-    blocks: Ints, wanted: int, one: Ints, mark: Floats, out_good: Floats, out_time: Ints, out_seq: Ints
-) -> None:
-    """A query has walked as far as it was to: what comes next."""
-    k, n, bar = one[K], one[N], mark[BAR]
-    if one[PHASE] == 2:
-        one[PHASE] = DONE
-        few = one[COUNTED] >= 0 and 100 * (k + one[COUNTED]) < 225 * k and mark[LOWEST] > -np.inf
-        if few:
-            # the young rows were better than the older ones by chance: with so few above the threshold the list would
-            # run short. The k-th best of fewer of them lies lower
-            one[YOUNG] = max(1, int(one[YOUNG] * (k + one[COUNTED]) / (2.65 * k)))
-            mark[LEVEL], one[PHASE], one[COUNTED] = 1.7e308, 0, -1
-            begin_walk(blocks, one, mark)
-        return
-    if n < k and mark[GUESS] > -np.inf and one[PHASE] == 0 and one[YOUNG] < one[MOST_YOUNG]:
-        # the present floors lie too high for so few rows: the k-th best of more young ones lies higher
-        one[YOUNG] = min(2 * one[YOUNG], one[MOST_YOUNG])
-        one[UNTIL] = max(one[OLDEST], blocks[1] - one[YOUNG])
-        return
-    if n < k and mark[GUESS] > -np.inf:
-        mark[GUESS], mark[LEVEL], one[PHASE] = -np.inf, 1.7e308, 0
-    elif one[PHASE] == 0 and not (n == k and mark[DEEPEST] <= bar):
-        # some reservoir may not be deep enough for what was found: again, with those blocks row by row
-        mark[LEVEL] = bar if n == k else -np.inf
-        one[PHASE] = 1
-    elif n < k and one[UNTIL] > one[OLDEST]:
-        # too few young rows: look further back
-        one[YOUNG] *= 2
-        mark[LEVEL], one[PHASE] = 1.7e308, 0
-    else:
-        mark[LOWEST] = max(mark[LOWEST], bar) if n == k and n == wanted else -np.inf
-        one[EXTRA] = rid(out_good, out_time, out_seq, one[EXTRA], n, mark[LOWEST])
-        one[PHASE] = 2 if one[UNTIL] > one[OLDEST] else DONE
-        one[AT], one[UNTIL] = one[UNTIL] - 1, one[OLDEST]
-        return
-    begin_walk(blocks, one, mark)
+ABOVE = 15  # in `mapping`: bytes that rows are sifted with, which serve for chunks as well
 
 
 @kernel
 def deepen(
-    b: int, slot: int, level: float, floor: float, pool: Floats, meta: Ints, index: Places,
+    b: int, slot: int, level: float, pool: Floats, meta: Ints, index: Places,
     floors: Floats, slope: Floats, now: int, mapping: Any, totals: Ints,
-) -> float:  # fmt: skip
-    """Stock a block's reservoir anew, down to a level that a query needs, if there is room for it; its floor then."""
+) -> None:  # fmt: skip
+    """Stock a block's reservoir anew, down to a level that a query needs, if there is room for it."""
     (
         faces,
         order,
@@ -219,7 +105,7 @@ def deepen(
     known = meta[b, EPOCH] == now and rise >= meta[b, RISE]
     tried = meta[b, TRIED] == now and rise <= meta[b, TRIED_RISE]
     if known or tried:
-        return floor
+        return
     if meta[b, EPOCH] >= 0:
         # what is deeper for this query may lie higher for most others, who would then search all rows of the block
         better, worse = 0, 0
@@ -229,7 +115,7 @@ def deepen(
             better += new < own
             worse += new > own
         if worse > better:
-            return floor
+            return
     totals[DEEPENED] += 1
     straighten(pool, b, meta[b, RESERVED], index)
     for axis in range(tilt.shape[0]):  # rows are moved to be the worse for it: that is, the cells are
@@ -243,10 +129,9 @@ def deepen(
     ):  # too many rows: what it has stays, and nobody tries again unless there is more room
         front(pool, b, meta[b, RESERVED], index)
         meta[b, TRIED], meta[b, TRIED_RISE], meta[b, WANTED] = now, rise, found
-        return floor
+        return
     meta[b, RESERVED], meta[b, EPOCH], meta[b, RISE] = 0, now, rise
     stock(pool, b, np.int64(0), picks[picks.shape[0] - 1], found, index, meta)
-    return float(floors[now, slot] + slope[slot] * rise)
 
 
 @kernel
@@ -263,13 +148,14 @@ _TEMPLATE = '''"""Generated by skyband.structures.catchup: lists made anew from 
 import numpy as np
 from skyband.jit import inlined, kernel
 from skyband.structures.blocks import came_at, seq_at, time_at
-from skyband.structures.catchup import adopt, approach, deepen, go_on, halve, prepare, squeeze
+from skyband.structures.catchup import approach, deepen
 from skyband.structures.intake import front, straighten
 from skyband.structures.memory import first_bit
 from skyband.structures.slack import brim_of, precedes
+from skyband.structures.walking import adopt, go_on, halve, prepare, squeeze
 
 @kernel
-def skim(pool, b, chunks, sign, bar, {names}):
+def skim(pool, b, chunks, bar, {names}):
     """The last of so many chunks of 32 rows of a block with a row above the bar (or less, if there is none), or -1."""
     c = np.uint64(chunks)
     hit = False
@@ -279,8 +165,24 @@ def skim(pool, b, chunks, sign, bar, {names}):
         hit = bar == -np.inf
         for i in range(32):
 {row_loads}
-            hit |= sign * ({score}) > bar
+            hit |= {score} > bar
     return np.int64(c) if hit else np.int64(-1)
+
+@kernel
+def skim_four(pool, b, chunks, bar0, bar1, bar2, bar3, constants, place0, place1, place2, place3, above):
+    """Which chunks of a block have a row above the bars of four queries: a bit of `above` for each of them. A row is
+    read once for all four, and nobody stops at what he finds."""
+{four_parameters}
+    for c in range(chunks):
+        w = np.uint64(32) * np.uint64(c)
+        hit0, hit1, hit2, hit3 = bar0 == -np.inf, bar1 == -np.inf, bar2 == -np.inf, bar3 == -np.inf
+        for i in range(32):
+{row_loads}
+            hit0 |= {score0} > bar0
+            hit1 |= {score1} > bar1
+            hit2 |= {score2} > bar2
+            hit3 |= {score3} > bar3
+        above[c] = np.int64(hit0) | np.int64(hit1) << 1 | np.int64(hit2) << 2 | np.int64(hit3) << 3
 
 @inlined
 def keep(value, t, s, g, timed, stack, members, marks, out_good, out_time, out_seq):
@@ -306,7 +208,7 @@ def keep(value, t, s, g, timed, stack, members, marks, out_good, out_time, out_s
         marks[g, {bar}] = out_good[g, members[g, {extra}]]
 
 @inlined
-def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, sign, pool, times, seqs, meta, index, members,
+def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, pool, times, seqs, meta, index, members,
             marks, out_good, out_time, out_seq, constants, place):
     """The rows of a chunk, the newest first: those above the bar are among the k best now."""
 {settle_parameters}
@@ -318,14 +220,14 @@ def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, sign, pool, t
     else:
         for i in range(32):  # their scores are computed once more: to keep them would take three times as long
 {row_loads}
-            found |= np.uint64(sign * ({score}) > bar) << np.uint64(31 - i)
+            found |= np.uint64({score} > bar) << np.uint64(31 - i)
     beyond = np.uint64(max(0, 32 * c + 32 - rows))
     found = (found >> beyond) << beyond
     while found != np.uint64(0):
         i = np.uint64(31 - first_bit(found))
         found &= found - np.uint64(1)
 {settle_loads}
-        value = sign * ({score})
+        value = {score}
         if not (value > marks[g, {bar}] or (marks[g, {bar}] == -np.inf and value == value)):
             continue
         row = np.int64(w + i) if whole else np.int64(index[b, w + i])
@@ -334,7 +236,7 @@ def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, sign, pool, t
             keep(value, t, s, g, times.shape[0] > 0, stack, members, marks, out_good, out_time, out_seq)
 
 @kernel
-def seek(pool, b, rows, held, index, sign, bar, values, {names}):
+def seek(pool, b, rows, held, index, bar, values, {names}):
     """Rows of a block above a bar, wherever they lie: values[64:128] has their places in order of arrival, the newest
     first, values[128:] their scores. How many; -1 if there may be more than 64, or nothing is too bad."""
     if bar == -np.inf:
@@ -345,12 +247,12 @@ def seek(pool, b, rows, held, index, sign, bar, values, {names}):
         hit = False
         for i in range(32):
 {row_loads}
-            hit |= sign * ({score}) > bar
+            hit |= {score} > bar
         if not hit:
             continue
         for i in range(min(32, rows - 32 * c)):
 {row_loads}
-            value = sign * ({score})
+            value = {score}
             if not value > bar:
                 continue
             if count == 64:
@@ -365,51 +267,115 @@ def seek(pool, b, rows, held, index, sign, bar, values, {names}):
     return count
 
 @inlined
-def visit(b, g, stack, sign, constants, store, floors, slope, now, mapping, horizon_time, horizon_seq, members, marks,
-          values, out_good, out_time, out_seq, totals):
-    """A member looks through a block: its reservoir if that is deep enough, else all rows."""
+def search(b, g, stack, constants, store, horizon_time, horizon_seq, members, marks, values, out_good, out_time,
+           out_seq, totals):
+    """A member looks through all rows of a block."""
     pool, times, seqs, meta, index = store
-    slot, place = members[g, {slot}], members[g, {place}]
-    level = marks[g, {bar}] if members[g, {phase}] == 2 else marks[g, {level}]
-    floor = np.inf
-    if meta[b, 3] >= 0:
-        floor = floors[meta[b, 3], slot] + slope[slot] * meta[b, 8]
-    if floor > level and now >= 0 and floors[now, slot] <= level:
-        floor = deepen(b, slot, level, floor, pool, meta, index, floors, slope, now, mapping, totals)
-    whole = floor > level or floor == np.inf
-    rows = meta[b, 0] if whole else meta[b, 2]
-    c = (rows + 31) // 32
-    many = np.int64(-1)
+    slot, place, rows = members[g, {slot}], members[g, {place}], meta[b, 0]
 {settle_parameters}
-    if whole:
-        totals[7] += 1
-        review = members[g, {phase}] == 2 and members[g, {counted}] >= 0
-        many = seek(pool, b, rows, meta[b, 2], index, sign, marks[g, {lowest}] if review else marks[g, {bar}], values,
-                    {names})
-        if review:  # how many older rows are above the threshold, whatever else becomes of them
-            members[g, {counted}] = members[g, {counted}] + many if many >= 0 else -1
-        for i in range(many):
-            row = np.int64(values[64 + i])
-            t, s = time_at(b, row, times), seq_at(b, row, seqs, meta)
-            if values[128 + i] > marks[g, {bar}] and not precedes(t, s, horizon_time[slot], horizon_seq[slot]):
-                keep(values[128 + i], t, s, g, times.shape[0] > 0, stack, members, marks, out_good, out_time, out_seq)
-        if many < 0:  # in the order of arrival, which matters
-            straighten(pool, b, meta[b, 2], index)
-    else:
-        marks[g, {deepest}] = max(marks[g, {deepest}], floor)
-    while many < 0:
-        c = skim(pool, b, c, sign, marks[g, {bar}], {names})
+    totals[7] += 1
+    review = members[g, {phase}] == 2 and members[g, {counted}] >= 0
+    many = seek(pool, b, rows, meta[b, 2], index, marks[g, {lowest}] if review else marks[g, {bar}], values, {names})
+    if review:  # how many older rows are above the threshold, whatever else becomes of them
+        members[g, {counted}] = members[g, {counted}] + many if many >= 0 else -1
+    for i in range(many):
+        row = np.int64(values[64 + i])
+        t, s = time_at(b, row, times), seq_at(b, row, seqs, meta)
+        if values[128 + i] > marks[g, {bar}] and not precedes(t, s, horizon_time[slot], horizon_seq[slot]):
+            keep(values[128 + i], t, s, g, times.shape[0] > 0, stack, members, marks, out_good, out_time, out_seq)
+    if many >= 0:
+        return
+    straighten(pool, b, meta[b, 2], index)  # in the order of arrival, which matters
+    c = (rows + 31) // 32
+    while True:
+        c = skim(pool, b, c, marks[g, {bar}], {names})
         if c < 0:
             break
-        settle(b, c, whole, rows, g, horizon_time[slot], horizon_seq[slot], stack, sign, pool, times, seqs, meta, index,
+        settle(b, c, True, rows, g, horizon_time[slot], horizon_seq[slot], stack, pool, times, seqs, meta, index,
                members, marks, out_good, out_time, out_seq, constants, place)
-    if whole and many < 0:
-        front(pool, b, meta[b, 2], index)
-    members[g, {at}] -= 1
+    front(pool, b, meta[b, 2], index)
+
+@inlined
+def read_alone(b, g, stack, constants, store, horizon_time, horizon_seq, members, marks, out_good, out_time, out_seq):
+    """A member looks through the reservoir of a block."""
+    pool, times, seqs, meta, index = store
+    slot, place, rows = members[g, {slot}], members[g, {place}], meta[b, 2]
+{settle_parameters}
+    c = (rows + 31) // 32
+    while True:
+        c = skim(pool, b, c, marks[g, {bar}], {names})
+        if c < 0:
+            break
+        settle(b, c, False, rows, g, horizon_time[slot], horizon_seq[slot], stack, pool, times, seqs, meta, index,
+               members, marks, out_good, out_time, out_seq, constants, place)
+
+@inlined
+def read(b, first, count, stack, constants, store, horizon_time, horizon_seq, members, marks, above, out_good, out_time,
+         out_seq):
+    """Up to four members, those that members[first:count, SIDE] names, look through the reservoir of a block."""
+    pool, times, seqs, meta, index = store
+    rows, many = meta[b, 2], min(4, count - first)
+    chunks = (rows + 31) // 32
+    g0, g1 = members[first, {side}], members[first + 1, {side}]
+    g2, g3 = members[first + min(2, many - 1), {side}], members[first + min(3, many - 1), {side}]
+    # where they are fewer than four nothing is good enough for the others
+    skim_four(pool, b, chunks, marks[g0, {bar}], marks[g1, {bar}], marks[g2, {bar}] if many > 2 else np.inf,
+              marks[g3, {bar}] if many > 3 else np.inf, constants, members[g0, {place}], members[g1, {place}],
+              members[g2, {place}], members[g3, {place}], above)
+    for back in range(chunks):
+        c = chunks - 1 - back
+        hits = np.uint64(above[c])
+        while hits != np.uint64(0):
+            g = members[first + first_bit(hits), {side}]
+            hits &= hits - np.uint64(1)
+            slot = members[g, {slot}]
+            settle(b, c, False, rows, g, horizon_time[slot], horizon_seq[slot], stack, pool, times, seqs, meta, index,
+                   members, marks, out_good, out_time, out_seq, constants, members[g, {place}])
+
+@inlined
+def depth(b, g, meta, floors, slope, members):
+    """The score down to which the reservoir of a block has all rows for a member."""
+    if meta[b, 3] < 0:
+        return np.inf
+    return floors[meta[b, 3], members[g, {slot}]] + slope[members[g, {slot}]] * meta[b, 8]
 
 @kernel
-def walk(group, stack, sign, constants, blocks, store, floors, slope, now, mapping, ks, horizon_time, horizon_seq,
-         members, marks, values, out_good, out_time, out_seq, totals):
+def visit(number, group, stack, constants, store, floors, slope, now, mapping, horizon_time, horizon_seq, members,
+          marks, values, out_good, out_time, out_seq, totals):
+    """The members that have come to a block look through it: its reservoir if that is deep enough for them, four of
+    them at a time; else all rows."""
+    pool, _, _, meta, index = store
+    b = number % pool.shape[0]
+    for g in range(group):  # before anybody reads it, since that alters what it has
+        if members[g, {phase}] < {done} and members[g, {at}] == number:
+            slot = members[g, {slot}]
+            level = marks[g, {bar}] if members[g, {phase}] == 2 else marks[g, {level}]
+            if now >= 0 and floors[now, slot] <= level < depth(b, g, meta, floors, slope, members):
+                deepen(b, slot, level, pool, meta, index, floors, slope, now, mapping, totals)
+    count = 0
+    for g in range(group):
+        if members[g, {phase}] >= {done} or members[g, {at}] != number:
+            continue
+        level = marks[g, {bar}] if members[g, {phase}] == 2 else marks[g, {level}]
+        floor = depth(b, g, meta, floors, slope, members)
+        if floor > level or floor == np.inf:
+            search(b, g, stack, constants, store, horizon_time, horizon_seq, members, marks, values, out_good,
+                   out_time, out_seq, totals)
+        else:
+            marks[g, {deepest}] = max(marks[g, {deepest}], floor)
+            members[count, {side}] = g
+            count += 1
+    for first in range(0, count, 4):
+        if first == count - 1:
+            read_alone(b, members[first, {side}], stack, constants, store, horizon_time, horizon_seq, members, marks,
+                       out_good, out_time, out_seq)
+        else:
+            read(b, first, count, stack, constants, store, horizon_time, horizon_seq, members, marks, mapping[{above}],
+                 out_good, out_time, out_seq)
+
+@kernel
+def walk(group, stack, constants, blocks, store, floors, slope, now, mapping, ks, horizon_time, horizon_seq, members,
+         marks, values, out_good, out_time, out_seq, totals):
     """Some members walk side by side until each of them has its list."""
     pool, _, _, meta, _ = store
     while True:
@@ -421,16 +387,16 @@ def walk(group, stack, sign, constants, blocks, store, floors, slope, now, mappi
             break
         if number > blocks[0]:  # the next one's reservoir is on its way meanwhile
             approach((number - 1) % pool.shape[0], pool, meta)
+        visit(number, group, stack, constants, store, floors, slope, now, mapping, horizon_time, horizon_seq, members,
+              marks, values, out_good, out_time, out_seq, totals)
         for g in range(group):
-            if members[g, {phase}] >= {done} or members[g, {at}] != number:
-                continue
-            visit(number % pool.shape[0], g, stack, sign, constants, store, floors, slope, now, mapping, horizon_time,
-                  horizon_seq, members, marks, values, out_good, out_time, out_seq, totals)
-            if members[g, {at}] < members[g, {until}]:
-                go_on(blocks, ks[members[g, {slot}]], members[g], marks[g], out_good[g], out_time[g], out_seq[g])
+            if members[g, {phase}] < {done} and members[g, {at}] == number:
+                members[g, {at}] -= 1
+                if members[g, {at}] < members[g, {until}]:
+                    go_on(blocks, ks[members[g, {slot}]], members[g], marks[g], out_good[g], out_time[g], out_seq[g])
 
 @kernel
-def finish(one, mark, sign, constants, late, horizon_time, horizon_seq, goods, whens, numbers):
+def finish(one, mark, constants, late, horizon_time, horizon_seq, goods, whens, numbers):
     """The list of a member that has walked, with late rows in their places: where it begins and how long it is."""
     late_pool, late_time, late_seq, late_rows = late
     slot, place, k, n, extra = one[{slot}], one[{place}], one[{k}], one[{n}], one[{extra}]
@@ -447,14 +413,14 @@ def finish(one, mark, sign, constants, late, horizon_time, horizon_seq, goods, w
             if precedes(late_time[0, i], late_seq[0, i], horizon_time[slot], horizon_seq[slot]):
                 continue
 {late_loads}
-            value = sign * ({score})
+            value = {score}
             if value >= mark[{lowest}]:
                 squeeze(value, late_time[0, i], late_seq[0, i], begin, length, goods, whens, numbers)
                 length += 1
     return begin, length
 
 @kernel
-def refill(first, todo, count, places, ranks, stack, sign, constants, edge, share, blocks, store, late, floors, slope,
+def refill(first, todo, count, places, ranks, stack, constants, edge, share, blocks, store, late, floors, slope,
            now, mapping, lists, ks, horizon_time, horizon_seq, old_time, old_seq, members, marks, values, out_good,
            out_time, out_seq, result, totals):
     """Lists for todo[first:count], some at a time. Who needs more room gets it from the end of the pool, of which
@@ -474,11 +440,11 @@ def refill(first, todo, count, places, ranks, stack, sign, constants, edge, shar
                 if times.shape[0] == 0:  # then nobody writes them
                     for i in range(out_time.shape[1]):
                         out_time[g, i] = 0
-            walk(group, stack, sign, constants, blocks, store, floors, slope, now, mapping, ks, horizon_time,
+            walk(group, stack, constants, blocks, store, floors, slope, now, mapping, ks, horizon_time,
                  horizon_seq, members, marks, values, out_good, out_time, out_seq, totals)
         for g in range(ready, group):
             slot, place = members[g, {slot}], members[g, {place}]
-            begin, length = finish(members[g], marks[g], sign, constants, late, horizon_time, horizon_seq,
+            begin, length = finish(members[g], marks[g], constants, late, horizon_time, horizon_seq,
                                    out_good[g], out_time[g], out_seq[g])
             edge[place] = marks[g, {lowest}]
             want = brim_of(length, min(ks[slot], 1 << 40))
@@ -499,7 +465,7 @@ def refill(first, todo, count, places, ranks, stack, sign, constants, edge, shar
     return 0
 
 @kernel
-def rank(b, begin, stop, member, wanted, sign, constants, guess, pool, values, best, out):
+def rank(b, begin, stop, member, wanted, constants, guess, pool, values, best, out):
     """For each query place the best scores of rows of a block; `values` has room for 64 scores. A guess that lies below
     them spares most comparisons; one that doesn't costs a second look."""
     for place in range(member.shape[0]):
@@ -515,13 +481,13 @@ def rank(b, begin, stop, member, wanted, sign, constants, guess, pool, values, b
                 if width == 64:
                     for i in range(64):
 {rank_loads}
-                        values[i] = sign * ({score})
+                        values[i] = {score}
                         hit |= values[i] > bar
                 else:
                     hit = True
                     for i in range(width):
 {rank_loads}
-                        values[i] = sign * ({score})
+                        values[i] = {score}
                 if not hit:
                     continue
                 for i in range(width):
@@ -543,7 +509,7 @@ def rank(b, begin, stop, member, wanted, sign, constants, guess, pool, values, b
             out[place, j] = best[j] if j < n else -np.inf
 
 @kernel
-def reach(b, begin, stop, member, sign, constants, edge, pool, out):
+def reach(b, begin, stop, member, constants, edge, pool, out):
     """How many rows of a block reach the threshold of each query place, in chunks of 64 that lie in it."""
     for place in range(member.shape[0]):
         if member[place] < 0:
@@ -555,7 +521,7 @@ def reach(b, begin, stop, member, sign, constants, edge, pool, out):
             w = np.uint64(begin + c * 64)
             for i in range(64):
 {count_loads}
-                n += sign * ({score}) >= bar
+                n += {score} >= bar
         out[place] = n
 '''
 
@@ -563,24 +529,39 @@ def reach(b, begin, stop, member, sign, constants, edge, pool, out):
 COLUMNS = {
     "slot": SLOT, "place": PLACE, "k": K, "at": AT, "until": UNTIL, "phase": PHASE, "n": N, "extra": EXTRA,
     "bar": BAR, "level": LEVEL, "deepest": DEEPEST, "lowest": LOWEST, "done": DONE, "counted": COUNTED,
+    "side": SIDE, "above": ABOVE,
 }  # fmt: skip
 
 
 @lru_cache(maxsize=64)
-def catching(score: str, axes: int, constants: int) -> Any:
-    """The kernels `refill`, `rank` and `reach` for a rendered score over x0, x1, … and p[0], p[1], …"""
-    for i in reversed(range(constants)):
-        score = score.replace(f"p[{i}]", f"p{i}")
+def catching(score: str, axes: int, constants: int, sign: float) -> Any:
+    """The kernels `refill`, `rank` and `reach` for a rendered score over x0, x1, … and p[0], p[1], …, of which the
+    greatest is the best, or with a negative sign the least."""
+
+    def scored(of: str = "") -> str:
+        """The score of a row for a query, or for one of several."""
+        text = score
+        for i in reversed(range(constants)):
+            text = text.replace(f"p[{i}]", f"p{i}{of}")
+        return f"({text})" if sign > 0 else f"(-({text}))"  # a factor would be one multiplication in five
+
+    def names(of: str = "") -> str:
+        return ", ".join(f"p{i}{of}" for i in range(constants))
 
     def lines(indent: int, form: str, count: int = axes) -> str:
         made = [" " * indent + form.format(i) for i in range(count)]
         return "\n".join(made) or " " * indent + "pass"
 
+    four = [f"_{g}" for g in range(4)]
     return generated(
         _TEMPLATE.format(
-            score=score,
+            score=scored(),
+            **{f"score{g}": scored(of) for g, of in enumerate(four)},
             **COLUMNS,
-            names=", ".join(f"p{i}" for i in range(constants)),
+            names=names(),
+            four_parameters="\n".join(
+                lines(4, f"p{{0}}{of} = constants[{{0}}, place{g}]", constants) for g, of in enumerate(four)
+            ),
             settle_parameters=lines(4, "p{0} = constants[{0}, place]", constants),
             late_parameters=lines(8, "p{0} = constants[{0}, place]", constants),
             rank_parameters=lines(8, "p{0} = constants[{0}, place]", constants),

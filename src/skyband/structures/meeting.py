@@ -47,7 +47,7 @@ from skyband.structures.outlines import locate_points
 from skyband.structures.slack import deal, tidy
 
 @kernel
-def gather(resume, sign, block_face, points, counts, constants, edge, spots, outline, order, sides, low, high, base,
+def gather(resume, block_face, points, counts, constants, edge, spots, outline, order, sides, low, high, base,
            inverse, hit_place, hit_point, hit_value, values, eights, above, kept):
     first, first_point = resume[0], resume[1]
     found = 0
@@ -82,14 +82,14 @@ def gather(resume, sign, block_face, points, counts, constants, edge, spots, out
 {outside}
                 hit = False
                 for q in range(64):
-                    hit |= sign * ({score}) >= bar[q]
+                    hit |= {score} >= bar[q]
                 if not hit:
                     continue
                 if found + 64 > hit_place.shape[0]:
                     resume[0], resume[1] = b, i
                     return found
                 for q in range(64):
-                    values[q] = sign * ({score})
+                    values[q] = {score}
                 for q in range(64):
                     above[q] = values[q] >= bar[q]
                 hits = np.uint64(0)
@@ -106,7 +106,7 @@ def gather(resume, sign, block_face, points, counts, constants, edge, spots, out
     return found
 
 @kernel
-def meet(timed, horizon_time, horizon_seq, points, when, number, counts, ks, clock, totals, resume, sign, block_face,
+def meet(timed, horizon_time, horizon_seq, points, when, number, counts, ks, clock, totals, resume, block_face,
          constants, edge, member, good, time, seq, start, size, room, brim, old_time, old_seq, wish, touched, todo,
          heap_time, heap_seq, spots, outline, order, sides, low, high, base, inverse, hit_place, hit_point, hit_value,
          values, eights, above, kept):
@@ -119,7 +119,7 @@ def meet(timed, horizon_time, horizon_seq, points, when, number, counts, ks, clo
         if resume[0] == block_face.shape[0]:
             break
         resume[2] = 0
-        resume[3] = gather(resume, sign, block_face, points, counts, constants, edge, spots, outline, order, sides,
+        resume[3] = gather(resume, block_face, points, counts, constants, edge, spots, outline, order, sides,
                            low, high, base, inverse, hit_place, hit_point, hit_value, values, eights, above, kept)
     resume[4] = tidy(edge, member, timed, good, time, seq, start, size, ks, horizon_time, horizon_seq, old_time,
                      old_seq, touched, todo)
@@ -128,13 +128,16 @@ def meet(timed, horizon_time, horizon_seq, points, when, number, counts, ks, clo
 
 
 @lru_cache(maxsize=64)
-def meeting(score: str, axes: int, constants: int, boxed: tuple[int, ...] = (), known: bool = False) -> Any:
-    """The kernel `meet` for a rendered score over x0, x1, … and p[0], p[1], …; with `known` only if it was made before,
-    here or in an earlier run, else None. The last constants are the limits on `boxed` axes, if there are some."""
+def meeting(
+    score: str, axes: int, constants: int, sign: float, boxed: tuple[int, ...] = (), known: bool = False
+) -> Any:
+    """The kernel `meet` for a rendered score over x0, x1, … and p[0], p[1], …, of which the greatest is the best, or
+    with a negative sign the least; with `known` only if it was made before, here or in an earlier run, else None. The
+    last constants are the limits on `boxed` axes, if there are some."""
     for i in reversed(range(constants)):
         score = score.replace(f"p[{i}]", f"P{i}[q]")
     source = _TEMPLATE.format(
-        score=score,
+        score=f"({score})" if sign > 0 else f"(-({score}))",  # a factor would be one multiplication in five
         slices="\n".join(f"        P{i} = constants[{i}, o : o + 64]" for i in range(constants))
         or "        pass",
         loads="\n".join(f"                x{i} = points[of, {i}, i]" for i in range(axes))

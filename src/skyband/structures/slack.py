@@ -393,18 +393,29 @@ def tidy(
     edge: Floats, member: Short, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, ks: Ints,
     horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, touched: Bytes, todo: Short,
 ) -> int:  # fmt: skip
-    """Rows that have left the window leave the tops; how many queries are short of rows then (`todo` lists them)."""
-    count = 0
+    """Rows that have left the window leave the tops; how many queries are short of rows then (`todo` lists them).
+
+    First it is noted who may have lost a row, or is short, and no list is waited for: all are written, and few count.
+    """
+    found = 0
     for place in range(member.shape[0]):
-        ahead = member[place + AHEAD] if place + AHEAD < member.shape[0] else -1
-        if ahead >= 0 and precedes(old_time[ahead], old_seq[ahead], horizon_time[ahead], horizon_seq[ahead]):
+        if member[place] < 0:
+            continue
+        slot = np.uint64(member[place])
+        t, s = horizon_time[slot], horizon_seq[slot]
+        lost = (old_time[slot] < t) | ((old_time[slot] == t) & (old_seq[slot] < s))
+        todo[found] = place
+        found += int(lost | (size[slot] < ks[slot]))
+    count = 0
+    for i in range(found):
+        if i + AHEAD < found:
+            ahead = member[todo[i + AHEAD]]
             end = start[ahead] + size[ahead] - 1
             for line in range(FETCHED):
                 fetch(good, end - 8 * line)
                 fetch(seq, end - 8 * line)
-        if member[place] < 0:
-            continue
-        slot = np.uint64(member[place])
+        stand: Any = todo[i]
+        slot = np.uint64(member[stand])
         t, s = horizon_time[slot], horizon_seq[slot]
         if precedes(old_time[slot], old_seq[slot], t, s):
             if timed or t != 0:
@@ -413,7 +424,7 @@ def tidy(
                 lost = bury_plainly(slot, ks[slot], s, good, seq, start, size, old_time, old_seq)
             if lost:
                 touched[slot] = 1
-        if size[slot] < ks[slot] and edge[place] > -np.inf:
+        if size[slot] < ks[slot] and edge[stand] > -np.inf:
             todo[count] = np.int64(slot)
             count += 1
     return count

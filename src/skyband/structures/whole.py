@@ -5,9 +5,10 @@ indirections that the kernels before have driven out of the caches. Nearly alway
 step before. So their addresses and extents are noted once (`Words`), and a kernel gets the notes.
 
 `take` is `arrive` and `meet`, and tells whether anything is left to do that Python does: lists that are short of rows
-or of room, upkeep that is due. `go` takes rows from an Arrow table as C sees it, moves the windows' one horizon on, and
-goes on to `tell` (emit.py) where nothing is left to do for the lists. What it can't do it leaves untouched, or says how
-far it has come: `lane.py` and `heightmap` go on from there the ordinary way.
+or of room, upkeep that is due. `renew` makes lists anew (catchup.py) where no rows are late. `go` takes rows from an
+Arrow table as C sees it, moves the windows' one horizon on, and goes on to `tell` (emit.py) where nothing is left to do
+for the lists. What it can't do it leaves untouched, or says how far it has come: `lane.py` and `heightmap` go on from
+there the ordinary way.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from functools import lru_cache
 from typing import Any
 
 from skyband.jit import generated
+from skyband.structures.catchup import catching
 from skyband.structures.meeting import meeting
 from skyband.structures.memory import WORDS
 
 INTS, PLANE, BOX = (1, "int64"), (2, "int64"), (3, "float64")
 FLOATS, GRID, BYTES, SHORT = (1, "float64"), (2, "float64"), (1, "uint8"), (1, "int32")
 EIGHTS, HEIGHTS, PLACES, SPOTS = (1, "uint64"), (2, "int16"), (2, "uint16"), (2, "int32")
+FLOORS = (2, "float32")
 
 # the arrays of `arrive`, in order
 ARRIVING = {
@@ -30,7 +33,7 @@ ARRIVING = {
     "order": INTS, "sides": INTS, "low": FLOATS, "high": FLOATS, "base": FLOATS, "inverse": FLOATS,
     "outer": HEIGHTS, "inner": HEIGHTS, "picks": PLACES, "eager": PLACES,
     "points": BOX, "when": PLANE, "number": PLANE, "counts": INTS, "totals": INTS,
-    "passed": INTS, "cell": SHORT, "level": SHORT, "eights": EIGHTS, "marks": BYTES,
+    "passed": INTS, "cell": SHORT, "level": SHORT, "eights": EIGHTS, "marks8": BYTES,
 }  # fmt: skip
 # and those that `meet` takes beside them
 MEETING = {
@@ -43,7 +46,12 @@ MEETING = {
     "hit_place": SHORT, "hit_point": SHORT, "hit_value": FLOATS, "values": FLOATS, "words8": EIGHTS, "above": BYTES,
     "kept": SHORT,
 }  # fmt: skip
-TAKEN = {**ARRIVING, "resume": INTS, **MEETING, "due": INTS}
+# and those of lists that are made anew
+RENEWING = {
+    "place": SHORT, "floors": FLOORS, "slope": FLOATS, "tilt": FLOATS, "moved": FLOATS, "walkers": PLANE, "marks": GRID,
+    "sought": FLOATS, "out_good": GRID, "out_time": PLANE, "out_seq": PLANE, "result": INTS,
+}  # fmt: skip
+TAKEN = {**ARRIVING, "resume": INTS, **MEETING, **RENEWING, "due": INTS}
 # of `tell`, after sign and times
 TOLD = {
     "ks": INTS, "touched": BYTES, "slots": INTS, "start": INTS, "room": INTS, "size": INTS, "stale": INTS,
@@ -55,10 +63,10 @@ TOLD = {
 }  # fmt: skip
 GONE = {**TOLD, "horizon_time": INTS, "horizon_seq": INTS, "places": INTS, "report": INTS}
 
-# `due`: the sign of the scores; rows of a reservoir at least and at most, whether queries have come; rows seen at which
+# `due`: rows of a reservoir at least and at most, whether queries have come; rows seen at which
 # the map is looked at, and rows until it is again; at which loose queries are; thresholds raised, rows outside, rows
 # survived and stored from which on it may be made anew, and rows outside and seen when it was
-SIGN, LEAST, MOST, CAME, LOOK, AGAIN, CHECK, RAISE, ENOUGH, GROWN, OUTSIDE, SINCE, DUE = range(13)
+LEAST, MOST, CAME, LOOK, AGAIN, CHECK, RAISE, ENOUGH, GROWN, OUTSIDE, SINCE, DUE = range(12)
 # `report` of `go`: the watch that was not told any more, changes found, what `take` said; sign of the scores, seq of
 # the first row, and its address
 FIRST, COUNT, LEFT, TELL_SIGN, SEQ, SEQ_AT = range(6)
@@ -75,6 +83,7 @@ from skyband.structures.intake import CLOSED, EPOCH, FIRST, NEED, NEXT, RESERVED
 from skyband.structures.memory import lent, shown
 from skyband.structures.slack import RAISED, SEEN, STRANGERS, SURVIVED, WISHES
 from {module} import meet
+from {catching} import refill
 
 @kernel
 def take(words, most, epoch, mapped, horizon_time, horizon_seq, columns, row_time, row_seq):
@@ -86,7 +95,7 @@ def take(words, most, epoch, mapped, horizon_time, horizon_seq, columns, row_tim
     if resume[5] < 0 or state[NEED] != 0:
         return {lists}
     resume[6] = meet(state[TIMED] != 0, horizon_time, horizon_seq, points, when, number, counts, ks, clock, totals,
-                     resume, np.float64(due[{sign}]), {meeting})
+                     resume, {meeting})
     if resume[6] >= 0 or totals[WISHES] > 0 or resume[4] > 0 or back[0] > 0:
         return {lists}
     if state[CLOSED] >= 0:
@@ -104,6 +113,17 @@ def take(words, most, epoch, mapped, horizon_time, horizon_seq, columns, row_tim
         return {upkeep}
     due[{look}] = seen + due[{again}]
     return {nothing}
+
+@kernel
+def renew(words, first, asked, count, ranks, stack, share, epoch, horizon_time, horizon_seq):
+{taken}
+    # there are no late rows, whatever arrays stand for theirs; the first and the next block begin the state
+    return refill(first, asked, count, place, ranks, stack, constants, edge, share, state,
+                  (pool, times, seqs, meta, index), (pool, times, seqs, 0), floors, slope, epoch,
+                  (faces, order, sides, low, high, base, inverse, outer, picks, tilt, moved, passed, cell, level,
+                   eights, marks8),
+                  (good, time, seq, start, size, room, brim), ks, horizon_time, horizon_seq, old_time, old_seq, walkers,
+                  marks, sought, out_good, out_time, out_seq, result, totals)
 
 @kernel
 def go(words, notes, most, epoch, mapped, rows, base, edge, used, exported, times):
@@ -135,14 +155,15 @@ def _lent(source: str, fields: dict[str, tuple[int, str]]) -> str:
 
 
 @lru_cache(maxsize=64)
-def whole(score: str, axes: int, constants: int, boxed: tuple[int, ...] = ()) -> Any:
-    """The kernels `take` and `go`: they pay for their compilation where there are many steps."""
+def whole(score: str, axes: int, constants: int, sign: float, boxed: tuple[int, ...] = ()) -> Any:
+    """The kernels `take`, `renew` and `go`: they pay for their compilation where there are many steps."""
     child = f"""    C{{0}} = shown(children[{{1}}], {EXTENT}, np.int64)
     B{{0}} = shown(C{{0}}[{BUFFERS}], 2, np.int64)
     if (B{{0}}[0] != 0 and C{{0}}[{NULLS}] != 0) or B{{0}}[1] % 8 != 0:
         return {REFUSED}"""
     text = _TEXT.format(
-        module=meeting(score, axes, constants, boxed).function.__module__,
+        module=meeting(score, axes, constants, sign, boxed).function.__module__,
+        catching=catching(score, axes, constants, sign).refill.function.__module__,
         taken=_lent("words", TAKEN),
         gone=_lent("notes", GONE),
         arriving=", ".join(ARRIVING),
@@ -152,7 +173,7 @@ def whole(score: str, axes: int, constants: int, boxed: tuple[int, ...] = ()) ->
         axes=axes,
         children_text="\n".join(child.format(i, f"places[{i}]") for i in range(axes)),
         columns="".join(f"shown(B{i}[1] + 8 * C{i}[{OFFSET}], rows, np.float64), " for i in range(axes)),
-        sign=SIGN, came=CAME, least=LEAST, most=MOST, look=LOOK, again=AGAIN, check=CHECK, enough=ENOUGH, grown=GROWN,
+        came=CAME, least=LEAST, most=MOST, look=LOOK, again=AGAIN, check=CHECK, enough=ENOUGH, grown=GROWN,
         outside=OUTSIDE, since=SINCE, **{"raise": RAISE},
         first=FIRST, count=COUNT, left=LEFT, tell_sign=TELL_SIGN, seq=SEQ, seq_at=SEQ_AT,
         nothing=NOTHING, upkeep=UPKEEP, lists=LISTS, half=HALF, extent=EXTENT, children=CHILDREN,
