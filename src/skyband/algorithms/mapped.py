@@ -193,8 +193,9 @@ class Mapped(MappedState):
 
     def _bounds(self) -> tuple[float, float]:
         """Rows that a block's reservoir has where floors needn't be set anew: at least, and at most."""
-        # while scores fall they are set anew sooner: some queries lose their rows long before the others
-        least = 0.5 * (self._stocked if self._falling else self._target())
+        # while scores fall what the last one got counts: some queries lose their rows long before others. But to set
+        # floors anew takes as long as thirty lists do, and a reservoir that came out small is deepened if need be
+        least = 0.35 * self._stocked if self._falling else 0.5 * self._target()
         return least, (1.4 if self._falling else 0.9) * self.blocks.reserved
 
     def _target(self) -> int:
