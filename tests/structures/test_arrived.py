@@ -1,8 +1,8 @@
-"""The value at a rank is the one that sorting finds, whatever is equal to whatever."""
+"""Lists in order of arrival: the value at a rank is the one that sorting finds, and a sweep leaves the k-skyband."""
 
 import numpy as np
 
-from skyband.structures.arrived import select
+from skyband.structures.arrived import END, FIRST, START, USUAL, K, select, sweep
 
 
 def test_the_value_at_a_rank() -> None:
@@ -21,3 +21,25 @@ def test_the_value_at_a_rank() -> None:
                 if n <= 40:
                     assert select.function(values, rank) == ranked[rank]
             assert np.array_equal(values, before)
+
+
+def test_a_sweep_leaves_what_fewer_than_k_newer_rows_are_as_good_as() -> None:
+    rng = np.random.default_rng(6)
+    for n, k in ((1, 1), (5, 9), (40, 1), (60, 9), (200, 30)):
+        for values in (
+            rng.random(n),
+            np.sort(rng.random(n)),
+            np.sort(rng.random(n))[::-1].copy(),
+            rng.integers(0, 3, n).astype(np.float64),
+            np.where(rng.random(n) < 0.9, -np.inf, rng.random(n)),  # infinitely far is a score like others
+        ):
+            line = np.zeros((1, 16), dtype=np.int64)
+            line[0, START], line[0, FIRST], line[0, END], line[0, K], line[0, USUAL] = 3, 5, 5 + n, k, n
+            good, place = np.concatenate([np.zeros(5), values]), np.arange(5 + n)
+            bar, none = np.array([-np.inf]), np.zeros(1, dtype=np.int64)
+            kept = [i for i in range(n) if np.count_nonzero(values[i + 1 :] >= values[i]) < k]
+            assert not sweep(0, line, good, place, bar, none, none, np.empty(k + 1))
+            begin, end = line[0, FIRST], line[0, END]
+            assert (begin, bar[0]) == (3, -np.inf)
+            assert place[begin:end].tolist() == [5 + i for i in kept]
+            assert good[begin:end].tolist() == values[kept].tolist()

@@ -184,21 +184,21 @@ def sweep(
     """Take what k newer rows are at least as good as out of a slot's list, and raise its bar if it is long still: then
     True. The list lies at the beginning of its stretch afterwards."""
     start, first, end, k = line[slot, START], line[slot, FIRST], line[slot, END], line[slot, K]
-    found = 0
+    # best[1:] are the best k of what has been looked at, best first: one more goes in by a comparison for each of them
+    best[0] = np.inf
+    for i in range(1, k + 1):
+        best[i] = -np.inf
     write = end
     for j in range(end - 1, first - 1, -1):
-        value = good[j]
-        if found == k and value <= best[k - 1]:
+        value = good[U(j)]
+        if value <= best[U(k)] and end - write >= k:  # of the worst score that there is, k rows count, too
             continue
-        at = found if found < k else k - 1
-        while at > 0 and best[at - 1] < value:
-            best[at] = best[at - 1]
-            at -= 1
-        best[at] = value
-        found = min(found + 1, k)
+        for i in range(k, 0, -1):
+            other = min(best[i - 1], value)
+            best[i] = max(best[i], other)
         write -= 1
-        good[write] = value
-        place[write] = place[j]
+        good[U(write)] = value
+        place[U(write)] = place[U(j)]
     usual = line[slot, USUAL]
     raised = bool(end - write > usual + (usual >> 3) + 1)
     if raised:

@@ -495,12 +495,12 @@ class Notes:
         slots = len(ks)
         room = HITS + 64 * (slots // 64 + 1) + SHORT * CHUNK
         most = int(ks.max(initial=1))
-        if not self.played or len(self.played[1]) != slots or len(self.played[0]) < most:
+        if not self.played or len(self.played[1]) != slots or len(self.played[0]) <= most:
             self.played = ()
         if not self.played or len(self.played[3]) < max(rows, room):
             whole = max(2 * rows, room)
             ints = [np.empty(n, np.int64) for n in (slots, slots, whole)]
-            self.played = (np.empty(most), *ints, np.empty(whole))
+            self.played = (np.empty(most + 1), *ints, np.empty(whole))
             self.looked = (
                 np.empty(CHUNK, np.int32), np.empty(SHORT * CHUNK, np.int32), np.arange(slots),
                 np.empty(slots + 1, np.int64), np.empty(slots), np.empty(slots, np.int64),
