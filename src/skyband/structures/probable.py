@@ -59,7 +59,7 @@ def take_likely(
                 to -= 1
             # so many of the filter may come before it if it is among the k best
             others = k - (held - to)
-            kth = begin + U(n - others)
+            kth = begin + U(max(n - others, 0))
             if others > 0 and (
                 n < others or before(value, times[U(row)], seqs[U(row)], good[kth], time[kth], seq[kth])
             ):
