@@ -422,35 +422,35 @@ that has both, `pa` without an index takes less time than the fastest filter beh
 
 **What the filters are for, here.** They keep rows away from the skybands, and so save memory. A gain in time on `ra`
 is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and about three times at
-d = 2 where generated rows come in random order (2.8 to 3.2 times in three runs). Counted (second section): behind an index both let about as many rows
-into their skybands. A probable filter takes in fewer rows than a strict one (those that better ones of the same batch
-push out at once are neither written nor counted), but only a few times fewer, because what a strict filter has no use for doesn't
-reach it either: the index passes over cells that are worse than its k-th row,
-where the paper's strict filter without an index meets every row. In exchange the region of a probable filter is larger
-(it reaches to its worst row, not to its k-th) and moves with every row that the filter loses. So it is entered in the
-index four times as large as it is, where a strict filter's is entered twice as large, and anew only when it has become
-sixteen times as large; and its cells are larger, some four to a region where a strict filter's has sixteen. So each row
-is scored for several times as many queries as it concerns, which costs less than entering regions. Of `rapf`'s time at
-d = 2 half is the filters and the hand-over (rows into filters, out of the buffer, into skybands and sweeps of these), a
-sixth look-ups, a tenth answers; look-ups and answers `sasf` has alike, and no part of the rest dominates. The finer
-cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector instructions, and sweeps a
-batch against itself before it takes anything in. Without an index a probable filter is many times faster than a strict
-or relaxed one (Figure 10), though the paper's groups are not seen.
+d = 2 where generated rows come in random order (2.8 to 3.2 times in three runs). Counted (second section): behind an
+index both let about as many rows into their skybands. A probable filter takes in fewer rows than a strict one (those
+that better ones of the same batch push out at once are neither written nor counted), but only a few times fewer,
+because what a strict filter has no use for doesn't reach it either: the index passes over cells that are worse than
+its k-th row, where the paper's strict filter without an index meets every row. In exchange the region of a probable
+filter is larger (it reaches to its worst row, not to its k-th) and moves with every row that the filter loses. So it
+is entered in the index four times as large as it is, where a strict filter's is entered twice as large, and anew only
+when it has become sixteen times as large; and its cells are larger, some four to a region where a strict filter's has
+sixteen. So each row is scored for several times as many queries as it concerns, which costs less than entering
+regions. Of `rapf`'s time at d = 2 half is the filters and the hand-over (rows into filters, out of the buffer, into
+skybands and sweeps of these), a sixth look-ups, a tenth answers; look-ups and answers `sasf` has alike, and no part of
+the rest dominates. The finer cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in
+vector instructions, and sweeps a batch against itself before it takes anything in. Without an index a probable filter
+is many times faster than a strict or relaxed one (Figure 10), though the paper's groups are not seen.
 
 **The file** of the last section is SensorScope's LUCE, as in the paper: solar panel current, global current, primary
-and secondary buffer voltage, in that order, but of 23 of the 97 stations (669,084 readings, November 2006 to May 2007).
-It states no licence and doesn't come with skyband. The paper names the archive (`sensorscope-monitor.zip`, a text for
-each station); these 23 texts are in a public repository (github.com/antoniaelek/rovkp, its folder
-`Homework04.Task01/src/main/resources`) and were put into one Parquet file in order of time. With
-`sort -n -k 8,8 sensorscope-monitor-[0-9]*.txt > luce.txt` the command is
-`skyband bench pripuzic --only rates --data 'luce.txt#17:400,18:100,15:5.6,16:5'`: a few readings lie far beyond the
-others and count as 400 mA, 100 mA, 5.6 V and 5 V. Some readings are equal, and so are some queries, which are drawn
-from them; these share their lists. On these readings, too, `snn` in order of time is some four times slower than on
-the same ones shuffled at d = 4, and one and a half times at d = 2, the two currents, where searches are rare. What
-makes the difference is searches for lists that ran short, in the first windows above all, until queries whose rows come
-and leave together look further ahead; and the many rows that such longer lists then take in and sweep out again. Of the
-generated readings at d = 4 a row in order of time is good enough for ten times as many lists as one of those shuffled
-(3.3 and 0.35): that is nearly half of the time, and searches, with entering what they found, the other half.
+and secondary buffer voltage, in that order, but of 23 of the 97 stations (669,084 readings, November 2006 to May
+2007). It states no licence and doesn't come with skyband. The paper names the archive (`sensorscope-monitor.zip`, a
+text for each station); these 23 texts are in a public repository (github.com/antoniaelek/rovkp, its folder
+`Homework04.Task01/src/main/resources`) and were put into one Parquet file in order of time. With `sort -n -k 8,8
+sensorscope-monitor-[0-9]*.txt > luce.txt` the command is `skyband bench pripuzic --only rates --data
+'luce.txt#17:400,18:100,15:5.6,16:5'`: a few readings lie far beyond the others and count as 400 mA, 100 mA, 5.6 V and
+5 V. Some readings are equal, and so are some queries, which are drawn from them; these share their lists. On these
+readings, too, `snn` in order of time is some four times slower than on the same ones shuffled at d = 4, and one and a
+half times at d = 2, the two currents, where searches are rare. What makes the difference is searches for lists that
+ran short, in the first windows above all, until queries whose rows come and leave together look further ahead; and the
+many rows that such longer lists then take in and sweep out again. Of the generated readings at d = 4 a row in order of
+time is good enough for ten times as many lists as one of those shuffled (3.3 and 0.35): that is nearly half of the
+time, and searches, with entering what they found, the other half.
 
 The calibrated error is the exact expectation for a window of n rows in random order: of 1,000 rows and k = 81 it is
 three fifths of what a very long window has, which is what `explain` states.
