@@ -34,12 +34,13 @@ from skyband.structures.intake import (
 from skyband.structures.meeting import WIDTH, Stands
 from skyband.structures.memory import arrays_of, whole_bytes
 from skyband.structures.relief import LOOSE, SAMPLE
-from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEEN, STRANGERS, SURVIVED, Short
+from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEARCHED, SEEN, STRANGERS, SURVIVED, Short
 
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
 LEAST_BLOCKS = 8  # before reservoirs are kept
 DEEPER = 16  # blocks whose reservoirs are made deeper when floors are set anew because scores fall
 TELLS = 8  # one query in so many tells where floors lie while scores fall
+SEARCHES = 400  # blocks looked through whole: that takes as long as to set floors anew
 RANKED = 48  # rows of a block that one query brings into its reservoir, at most
 
 
@@ -186,7 +187,7 @@ class Mapped(MappedState):
         self.ranked.tight = not self._falling
         if self._falling:
             blocks.make_room(blocks.room)
-        self._newcomers, self._calibrated_at = 0, number
+        self._newcomers, self._calibrated_at, self._searched = 0, number, int(self.totals[SEARCHED])
         if self.relief.misfits(blocks.pool[b]):
             self._make_map()
         self._calibrate(b, self._target())
@@ -196,6 +197,9 @@ class Mapped(MappedState):
         # while scores fall what the last one got counts: some queries lose their rows long before others. But to set
         # floors anew takes as long as thirty lists do, and a reservoir that came out small is deepened if need be
         least = 0.35 * self._stocked if self._falling else 0.5 * self._target()
+        if int(self.totals[SEARCHED]) - self._searched > SEARCHES and not self.space.boxed:
+            # floors don't fit some queries any more, as when one attribute falls: no size is right
+            least = float(self.blocks.block)
         return least, (1.4 if self._falling else 0.9) * self.blocks.reserved
 
     def _target(self) -> int:

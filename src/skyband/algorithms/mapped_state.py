@@ -69,6 +69,7 @@ class MappedState(Renewed, WindowAlgorithm):
         self._closed_at = (0, 0)  # survivors, and rows seen, when a block was full
         self._newcomers = 0  # queries that have come since floors were set
         self._calibrated_at = 0  # the block at which they were
+        self._searched = 0  # blocks that had been looked through whole by then
         self._falling = False  # whether reservoirs have become smaller
         self._stocked = 0  # rows that one had when floors were set
         self._patience = 1.0
