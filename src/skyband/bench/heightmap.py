@@ -359,9 +359,8 @@ Times are CPU time; a figure is the mean over all cycles and seeds. The first fi
 counted: part of the work for new queries is done there.
 
 Drifting streams drift for as long as is counted. At the full scale that is five windows, in which every list is made
-anew several times; one window (`quick`) shows little of that and costs less. Where one attribute falls by 20 %, floors
-of reservoirs fit those queries ever less that weigh it most, and these look through whole blocks: that is most of the
-time.
+anew several times; one window (`quick`) shows little of that and costs less. Most cycles are cheap there, and some
+take many milliseconds: lists run short in waves.
 
 """
 
