@@ -120,7 +120,7 @@ class HeightMap(Mapped):
         # of lists made anew: whose list needs room, where it lies and how long it is; how many of a group have theirs,
         # and how many they are; places of the pool that are taken
         self._result = np.zeros(6, dtype=np.int64)
-        self._moved = np.empty(self.axes)
+        self._moved = np.empty(3 * self.axes)
         self._fits = False  # whether a step can go in one call
         self._steps = 0
         self._looked_up = 0  # when the arrays at hand were looked up: see `Renewed`
@@ -241,7 +241,7 @@ class HeightMap(Mapped):
             self._words.note(
                 (
                     *self._arriving, self._resume, *self._met[1:], stands.place, relief.floors, relief.slope,
-                    relief.tilt, self._moved, *self._members, *self._listing, self._result, self._due,
+                    relief.tilt, self._moved, *self._members, *self._listing, self._result, *self._sketch(), self._due,
                 )
             )  # fmt: skip
             self._note_due()
@@ -344,6 +344,9 @@ class HeightMap(Mapped):
             todo = self.todo[:short].astype(np.int64)
             if self.back[0]:
                 todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])]).astype(np.int64)
+            self._note_pace()
+            if self._busy and len(todo) < GROUP < self.members:
+                todo = self._company(todo)
             self._renew(todo, SHARE_AGAIN)
 
     def _by_pieces(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
@@ -510,6 +513,7 @@ class HeightMap(Mapped):
         places = 2 * int(ranked.room[slots].sum())
         ranked.spare(min(places, ranked.used // (2 * TIGHT)) if ranked.tight else places)
         deepened = int(self.totals[DEEPENED])
+        blocks.keep_brief(self._busy and self.relief.weighted and not self.space.boxed)
         first = 0
         while True:
             result[5] = ranked.used
@@ -543,7 +547,7 @@ class HeightMap(Mapped):
             self._kernels().refill(
                 first, slots, len(slots), stands.place, self._ranks, self._stack, stands.constants,
                 stands.bar, share, blocks.state,
-                (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index),
+                (blocks.pool, blocks.times, blocks.seqs, blocks.meta, blocks.index), self._sketch(),
                 (blocks.late_pool, blocks.late_time, blocks.late_seq, blocks.late),
                 relief.floors, relief.slope, epoch, self._mapping(),
                 (ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.brim),
@@ -551,6 +555,10 @@ class HeightMap(Mapped):
                 *self._members, *self._listing, self._result, self.totals,
             )
         )  # fmt: skip
+
+    def _sketch(self) -> tuple[Any, ...]:
+        """Reservoirs in numbers of four bytes, and what makes scores of them."""
+        return self.blocks.brief, self.relief.weight, self.relief.offset, self.relief.blur
 
     def _mapping(self) -> tuple[Any, ...]:
         mapping = self.relief.mapping()[:-1]

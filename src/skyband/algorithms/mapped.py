@@ -17,6 +17,7 @@ from skyband.algorithms.mapped_state import WAY, MappedState
 from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.structures.blocks import Blocks
 from skyband.structures.intake import (
+    BRIEF,
     CLOSED,
     COUNT,
     EPOCH,
@@ -34,13 +35,25 @@ from skyband.structures.intake import (
 from skyband.structures.meeting import WIDTH, Stands
 from skyband.structures.memory import arrays_of, whole_bytes
 from skyband.structures.relief import LOOSE, SAMPLE
-from skyband.structures.slack import CALIBRATED, MAPS, RAISED, SEARCHED, SEEN, STRANGERS, SURVIVED, Short
+from skyband.structures.slack import (
+    CALIBRATED,
+    CATCH_UPS,
+    FAR,
+    MAPS,
+    RAISED,
+    SEARCHED,
+    SEEN,
+    STRANGERS,
+    SURVIVED,
+)
+from skyband.structures.walking import GROUP
 
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
 LEAST_BLOCKS = 8  # before reservoirs are kept
 DEEPER = 16  # blocks whose reservoirs are made deeper when floors are set anew because scores fall
-TELLS = 8  # one query in so many tells where floors lie while scores fall
 SEARCHES = 400  # blocks looked through whole: that takes as long as to set floors anew
+RANK = 20  # of the floors in a block while scores fall: lists search so deep, whatever rows that brings
+SOON = 2  # a list that has less than this part of k more than it must have is among the next to run short
 RANKED = 48  # rows of a block that one query brings into its reservoir, at most
 
 
@@ -123,6 +136,7 @@ class Mapped(MappedState):
         if not self.relief.survey(self.blocks.latest(SAMPLE), slots, self.constants):
             return
         self.totals[MAPS] += 1
+        self.blocks.meta[:, BRIEF] = 0  # what lies outside the frame has changed
         self._tell_rises_anew(slope[slots], self.relief.slope[slots])
         settled = self._settled()
         faces = np.array(
@@ -166,6 +180,21 @@ class Mapped(MappedState):
         else:
             meta[raised, EPOCH] = -1
 
+    def _note_pace(self) -> None:
+        """Whether so many lists run short in a window that scores must be falling."""
+        seen, made = int(self.totals[SEEN]), int(self.totals[CATCH_UPS])
+        if seen - self._paced_at[0] > len(self.blocks):
+            self._paced_at = seen, made
+        self._busy = self._falling or 32 * (made - self._paced_at[1]) > self.members
+
+    def _company(self, todo: Ints) -> Ints:
+        """Slots that are to be made anew, and where those are many in a window the ones who are next: a reservoir that
+        is read for some is read for more of them at little cost, and what Python does is done for all."""
+        spare = np.where(self.ks > 0, self.ranked.size - self.ks, FAR)
+        spare[todo] = -1
+        near = np.argpartition(spare, GROUP)[:GROUP]
+        return near[spare[near] <= self.ks[near] // SOON]
+
     def _closed_block(self, number: int) -> None:
         """A block is full: see whether its reservoir has the right size."""
         blocks = self.blocks
@@ -194,13 +223,16 @@ class Mapped(MappedState):
 
     def _bounds(self) -> tuple[float, float]:
         """Rows that a block's reservoir has where floors needn't be set anew: at least, and at most."""
-        # while scores fall what the last one got counts: some queries lose their rows long before others. But to set
-        # floors anew takes as long as thirty lists do, and a reservoir that came out small is deepened if need be
-        least = 0.35 * self._stocked if self._falling else 0.5 * self._target()
+        # while scores fall what the last one got counts. To set floors anew takes as long as a hundred lists do, and a
+        # reservoir that came out small is deepened if need be: where scores fall fast it is put off
+        fast = self.blocks.next < self._calibrated_at + 4 * LEAST_BLOCKS
+        least = (0.27 if fast else 0.5) * self._stocked if self._falling else 0.5 * self._target()
         if int(self.totals[SEARCHED]) - self._searched > SEARCHES and not self.space.boxed:
             # floors don't fit some queries any more, as when one attribute falls: no size is right
             least = float(self.blocks.block)
-        return least, (1.4 if self._falling else 0.9) * self.blocks.reserved
+        if not self._falling:
+            return least, 0.9 * self.blocks.reserved
+        return least, max(1.4 * self.blocks.reserved, 1.5 * self._stocked)
 
     def _target(self) -> int:
         """Rows that a reservoir shall have: more while scores fall, and no more than so few queries can rank."""
@@ -208,22 +240,27 @@ class Mapped(MappedState):
         return min(13 * reserved // 16 if self._falling else reserved // 5, RANKED * max(1, self.members))
 
     def _calibrate(self, b: int, target: int) -> None:
-        """Floors of a rank that brings about `target` rows of a block into its reservoir."""
+        """Floors of a rank that brings about `target` rows of a block into its reservoir; while scores fall, of the
+        rank that lists will reach down to."""
         relief = self.relief
         slots = np.flatnonzero(self.ks)
-        faces = self._faces(slots)
+        faces, places = self._faces(slots), self.stands.place[slots]
         if relief.target:
             relief.wanted = int(np.clip(round(relief.wanted * target / relief.target), 1, 64))
         relief.target = target
+        if self._falling:
+            relief.wanted = RANK
         floors, depths = np.full(len(self.ks), np.inf), self._depths(slots)
         for _ in range(3):
             with self.blocks.straight(b):
-                floors[slots] = np.minimum(self._expected(b, relief.wanted, slots), depths)
+                floors[slots] = np.minimum(self._ranked(b, relief.wanted)[places], depths)
                 floors[slots[faces == LOOSE]] = np.inf
                 relief.outer = relief.inner.copy()
                 relief.carve(relief.outer, slots, faces, floors, self.constants)
                 found = self._sift(b)
             # the rank for the next time, or for now where it was far off
+            if self._falling and found < 3 * self.blocks.reserved:
+                break
             before = relief.wanted
             relief.wanted = int(np.clip(round(before * target / max(found, 1)), max(1, before // 4), 64))
             if 0.6 * target < found < 1.6 * target or relief.wanted == before:
@@ -231,36 +268,15 @@ class Mapped(MappedState):
         self.totals[CALIBRATED] += 1
         self._stocked = found
         relief.begin_epoch(floors)
-        self._stock_anew(b, target)
+        self._stock_anew(b, found if self._falling else target)
 
-    def _expected(self, b: int, rank: int, slots: Ints) -> Floats:
-        """About the score of the row of this rank in a block, for each query.
-
-        While scores fall that is asked often: then every eighth query in turn tells for those that stand with it, which
-        are like it, how far the floors have fallen; measured in what its weights make of the frame's extent."""
-        relief, stands = self.relief, self.stands
-        places = stands.place[slots]
-        if not (self._falling and relief.now >= 0 and relief.weighted):
-            return self._ranked(b, rank, stands.member)[places]
-        before = relief.floors[relief.now, slots].astype(np.float64)
-        extent = relief.extents()[slots]
-        known = np.isfinite(before) & (extent > 0.0)
-        asked = (places % TELLS == self.totals[CALIBRATED] % TELLS) | ~known
-        told = np.full(len(stands.member), -1, dtype=stands.member.dtype)
-        told[places[asked]] = slots[asked]
-        now = self._ranked(b, rank, told)[places]
-        fall, count = np.zeros(len(stands.face)), np.zeros(len(stands.face))
-        sound = asked & known & np.isfinite(now)
-        np.add.at(fall, places[sound] // WIDTH, (before[sound] - now[sound]) / extent[sound])
-        np.add.at(count, places[sound] // WIDTH, 1.0)
-        fall = np.where(count > 0, fall / np.maximum(count, 1), fall.sum() / max(1.0, count.sum()))
-        return np.asarray(np.where(asked, now, before - fall[places // WIDTH] * extent))
-
-    def _ranked(self, b: int, rank: int, members: Short) -> Floats:
-        """By place, for members: about the score of the row of this rank in a block, as some of its rows tell it."""
+    def _ranked(self, b: int, rank: int) -> Floats:
+        """By place, for its member: about the score of the row of this rank in a block, as some of its rows tell it."""
         count = int(self.blocks.meta[b, COUNT])
-        part = 4 if rank >= 24 else 2
-        return self._rank(b, count - count // part, count, max(1, rank // part), self._guess(), members)
+        part = 4 if rank >= RANK else 2
+        return self._rank(
+            b, count - count // part, count, max(1, rank // part), self._guess(), self.stands.member
+        )
 
     def _stock_anew(self, b: int, target: int) -> None:
         """New floors: reservoirs of the blocks that have none, of this block and the newest, and where scores fall of
@@ -297,7 +313,7 @@ class Mapped(MappedState):
     def _restock(self, place: int, found: int) -> None:
         """The reservoir of a block in order, as it was sifted by the present floors."""
         blocks, meta = self.blocks, self.blocks.meta
-        meta[place, [RESERVED, EPOCH, RISE]] = 0, self.relief.now, 0
+        meta[place, [RESERVED, EPOCH, RISE, BRIEF]] = 0, self.relief.now, 0, 0
         blocks.make_room(found)
         stock(blocks.pool, place, 0, self._picks[-1], found, blocks.index, meta)
         meta[place, WANTED] = 0

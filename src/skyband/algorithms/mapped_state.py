@@ -72,6 +72,8 @@ class MappedState(Renewed, WindowAlgorithm):
         self._searched = 0  # blocks that had been looked through whole by then
         self._falling = False  # whether reservoirs have become smaller
         self._stocked = 0  # rows that one had when floors were set
+        self._paced_at = 0, 0  # rows seen and lists made anew when a window began, about
+        self._busy = False  # whether lists run short all the time
         self._patience = 1.0
         self._rate = 1.0  # survivors a row when it was made
         self._sifting = sift_arrays()

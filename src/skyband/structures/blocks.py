@@ -29,6 +29,7 @@ from skyband.order import Floats, Ints, Recency
 from skyband.structures.heightmap import Places
 from skyband.structures.intake import (
     BASE,
+    BRIEF,
     CLOSED,
     COUNT,
     EDGE_SEQ,
@@ -125,6 +126,7 @@ class Blocks(Renewed):
         self.index = np.empty(
             (0, min(self.room, self.reserved // 4 // CHUNK * CHUNK + CHUNK)), dtype=np.uint16
         )
+        self.brief = np.empty((0, axes, 0), dtype=np.float32)  # reservoirs again: see `keep_brief`
         self._empty_pen()
 
     def _empty_pen(self) -> None:
@@ -195,6 +197,14 @@ class Blocks(Renewed):
                 rows = max(rows, 2 * self.index.shape[1])
             wanted = min(self.room, (rows + rows // 16) // CHUNK * CHUNK + CHUNK)
             self.index = np.pad(self.index, ((0, 0), (0, wanted - self.index.shape[1])))
+
+    def keep_brief(self, wanted: bool) -> None:
+        """Have room for reservoirs in numbers of four bytes, which are looked through in a third of the time: or none.
+        A block's are written when somebody looks (structures/brief.py), so many of them as meta[b, BRIEF] says."""
+        rooms = (len(self.pool), self.axes, self.index.shape[1]) if wanted else (0, self.axes, 0)
+        if self.brief.shape != rooms:
+            self.brief = aligned(rooms, np.float32)
+            self.meta[:, BRIEF] = 0
 
     def lacking(self) -> Ints:
         """Places of blocks whose reservoirs were refused the room that they wanted, where they may have it: from now on
@@ -323,6 +333,10 @@ class Blocks(Renewed):
             held = self.index[b, :reserved]
             # the reservoir holds rows of its block, oldest first, in front
             assert bool(np.all(held[1:] > held[:-1])) and bool(np.all(held < count))
+            # so many of its rows are there in four bytes, or none of them is a number
+            some = min(int(self.meta[b, BRIEF]), reserved) if len(self.brief) else 0
+            short, rows = self.brief[b, :, :some] if some else 0.0, self.pool[b, :, :some]
+            assert not some or bool(np.all((short == rows.astype(np.float32)) | np.isnan(short)))
             where = np.arange(count)
             find(np.full(count, b), where, self.index, self.meta)
             for axis, column in enumerate(self.columns(b)):

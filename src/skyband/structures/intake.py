@@ -44,8 +44,9 @@ from skyband.structures.slack import Short
     TRIED,
     TRIED_RISE,
     WANTED,
+    BRIEF,
     META,
-) = range(13)
+) = range(14)
 # of all blocks, in `state`
 FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
 TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
@@ -142,8 +143,8 @@ def sift_faces(
         axis = order[axes - 1]
         level[:m] = 0
         outside |= locate_again(
-            pool[b, axis, first : first + m], m, low[axis], high[axis], base[axis], inverse[axis], np.int32(0), UNIT,
-            level,
+            pool[b, axis, first : first + m], m, low[axis], high[axis], base[axis], inverse[axis], np.int32(0),
+            UNIT + (rise if faces[1] == 0 else 0), level,
         )  # fmt: skip
         if outside:
             strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell)

@@ -30,6 +30,7 @@ from skyband.structures.renewed import Renewed
 HIGH, LOW, LOOSE = range(3)  # faces: the last axis is wanted high, low; no map serves
 EPOCHS = 32
 BISECTED = 2048  # cells, at most, where heights are found by bisection
+FARTHER = 4.0  # rows so many times as far out as the frame are rounded, too: others were in the past
 SAMPLE = 16384  # rows that a frame is made from
 
 
@@ -51,6 +52,7 @@ class Relief(Renewed):
         self.weight = np.empty((0, self.axes))
         self.box = np.empty((0, 2, self.axes))  # by slot: the least and the greatest values that it asks for
         self.slip = np.empty(0)
+        self.blur = np.empty(0)  # by slot: what rounding to four bytes can do to a score inside the frame
         self.slope = np.empty(0)  # what a map raised by a step asks more of a score
         self.tilt = np.zeros(
             self.axes
@@ -76,6 +78,7 @@ class Relief(Renewed):
         self.mapped[slot] = np.inf
         self.floors[:, slot] = np.inf
         self.usable[slot] = False
+        self.blur[slot] = np.inf
         if self.rendered is None or self.axes == 0:
             return
         if self.weighted:
@@ -104,6 +107,7 @@ class Relief(Renewed):
         for name, fill in (
             ("offset", 0),
             ("slip", 0),
+            ("blur", np.inf),
             ("slope", 0),
             ("usable", False),
             ("mapped", np.inf),
@@ -176,7 +180,12 @@ class Relief(Renewed):
         with np.errstate(all="ignore"):
             found = linear(self.space.shape, self.space.columns, constants[slots])
             if found is not None and len(slots):
-                self.slip[slots] = 1e-12 * (found.size + (found.amount * farthest).sum(axis=1))
+                most = found.size + (found.amount * farthest).sum(axis=1)
+                self.slip[slots] = 1e-12 * most
+                # each number is rounded, each product and each sum
+                sound = (most > 1e-20) & (most < 1e30) & ((farthest == 0.0) | (farthest > 1e-20)).all()
+                sound &= (found.amount < 1e30).all(axis=1)
+                self.blur[slots] = np.where(sound, FARTHER * 2.0**-23 * (self.axes + 4) * most, np.inf)
 
     def _faces(self, slots: Ints) -> int:
         """How many maps there must be: a single one serves whichever face it is."""
@@ -208,12 +217,6 @@ class Relief(Renewed):
             self.slope[:] = np.where(np.isfinite(slope), slope * (1.0 + 1e-9), 0.0)
         if np.isfinite(tilt).all():
             self.tilt[:] = tilt
-
-    def extents(self) -> Floats:
-        """How much a score differs over the frame, for each slot, where scores are weighted sums."""
-        assert self.frame is not None
-        with np.errstate(all="ignore"):
-            return np.asarray((np.abs(self.weight) * (self.frame.high - self.frame.low)).sum(axis=1))
 
     def _widest(self, columns: list[Floats], slots: Ints) -> int:
         """The axis along which most queries can be solved: the last one in doubt."""

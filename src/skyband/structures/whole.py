@@ -24,7 +24,7 @@ from skyband.structures.memory import WORDS
 INTS, PLANE, BOX = (1, "int64"), (2, "int64"), (3, "float64")
 FLOATS, GRID, BYTES, SHORT = (1, "float64"), (2, "float64"), (1, "uint8"), (1, "int32")
 EIGHTS, HEIGHTS, PLACES, SPOTS = (1, "uint64"), (2, "int16"), (2, "uint16"), (2, "int32")
-FLOORS = (2, "float32")
+FLOORS, BRIEF = (2, "float32"), (3, "float32")
 
 # the arrays of `arrive`, in order
 ARRIVING = {
@@ -50,6 +50,7 @@ MEETING = {
 RENEWING = {
     "place": SHORT, "floors": FLOORS, "slope": FLOATS, "tilt": FLOATS, "moved": FLOATS, "walkers": PLANE, "marks": GRID,
     "sought": FLOATS, "out_good": GRID, "out_time": PLANE, "out_seq": PLANE, "result": INTS,
+    "brief": BRIEF, "weight": GRID, "offset": FLOATS, "blur": FLOATS,
 }  # fmt: skip
 TAKEN = {**ARRIVING, "resume": INTS, **MEETING, **RENEWING, "due": INTS}
 # of `tell`, after sign and times
@@ -119,7 +120,8 @@ def renew(words, first, asked, count, ranks, stack, share, epoch, horizon_time, 
 {taken}
     # there are no late rows, whatever arrays stand for theirs; the first and the next block begin the state
     return refill(first, asked, count, place, ranks, stack, constants, edge, share, state,
-                  (pool, times, seqs, meta, index), (pool, times, seqs, 0), floors, slope, epoch,
+                  (pool, times, seqs, meta, index), (brief, weight, offset, blur), (pool, times, seqs, 0), floors,
+                  slope, epoch,
                   (faces, order, sides, low, high, base, inverse, outer, picks, tilt, moved, passed, cell, level,
                    eights, marks8),
                   (good, time, seq, start, size, room, brim), ks, horizon_time, horizon_seq, old_time, old_seq, walkers,
