@@ -403,11 +403,11 @@ def test_reservoirs_are_deepened(want: str) -> None:
     for _ in range(20):
         weights = rng.random(3)
         weights *= {"low": -1.0, "either": np.array([rng.choice([-1.0, 1.0]), 1.0, 1.0])}.get(want, 1.0)
-        stream.add(6, weights.tolist())
+        stream.add(30, weights.tolist())
     rises = 0
     for step in range(70):
         if want == "newcomers" and step % 16 == 15:
-            stream.add(6, rng.normal(size=3).tolist())
+            stream.add(30, rng.normal(size=3).tolist())
         values = rng.random((400, 3)) * 0.985**step
         stream.push(1.0 - values if want == "low" else values)
         if want == "high" or step % 6 == 0:

@@ -8,8 +8,9 @@ Rows that come late (older than a row already stored) go to a pen of their own, 
 are always in order of recency; whoever searches the blocks looks through the pen as well.
 
 **The reservoir.** Each block has its better rows, those that passed the outer height map when they came, in front: a
-few in a hundred, in order, each of which has changed places with the row that was there. So no row is kept twice, and
-`index` says in two bytes where each of them belongs. Whoever needs a block's rows in order puts them there
+few in a hundred, in order, each of which has changed places with the row that was there. So no row is kept twice (but
+in four bytes a column, where lists run short all the time: structures/brief.py), and `index` says in two bytes where
+each of them belongs. Whoever needs a block's rows in order puts them there
 (`straight`) and back again; where a row is meanwhile can be told from `index` alone (`find`). `epoch` says under
 which thresholds the map was made: all rows of the block that score at least floors[epoch, slot] for a query are in
 the reservoir. So a query that has run short reads one row in forty instead of all. A block whose better rows were too

@@ -72,7 +72,7 @@ class Outlines(Renewed):
         bars: Floats,
         offset: Floats,
         weight: Floats,
-        slip: Floats,
+        slip: Any,
     ) -> None:
         """Let pass what these queries admit: their thresholds in the inner map, by slot, are `bars`."""
         if not len(self.heights):

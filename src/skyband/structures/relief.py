@@ -34,6 +34,13 @@ FARTHER = 4.0  # rows so many times as far out as the frame are rounded, too: ot
 SAMPLE = 16384  # rows that a frame is made from
 
 
+def _no_less(values: Floats) -> Any:
+    """Numbers in four bytes, rounded up."""
+    with np.errstate(over="ignore"):
+        short = values.astype(np.float32)
+        return np.where(short < values, np.nextafter(short, np.float32(np.inf)), short)
+
+
 class Relief(Renewed):
     """Frame, maps and floors of a family."""
 
@@ -51,8 +58,8 @@ class Relief(Renewed):
         self.offset = np.empty(0)
         self.weight = np.empty((0, self.axes))
         self.box = np.empty((0, 2, self.axes))  # by slot: the least and the greatest values that it asks for
-        self.slip = np.empty(0)
-        self.blur = np.empty(0)  # by slot: what rounding to four bytes can do to a score inside the frame
+        self.slip = np.empty(0, dtype=np.float32)  # by slot: what rounding can do to a score inside the frame
+        self.blur = np.empty(0, dtype=np.float32)  # and what rounding to four bytes can, near the frame
         self.slope = np.empty(0)  # what a map raised by a step asks more of a score
         self.tilt = np.zeros(
             self.axes
@@ -181,11 +188,13 @@ class Relief(Renewed):
             found = linear(self.space.shape, self.space.columns, constants[slots])
             if found is not None and len(slots):
                 most = found.size + (found.amount * farthest).sum(axis=1)
-                self.slip[slots] = 1e-12 * most
+                self.slip[slots] = _no_less(1e-12 * most)
                 # each number is rounded, each product and each sum
                 sound = (most > 1e-20) & (most < 1e30) & ((farthest == 0.0) | (farthest > 1e-20)).all()
                 sound &= (found.amount < 1e30).all(axis=1)
-                self.blur[slots] = np.where(sound, FARTHER * 2.0**-23 * (self.axes + 4) * most, np.inf)
+                self.blur[slots] = _no_less(
+                    np.where(sound, FARTHER * 2.0**-23 * (self.axes + 4) * most, np.inf)
+                )
 
     def _faces(self, slots: Ints) -> int:
         """How many maps there must be: a single one serves whichever face it is."""
@@ -244,7 +253,8 @@ class Relief(Renewed):
         """As `lower`, for a single query, which is also given as an array."""
         self.mapped[slot] = bar
         self._carve_face(self.inner, face, slots, self.mapped, constants)
-        if self.now < 0 or self.floors[self.now, slot] > bar:
+        # a number of four bytes would be compared with the threshold rounded to four
+        if self.now < 0 or float(self.floors[self.now, slot]) > bar:
             self._carve_face(self.outer, face, slots, self.mapped, constants)
 
     def misfits(self, columns: Floats) -> bool:
@@ -292,9 +302,7 @@ class Relief(Renewed):
         self.now = (self.now + 1) % EPOCHS
         if self.now == len(self.floors):
             self.floors = np.pad(self.floors, ((0, self.now), (0, 0)), constant_values=np.inf)
-        with np.errstate(over="ignore"):
-            short = floors.astype(np.float32)
-            self.floors[self.now] = np.where(short < floors, np.nextafter(short, np.float32(np.inf)), short)
+        self.floors[self.now] = _no_less(floors)
         return self.now
 
     def mapping(self) -> tuple[Any, ...]:

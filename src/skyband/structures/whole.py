@@ -24,7 +24,7 @@ from skyband.structures.memory import WORDS
 INTS, PLANE, BOX = (1, "int64"), (2, "int64"), (3, "float64")
 FLOATS, GRID, BYTES, SHORT = (1, "float64"), (2, "float64"), (1, "uint8"), (1, "int32")
 EIGHTS, HEIGHTS, PLACES, SPOTS = (1, "uint64"), (2, "int16"), (2, "uint16"), (2, "int32")
-FLOORS, BRIEF = (2, "float32"), (3, "float32")
+ROUNDED, FLOORS, BRIEF = (1, "float32"), (2, "float32"), (3, "float32")
 
 # the arrays of `arrive`, in order
 ARRIVING = {
@@ -50,7 +50,7 @@ MEETING = {
 RENEWING = {
     "place": SHORT, "floors": FLOORS, "slope": FLOATS, "tilt": FLOATS, "moved": FLOATS, "walkers": PLANE, "marks": GRID,
     "sought": FLOATS, "out_good": GRID, "out_time": PLANE, "out_seq": PLANE, "result": INTS,
-    "brief": BRIEF, "weight": GRID, "offset": FLOATS, "blur": FLOATS,
+    "brief": BRIEF, "weight": GRID, "offset": FLOATS, "blur": ROUNDED,
 }  # fmt: skip
 TAKEN = {**ARRIVING, "resume": INTS, **MEETING, **RENEWING, "due": INTS}
 # of `tell`, after sign and times
