@@ -330,13 +330,13 @@ class Buffered(ListAlgorithm):
     def _serve(
         self, slots: Ints, come_start: Ints, come_rows: Ints, come: Floats, go_start: Ints, go_rows: Ints, go: Floats
     ) -> None:  # fmt: skip
-        serve = serving("ra" if self.relaxed else "sa")
+        serve = serving("ra" if self.relaxed else "sa", self.kind)
         recent = self.recent
         progress = np.zeros(4, dtype=np.int64)
         at = 0
         while True:
             at, short = serve(
-                at, slots, self.ks, self.kind, self.cap, float(self.options.get("gamma", 0.0)), self.base,
+                at, slots, self.ks, self.cap, float(self.options.get("gamma", 0.0)), self.base,
                 come_start, come_rows, come, go_start, go_rows, go, recent.time, recent.seq, self._place, self._mark,
                 self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self.need, *self._filters(),
                 self.threshold, self.filter_limit, self.oldest_time, self.oldest_seq, self.counts,

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from skyband.jit import generated, inlined, kernel
+from skyband.jit import generated, inlined
 from skyband.order import Floats, Ints, first_inside
+from skyband.structures.filters import PROBABLE, RELAXED, STRICT
 from skyband.structures.skyband import push_heap, replace_root
 
 U = np.uint64
@@ -33,7 +34,7 @@ def is_there(time: Ints, seq: Ints, begin: int, end: int, when: int, number: int
     return same > 0
 
 
-@kernel
+@inlined
 def choose(
     slot: int, k: int, come: int, go_begin: int, go_end: int, go_rows: Ints, go_values: Floats, bar: float,
     times: Ints, seqs: Ints, horizon_time: int, horizon_seq: int,
@@ -92,10 +93,10 @@ import numpy as np
 from skyband.jit import kernel
 from skyband.algorithms.{module} import absorb_here
 from skyband.algorithms.handing import choose
-from skyband.structures.filters import take, wanted, worth
+from skyband.structures.filters import beginning, {take}, wanted, worth
 
 @kernel
-def serve(first, todo, ks, kind, cap, gamma, base, come_start, come_rows, come_values, go_start, go_rows, go_values,
+def serve(first, todo, ks, cap, gamma, base, come_start, come_rows, come_values, go_start, go_rows, go_values,
           times, seqs, place, mark, horizon_time, horizon_seq, floor_time, floor_seq, need,
           good, time, seq, count, start, size, room, threshold, limit, oldest_time, oldest_seq, counts,
           newest_time, newest_seq, picks, picked, out_rows, out_values, heap, progress, state):
@@ -104,26 +105,28 @@ def serve(first, todo, ks, kind, cap, gamma, base, come_start, come_rows, come_v
     for t in range(first, todo.shape[0]):
         slot = todo[t]
         k = ks[slot]
-        if come_start[t] == come_start[t + 1] and go_start[t] == go_start[t + 1]:
+        end = come_start[t + 1]
+        if come_start[t] == end and go_start[t] == go_start[t + 1]:
             continue
         if progress[1] == 0:
             progress[0] = 0
             progress[2] = come_start[t]
             progress[1] = 1
         if progress[1] == 1:
-            at = take(
-                slot, k, kind, progress[2], come_start[t + 1], come_rows, come_values, times, seqs,
-                horizon_time[slot], horizon_seq[slot], floor_time[slot], floor_seq[slot],
-                good, time, seq, count, start, size, room, threshold, limit, cap[slot], gamma, oldest_time, oldest_seq,
-                counts, base, newest_time, newest_seq, picks, picked, out_rows, out_values, progress)
+            # rows are in order: those before the horizon are passed over, those before the floor don't come in
+            at = beginning(progress[2], end, come_rows, times, seqs, horizon_time[slot], horizon_seq[slot])
+            floor = beginning(at, end, come_rows, times, seqs, floor_time[slot], floor_seq[slot])
+            at = {take}(
+                slot, k, at, floor, end, come_rows, come_values, times, seqs, good, time, seq, {given},
+                picks, picked, progress)
             progress[2] = at
-            if at < come_start[t + 1]:
+            if at < end:
                 return t, 1
             progress[3] = choose(
                 slot, k, progress[0], go_start[t], go_start[t + 1], go_rows, go_values,
                 worth(slot, k, good, start, size), times, seqs, horizon_time[slot], horizon_seq[slot],
                 lists_time, lists_seq, lists_start, lists_head, lists_size, picks, picked, out_rows, out_values, heap)
-            need[slot] = wanted(slot, k, kind, good, start, size, threshold)
+            need[slot] = wanted(slot, k, {kind}, good, start, size, threshold)
             progress[1] = 2
         if progress[3] > 0:
             if absorb_here(
@@ -134,6 +137,19 @@ def serve(first, todo, ks, kind, cap, gamma, base, come_start, come_rows, come_v
 '''
 
 
+# how rows come into each kind of filter, and what that needs; both are written out in the loop, where to call them
+# would cost as much as their work, and so must not have more than thirty arguments
+_TAKES = {
+    STRICT: ("take_strictly", "count, start, size, room, oldest_time, oldest_seq, counts, base"),
+    RELAXED: (
+        "take_freely",
+        "start, size, room, limit, gamma, oldest_time, oldest_seq, counts, base, newest_time, newest_seq",
+    ),
+    PROBABLE: (
+        "take_likely",
+        "start, size, threshold, k + cap[slot], oldest_time, oldest_seq, counts, base, out_rows, out_values",
+    ),
+}
 # the arrays of a skyband, in the order in which `absorb` has them
 _LISTS = {
     "sa": "lists_good, lists_time, lists_seq, lists_count, lists_start, lists_head, lists_size, lists_room, "
@@ -143,7 +159,9 @@ _LISTS = {
 }
 
 
-@lru_cache(maxsize=2)
-def serving(module: str) -> Any:
-    """The kernel that ends in the skyband of `sa` or of `ra`."""
-    return generated(_SERVE.format(module=module, state=_LISTS[module])).serve
+@lru_cache(maxsize=6)
+def serving(module: str, kind: int) -> Any:
+    """The kernel of filters of one kind that ends in the skyband of `sa` or of `ra`."""
+    take, given = _TAKES[kind]
+    text = _SERVE.format(module=module, kind=kind, take=take, given=given, state=_LISTS[module])
+    return generated(text).serve

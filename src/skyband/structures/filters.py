@@ -14,7 +14,7 @@ part of the buffer is a valid filter; a good one is small and has the buffer's k
                 (`refill`), unless many are short at once. How rows come in is in probable.py
 
 Filters lie in a pool of lists, best last (`ranked.py`), here as arrays. In a step `shed` takes out what has left the
-buffer, `take` shows new rows, and `worth` tells the score beyond which a row that leaves the buffer must be handed on.
+buffer, `take_…` shows new rows, and `worth` tells the score beyond which a row that leaves the buffer must be handed on.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def refill(
         progress[0] = 0
         take_likely(
             slot, k, 0, 0, count, near, found, times, seqs, good, time, seq, start, size, threshold, k + cap[slot],
-            oldest_time, oldest_seq, counts, base, picks, picked, progress, waiting, waiting_values,
+            oldest_time, oldest_seq, counts, base, waiting, waiting_values, picks, picked, progress,
         )  # fmt: skip
         if size[slot] < k + cap[slot]:
             threshold[slot] = low  # whatever is as good is in it
@@ -215,56 +215,72 @@ def beginning(first: int, end: int, rows: Ints, times: Ints, seqs: Ints, time: i
     return first
 
 
-@kernel
-def take(
-    slot: int, k: int, kind: int, first: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
-    horizon_time: int, horizon_seq: int, floor_time: int, floor_seq: int,
+@inlined
+def take_strictly(
+    slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
     good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints, room: Ints,
-    threshold: Floats, limit: Ints, cap: int, gamma: float, oldest_time: Ints, oldest_seq: Ints, counts: Ints,
-    base: int, newest_time: Ints, newest_seq: Ints, picks: Ints, picked: Floats, near: Ints, near_values: Floats,
-    progress: Ints,
+    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
 ) -> int:  # fmt: skip
-    """Show a filter the rows first, first + 1 … of a stretch, oldest first; those among its k best go to `picks`.
+    """Show a strict filter the rows first, first + 1 … of a stretch, oldest first; those among its k best go to
+    `picks`. Those before the floor don't come in.
 
     Returns `end`, or the first row for which the filter has no room; progress[0] counts the picks.
     """
-    # rows are in order: those before the horizon are passed over, those before the floor don't come in
-    first = beginning(first, end, rows, times, seqs, horizon_time, horizon_seq)
-    floor = beginning(first, end, rows, times, seqs, floor_time, floor_seq)
-    if kind == PROBABLE:
-        take_likely(
-            slot, k, first, floor, end, rows, values, times, seqs, good, time, seq, start, size, threshold,
-            k + cap, oldest_time, oldest_seq, counts, base, picks, picked, progress, near, near_values,
-        )  # fmt: skip
-        return end
-    for at in range(first, end):
-        value = values[at]
-        if value != value:
-            continue
-        row = rows[at]
-        when, number = times[row], seqs[row]
-        n = size[slot]
-        if n == room[slot]:
-            return at
-        counts[slot, base + MET] += 1
-        kth = start[slot] + n - k
-        if n < k or before(value, when, number, good[kth], time[kth], seq[kth]):
-            picks[progress[0]] = row
-            picked[progress[0]] = value
-            progress[0] += 1
-        if at < floor:
-            continue
-        if kind == STRICT:
-            come_strictly(
-                slot, k, value, when, number, good, time, seq, count, start, size, oldest_time, oldest_seq,
-                counts, base,
+    at = first
+    while at < end and size[slot] < room[slot]:
+        value, row = values[at], rows[at]
+        if value == value:
+            when, number = times[row], seqs[row]
+            meet(
+                slot, k, value, row, when, number, good, time, seq, start, size, counts, base, picks, picked, progress
             )  # fmt: skip
-        else:
-            come_freely(
-                slot, k, value, when, number, good, time, seq, start, size, limit, gamma, oldest_time, oldest_seq,
-                counts, base, newest_time, newest_seq,
+            if at >= floor:
+                come_strictly(
+                    slot, k, value, when, number, good, time, seq, count, start, size, oldest_time, oldest_seq,
+                    counts, base,
+                )  # fmt: skip
+        at += 1
+    return at
+
+
+@inlined
+def take_freely(
+    slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, limit: Ints, gamma: float,
+    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, newest_time: Ints, newest_seq: Ints,
+    picks: Ints, picked: Floats, progress: Ints,
+) -> int:  # fmt: skip
+    """The same with a relaxed filter."""
+    at = first
+    while at < end and size[slot] < room[slot]:
+        value, row = values[at], rows[at]
+        if value == value:
+            when, number = times[row], seqs[row]
+            meet(
+                slot, k, value, row, when, number, good, time, seq, start, size, counts, base, picks, picked, progress
             )  # fmt: skip
-    return end
+            if at >= floor:
+                come_freely(
+                    slot, k, value, when, number, good, time, seq, start, size, limit, gamma, oldest_time, oldest_seq,
+                    counts, base, newest_time, newest_seq,
+                )  # fmt: skip
+        at += 1
+    return at
+
+
+@inlined
+def meet(
+    slot: int, k: int, value: float, row: int, when: int, number: int, good: Floats, time: Ints, seq: Ints,
+    start: Ints, size: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
+) -> None:  # fmt: skip
+    """A row is picked if it is among the k best."""
+    counts[slot, base + MET] += 1
+    n = size[slot]
+    kth = start[slot] + n - k
+    if n < k or before(value, when, number, good[kth], time[kth], seq[kth]):
+        picks[progress[0]] = row
+        picked[progress[0]] = value
+        progress[0] += 1
 
 
 @inlined

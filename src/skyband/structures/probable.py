@@ -27,10 +27,11 @@ U = np.uint64
 def take_likely(
     slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
     good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, threshold: Floats, most: int,
-    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
-    near: Ints, near_values: Floats,
-) -> None:  # fmt: skip
-    """`take` of a probable filter: rows at or beyond the threshold come in, and the worst give way if it is full.
+    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, near: Ints, near_values: Floats,
+    picks: Ints, picked: Floats, progress: Ints,
+) -> int:  # fmt: skip
+    """`take_strictly` of a probable filter: rows at or beyond the threshold come in, and the worst give way if it is
+    full.
 
     It must have room for `most` rows. `near` and `near_values` have room for those that wait."""
     begin, n = U(start[slot]), size[slot]
@@ -84,6 +85,7 @@ def take_likely(
     progress[0] = found
     counts[slot, base + MET] += met
     counts[slot, base + FILTERED] += taken
+    return end
 
 
 @inlined
