@@ -72,6 +72,7 @@ class Pool:
         self.need, self.bar = np.full(len(given), np.nan), np.full(len(given), np.nan)
         self.counts = np.zeros((len(given), 5), dtype=np.int64)
         self.lower = np.full(len(given), np.nan)
+        self.short = np.full(len(given), -1, dtype=np.int64)
 
     def rows(self, slot: int) -> list[tuple[float, int, int]]:
         part = slice(int(self.start[slot]), int(self.start[slot] + self.size[slot]))
@@ -82,6 +83,7 @@ class Pool:
         open_: int = shed(
             self.ks, kind, edge, 0, self.good, self.time, self.seq, self.count, self.start, self.size,
             self.threshold, self.oldest_time, self.oldest_seq, self.need, self.bar, self.counts, 2, self.lower,
+            self.short,
         )  # fmt: skip
         return open_
 
@@ -103,7 +105,8 @@ def lowered(f: Filter, kept: list[tuple[float, int]]) -> float:
 @given(given=filters(), kind=KINDS, edge=st.integers(0, 26))
 def test_what_is_older_than_the_edge_leaves(given: list[Filter], kind: int, edge: int) -> None:
     pool = Pool(given)
-    assert pool.shed(kind, edge) == np.count_nonzero((pool.ks > 0) & (pool.need == -np.inf))
+    open_ = pool.shed(kind, edge)
+    assert pool.short[:open_].tolist() == np.flatnonzero((pool.ks > 0) & (pool.need == -np.inf)).tolist()
     for slot, f in enumerate(given):
         if f.k == 0:  # nobody's: nothing matters to it, and nothing is touched
             assert pool.need[slot] == pool.bar[slot] == math.inf

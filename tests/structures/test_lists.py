@@ -1,4 +1,4 @@
-"""Taking rows out of a candidate list: as a plain list would."""
+"""Rows into candidate lists and out of them, and the best of one: as a plain list would."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from skyband.algorithms.threshold import Threshold
 from skyband.order import LOWEST, Recency
 from skyband.structures.board import Board
-from skyband.structures.lists import SHORT, prune, remove
+from skyband.structures.lists import FEW, SHORT, append, best, expire_all, prune, remove
 
+SCORES = st.one_of(st.sampled_from([-np.inf, -0.0, 0.0, 1.0, 2.0, np.inf]), st.floats(-2, 2))
 recencies = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), unique=True, max_size=15).map(sorted)
 
 
@@ -55,6 +56,64 @@ def test_a_sweep_leaves_the_skyband(scores: list[float], k: int, before: int, cl
     assert good[before : before + kept].tolist() == [scores[i] for i in stays]
     assert seq[:before].tolist() == list(range(-begin, -begin + before))
     assert seq[begin + n :].tolist() == list(range(n, n + 5))
+
+
+@given(
+    scores=st.lists(SCORES, max_size=60),
+    k=st.one_of(st.integers(0, 5), st.integers(FEW - 1, FEW + 2), st.just(40)),
+    before=st.integers(0, 5),
+    behind=st.integers(0, 5),
+)
+def test_the_best_of_a_stretch(scores: list[float], k: int, before: int, behind: int) -> None:
+    """In order, the newer of equals first; whether few are wanted or many."""
+    good = np.array([9.0] * before + scores + [9.0] * behind)
+    found, places = np.full(k, np.nan), np.full(k, -1, dtype=np.int64)
+    count = int(best(good, before, before + len(scores), k, found, places))
+    wanted = sorted(((score, before + i) for i, score in enumerate(scores)), reverse=True)[:k]
+    assert list(zip(found[:count].tolist(), places[:count].tolist(), strict=True)) == wanted
+
+
+@given(
+    there=st.sets(st.integers(0, 30), max_size=12),
+    new=st.sets(st.integers(0, 30), min_size=1, max_size=8),
+    gone=st.integers(0, 4),
+)
+def test_rows_come_in_by_recency_however_late(there: set[int], new: set[int], gone: int) -> None:
+    held, come = sorted(there - new), sorted(new)
+    gone = min(gone, len(held))
+    n, room = len(held), len(held) + len(come) + 2
+    good, time, seq = (
+        np.full(room, np.nan),
+        np.full(room, -1, dtype=np.int64),
+        np.full(room, -1, dtype=np.int64),
+    )
+    good[:n], time[:n], seq[:n] = np.array(held) / 8, np.array(held) // 3, held
+    rows = np.array(come, dtype=np.int64)
+    picks = np.arange(len(come))[::-1].copy()
+    append(rows // 3, rows, picks, rows[::-1] / 8, len(come), good, time, seq, gone, n)
+    whole = held[:gone] + sorted(held[gone:] + come)
+    assert seq[: len(whole)].tolist() == whole and time[: len(whole)].tolist() == [row // 3 for row in whole]
+    assert good[: len(whole)].tolist() == [row / 8 for row in whole] and seq[len(whole)] == -1
+
+
+@given(
+    lists=st.lists(st.sets(st.integers(0, 20), max_size=10), min_size=1, max_size=4),
+    heads=st.lists(st.integers(0, 10), min_size=4, max_size=4),
+    horizon=st.integers(0, 21),
+)
+def test_lists_are_cut_at_the_horizon(lists: list[set[int]], heads: list[int], horizon: int) -> None:
+    sizes = np.array([len(each) for each in lists], dtype=np.int64)
+    head = np.minimum(heads[: len(lists)], sizes)
+    left = head.copy()
+    start = np.cumsum(sizes) - sizes
+    seq = np.array([row for each in lists for row in sorted(each)], dtype=np.int64)
+    ks = np.ones(len(lists), dtype=np.int64)
+    ks[-1] = len(lists) > 1  # one that nobody has is left alone
+    horizons = np.full(len(lists), horizon // 4), np.full(len(lists), horizon)
+    expire_all(ks, *horizons, seq // 4, seq, start, head, sizes)
+    for slot, each in enumerate(lists):
+        older = sum(row < horizon for row in each)
+        assert head[slot] == (max(left[slot], older) if ks[slot] else left[slot])
 
 
 @pytest.mark.parametrize("slots", [1, 3])

@@ -125,6 +125,9 @@ class Buffered(ListAlgorithm):
         # for look-ups, by slot: what rows that come and go must reach; whose regions are entered, and how wide
         self._come = self._go = self._bars = np.empty(0, dtype=np.float64)
         self._every = self._moved = np.empty(0, dtype=np.int64)
+        self._used: Ints | None = None  # slots in use; None: some have come or gone
+        self._ready = 0  # rows that a stage may have, as scratch was made for the slots in use
+        self._places = np.empty(0, dtype=np.int64)  # 0, 1, 2 …: those of the buffer
         self._after = np.empty(0, dtype=bool)  # by watch: its window begins after what rows made others wait
 
     # -- slots ---------------------------------------------------------------------------------------------
@@ -158,6 +161,7 @@ class Buffered(ListAlgorithm):
 
     def _clear_filter(self, slot: int) -> None:
         k = int(self.ks[slot])
+        self._used, self._ready = None, 0
         self.filters.clear(slot)
         self.cap[slot] = int(self.options.get("limit", 0)) or room_for(k)
         self.threshold[slot] = self.need[slot] = -np.inf
@@ -180,6 +184,7 @@ class Buffered(ListAlgorithm):
 
     def remove(self, slot: int) -> None:
         super().remove(slot)
+        self._used, self._ready = None, 0
         self.filters.clear(slot)
         if self.index is not None:
             self.index.forget(np.array([slot]))
@@ -214,7 +219,9 @@ class Buffered(ListAlgorithm):
         if new.any():
             self.floor_time[new], self.floor_seq[new] = self.horizon_time[new], self.horizon_seq[new]
             self.fresh_slot = np.zeros(len(new), dtype=bool)
-        used = np.flatnonzero(self.ks)
+        if self._used is None:
+            self._used = np.flatnonzero(self.ks)
+        used = self._used
         if rows is None or len(rows) == 0:
             none = np.empty(0, dtype=np.int64)
             stages = self.recent.move(tuple(np.empty(0) for _ in self.space.columns), none, none, self.edge)
@@ -235,12 +242,14 @@ class Buffered(ListAlgorithm):
         recent = self.recent
         if len(self.worth) != len(self.ks):
             self.worth, self._lower = np.empty(len(self.ks)), np.full(len(self.ks), -np.inf)
+            self._come, self._go, self._bars = (np.empty(len(self.ks)) for _ in range(3))
+            self._every, self._moved = np.arange(len(self.ks)), np.empty(len(self.ks), dtype=np.int64)
         open_ = shed(
             self.ks, self.kind, *recent.edge, *self._filters()[:6], self.threshold, self.oldest_time, self.oldest_seq,
-            self.need, self.worth, self.counts, self.base, self._lower,
+            self.need, self.worth, self.counts, self.base, self._lower, self._moved,
         )  # fmt: skip
         if 0 < FEWER * open_ <= len(used) and self.kind == PROBABLE and self.index is not None:
-            self._refill(np.flatnonzero(self.need == -np.inf))
+            self._refill(self._moved[:open_])
         if recent.end - max(recent.came, recent.head) or recent.head - recent.left:
             self._meet(used)
 
@@ -251,9 +260,11 @@ class Buffered(ListAlgorithm):
         if len(self._near[0]) <= end - begin:
             room = 2 * (end - begin) + 1
             self._near = *np.empty((2, room), dtype=np.int64), *np.empty((2, room))
+        if len(self._places) < end:
+            self._places = np.arange(2 * end)
         good, time, seq, _, *places, _ = self._filters()
         refill(
-            slots, np.arange(begin, end), self._matrix(slots, begin, end), recent.time, recent.seq,
+            slots, self._places[begin:end], self._matrix(slots, begin, end), recent.time, recent.seq,
             self.ks, self.cap, self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self._lower,
             good, time, seq, *places, self.threshold, self.oldest_time, self.oldest_seq, self.need, self.worth,
             self.counts, self.base, *self._near,
@@ -270,28 +281,29 @@ class Buffered(ListAlgorithm):
         recent = self.recent
         begin = max(recent.came, recent.head)
         most = recent.end - begin + recent.head - recent.left
-        self._scratch(most)
-        if (
-            not self._scratch_rows
-            or len(self._scratch_rows[2]) < most
-            or len(self._heap) > len(self._scratch_rows[0])
-        ):
-            kinds, held = (np.int64, np.float64, np.int64, np.float64), len(self._heap)
-            newest = np.empty(held, dtype=np.int64), np.empty(held, dtype=np.int64)
-            self._scratch_rows = *newest, *(np.empty(2 * most + WAIT, dtype=kind) for kind in kinds)
+        if most > self._ready:
+            self._prepare(most)
         index = self._indexed(used)
         if index is None:
             self._meet_all(used)
             return
-        if len(self._come) != len(self.ks):
-            self._come, self._go, self._bars = (np.empty(len(self.ks)) for _ in range(3))
-            self._every, self._moved = np.arange(len(self.ks)), np.empty(len(self.ks), dtype=np.int64)
         waiting = self._enter(index)
         if waiting < len(used):
             self._look_up(index)
         if waiting:
             self._meet_all(used[np.isnan(self._come[used])])
             self._enter(index)
+
+    def _prepare(self, most: int) -> None:
+        """Scratch for a stage of so many rows."""
+        self._scratch(most)
+        held = len(self._heap)
+        if not self._scratch_rows or len(self._scratch_rows[2]) < most or held > len(self._scratch_rows[0]):
+            kinds = np.int64, np.float64, np.int64, np.float64
+            newest = np.empty(held, dtype=np.int64), np.empty(held, dtype=np.int64)
+            self._scratch_rows = *newest, *(np.empty(2 * most + WAIT, dtype=kind) for kind in kinds)
+        # a heap that is shorter than a slot's k may have to grow as lists do
+        self._ready = most if held >= self.ks.max() else 0
 
     def _enter(self, index: QueryIndex) -> int:
         """Regions that have grown, and those that have shrunk much, are entered anew, somewhat wider than they are now;
@@ -388,23 +400,24 @@ class Buffered(ListAlgorithm):
 
     def _indexed(self, used: Ints) -> QueryIndex | None:
         """The index to look rows up in, made when there are queries and rows enough for it."""
-        cells = int(self.options["cells"])
-        if cells == 1 or len(used) < FEW or not indexable(self.space):
+        if len(used) < FEW:
             return None
-        recent = self.recent
-        if self.index is None:
-            if len(recent) < LEARN:
+        recent, index = self.recent, self.index
+        if index is None:
+            cells = int(self.options["cells"])
+            if cells == 1 or len(recent) < LEARN or not indexable(self.space):
                 return None
             share = float(np.median(self.ks[used] + self.cap[used])) / len(recent)
             # a probable filter's region reaches to its worst row, and moves with every row that it loses
             inside = COARSE if self.kind == PROBABLE else INSIDE
-            self.index = QueryIndex(
+            index = self.index = QueryIndex(
                 self.space, self.constants.shape[1], cells, min(share, 1.0), inside, NAMED
             )
-        self.index.provide(len(self.ks))
-        if not self.index.ready or self.index.due(len(recent)):
-            self.index.learn(recent.part(recent.head, recent.end))
-        return self.index
+        if len(index.bar) < len(self.ks):
+            index.provide(len(self.ks))
+        if not index.ready or index.due(len(recent)):
+            index.learn(recent.part(recent.head, recent.end))
+        return index
 
     def _look_up(self, index: QueryIndex) -> None:
         """Rows meet the slots that are registered where they lie."""
@@ -520,7 +533,8 @@ class Buffered(ListAlgorithm):
                 self.filters.grow(slot, int(self.ks[slot] + self.cap[slot]) + 1)
         self.constants = blob["constants"].copy()
         self.edge = self.recent.edge
-        self.index = None
+        self.index = self._used = None
+        self._ready = 0
 
     def _check(self) -> None:
         super()._check()

@@ -103,7 +103,7 @@ def serve(first, todo, ks, cap, gamma, base, come_start, come_rows, come_values,
     """Slots from todo[first] on; returns which one needs room, and whether its filter (1) or its list (2) does."""
     {state} = state
     for t in range(first, todo.shape[0]):
-        slot = todo[t]
+        slot = np.uint64(todo[t])  # places that can't be negative spare the machine to look
         k = ks[slot]
         end = come_start[t + 1]
         if come_start[t] == end and go_start[t] == go_start[t + 1]:

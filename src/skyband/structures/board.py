@@ -23,6 +23,7 @@ from skyband.structures.ranked import Ranked
 from skyband.structures.renewed import Renewed
 
 Bytes = npt.NDArray[np.uint8]
+U = np.uint64  # places that can't be negative spare the machine to look
 AHEAD = 4  # watches for whose answers memory is asked in advance
 
 
@@ -243,42 +244,54 @@ def refresh(
         # pass 1: who was there and is not any more
         j = 0
         for i in range(old):
-            here = base + i
+            here = U(base + i)
             while j < found and before(
-                scores[j], pool_time[places[j]], pool_seq[places[j]], good[here], time[here], seq[here]
+                scores[U(j)],
+                pool_time[U(places[U(j)])],
+                pool_seq[U(places[U(j)])],
+                good[here],
+                time[here],
+                seq[here],
             ):
                 j += 1
-            if j < found and pool_seq[places[j]] == seq[base + i]:
+            if j < found and pool_seq[U(places[U(j)])] == seq[here]:
                 continue
-            out_watch[count] = w
-            out_rank[count] = 0
-            out_good[count] = good[base + i]
-            out_time[count] = time[base + i]
-            out_seq[count] = seq[base + i]
+            to = U(count)
+            out_watch[to] = w
+            out_rank[to] = 0
+            out_good[to] = good[here]
+            out_time[to] = time[here]
+            out_seq[to] = seq[here]
             count += 1
         # pass 2: who is there and was not
         i = 0
         for j in range(found):
-            at = places[j]
+            at = U(places[U(j)])
             while i < old and before(
-                good[base + i], time[base + i], seq[base + i], scores[j], pool_time[at], pool_seq[at]
+                good[U(base + i)],
+                time[U(base + i)],
+                seq[U(base + i)],
+                scores[U(j)],
+                pool_time[at],
+                pool_seq[at],
             ):
                 i += 1
-            if i < old and seq[base + i] == pool_seq[at]:
+            if i < old and seq[U(base + i)] == pool_seq[at]:
                 continue
-            out_watch[count] = w
-            out_rank[count] = j + 1
-            out_good[count] = scores[j]
-            out_time[count] = pool_time[at]
-            out_seq[count] = pool_seq[at]
+            to = U(count)
+            out_watch[to] = w
+            out_rank[to] = j + 1
+            out_good[to] = scores[U(j)]
+            out_time[to] = pool_time[at]
+            out_seq[to] = pool_seq[at]
             count += 1
         size[w] = found
         stale[w] = 0
         for j in range(found):
-            at = places[j]
-            good[base + j] = scores[j]
-            time[base + j] = pool_time[at]
-            seq[base + j] = pool_seq[at]
+            here, at = U(base + j), U(places[U(j)])
+            good[here] = scores[U(j)]
+            time[here] = pool_time[at]
+            seq[here] = pool_seq[at]
             older = pool_time[at] < oldest_time[w] or (
                 pool_time[at] == oldest_time[w] and pool_seq[at] < oldest_seq[w]
             )

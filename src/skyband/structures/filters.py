@@ -14,7 +14,8 @@ part of the buffer is a valid filter; a good one is small and has the buffer's k
                 (`refill`), unless many are short at once. How rows come in is in probable.py
 
 Filters lie in a pool of lists, best last (`ranked.py`), here as arrays. In a step `shed` takes out what has left the
-buffer, `take_…` shows new rows, and `worth` tells the score beyond which a row that leaves the buffer must be handed on.
+buffer, `take_…` shows new rows, and `worth` tells the score beyond which a row that leaves the buffer must be handed
+on.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def shed(
     ks: Ints, kind: int, edge_time: int, edge_seq: int,
     good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints,
     threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
-    lower: Floats,
+    lower: Floats, short: Ints,
 ) -> int:  # fmt: skip
     """What is older than the edge leaves every filter; `need` is what a row must reach to matter from now on, `bar`
-    what one that leaves the buffer must. Returns how many filters are open, which every row matters to; `lower` is what
-    the threshold of a probable one would be if it had more rows."""
+    what one that leaves the buffer must. Returns how many filters are open, which every row matters to (`short` names
+    them); `lower` is what the threshold of a probable one would be if it had more rows."""
     open_ = 0
     for slot in range(ks.shape[0]):
         k = ks[slot]
@@ -89,7 +90,9 @@ def shed(
                 counts[slot, base + DROPPED] += 1
         need[slot] = wanted(slot, k, kind, good, start, size, threshold)
         bar[slot] = worth(slot, k, good, start, size)
-        open_ += need[slot] == -np.inf
+        if need[slot] == -np.inf:
+            short[open_] = slot
+            open_ += 1
     return open_
 
 

@@ -18,6 +18,7 @@ from skyband.order import Floats, Ints, Recency, first_inside
 from skyband.structures.skyband import push_heap, replace_root
 
 FIRST_ROOM = 64
+FEW = 16  # ranks that are kept in order rather than in a heap
 SHORT = 96  # rows of a stretch whose dominators are counted one by one
 U = np.uint64
 
@@ -167,9 +168,12 @@ def best(good: Floats, begin: int, end: int, k: int, scores: Floats, places: Int
     """The k best of good[begin:end], a stretch in recency order, best first; ties: the newer first.
 
     Walks from the oldest row on, because in a skyband the old ones are the best: whoever has stayed in spite of
-    so many newer rows beats most of them, and the heap's root, the worst held, is soon high. Among equals the
-    newer one is the better. Returns how many were found.
+    so many newer rows beats most of them, and the worst held is soon high. Among equals the newer one is the better.
+    Few are held in order, more in a heap. Returns how many were found.
     """
+    if k <= FEW:
+        found: int = _foremost(good, begin, end, k, scores, places)
+        return found
     size = 0
     for place in range(begin, end):
         value = good[place]
@@ -196,6 +200,28 @@ def best(good: Floats, begin: int, end: int, k: int, scores: Floats, places: Int
         scores[last] = worst
         places[last] = where
         last -= 1
+    return size
+
+
+@inlined
+def _foremost(good: Floats, begin: int, end: int, k: int, scores: Floats, places: Ints) -> int:
+    """`best` of a small k: those found so far are in order, and who comes among them moves the worse ones on."""
+    size = 0
+    for place in range(begin, end):
+        value = good[U(place)]
+        if size == k:
+            if k == 0 or value < scores[U(k - 1)]:
+                continue
+            size -= 1
+        at = size
+        # an equal is newer than those before it, and so the better
+        while at > 0 and scores[U(at - 1)] <= value:
+            scores[U(at)] = scores[U(at - 1)]
+            places[U(at)] = places[U(at - 1)]
+            at -= 1
+        scores[U(at)] = value
+        places[U(at)] = place
+        size += 1
     return size
 
 
@@ -235,18 +261,19 @@ def append(
     left = end - 1  # newest of the list
     write = end + count - 1
     for i in range(count):
-        row = picks[i]
+        row = U(picks[U(i)])
+        when, number = time[row], seq[row]
         while left >= floor and (
-            pool_time[left] > time[row] or (pool_time[left] == time[row] and pool_seq[left] > seq[row])
+            pool_time[U(left)] > when or (pool_time[U(left)] == when and pool_seq[U(left)] > number)
         ):
-            pool_good[write] = pool_good[left]
-            pool_time[write] = pool_time[left]
-            pool_seq[write] = pool_seq[left]
+            pool_good[U(write)] = pool_good[U(left)]
+            pool_time[U(write)] = pool_time[U(left)]
+            pool_seq[U(write)] = pool_seq[U(left)]
             left -= 1
             write -= 1
-        pool_good[write] = values[i]
-        pool_time[write] = time[row]
-        pool_seq[write] = seq[row]
+        pool_good[U(write)] = values[U(i)]
+        pool_time[U(write)] = when
+        pool_seq[U(write)] = number
         write -= 1
 
 
@@ -389,6 +416,11 @@ def expire_all(
         if ks[slot] > 0:
             begin = start[slot] + head[slot]
             end = start[slot] + size[slot]
+            when = horizon_time[slot]
+            if begin < end and (
+                times[begin] > when or (times[begin] == when and seqs[begin] >= horizon_seq[slot])
+            ):
+                continue  # mostly nobody has left
             inside = first_inside(times, seqs, begin, end, horizon_time[slot], horizon_seq[slot])
             head[slot] = inside - start[slot]
 

@@ -60,13 +60,15 @@ def take_likely(
                 to -= 1
             # so many of the filter may come before it if it is among the k best
             others = k - (held - to)
-            kth = begin + U(max(n - others, 0))
-            if others > 0 and (
-                n < others or before(value, times[U(row)], seqs[U(row)], good[kth], time[kth], seq[kth])
-            ):
-                picks[U(found)] = row
-                picked[U(found)] = value
-                found += 1
+            kth = begin + U(max(n - max(others, 1), 0))
+            among = (value > good[kth]) | (n < others)
+            if value == good[kth]:
+                among |= before(value, times[U(row)], seqs[U(row)], good[kth], time[kth], seq[kth])
+            picks[U(found)] = (
+                row  # written in any case, and counts if it is: the machine has nothing to guess
+            )
+            picked[U(found)] = value
+            found += among & (others > 0)
             if at > floor:
                 near_values[U(to)] = value
                 near[U(to)] = row

@@ -90,7 +90,7 @@ class Recent:
         yield
 
     def _recency(self, place: int) -> Recency:
-        return Recency(int(self.time[place]), int(self.seq[place]))
+        return Recency(self.time.item(place), self.seq.item(place))
 
     def _sort(self) -> None:
         """Put late rows into their places; `came` is the first of them."""
