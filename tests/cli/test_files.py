@@ -188,6 +188,52 @@ def test_json_fields_may_be_missing_or_more() -> None:
         assert chunk.table.to_pylist() == [{"a": None, "b": "x"}, {"a": None, "b": None}]
 
 
+VALUES = [
+    "1", "-1", "0", "1.5", "-0.0", "1e3", "127", "128", "40000", "16777217", "2147483648", "9007199254740993", "1e400",
+    "3.4e39", "12.34", "12.345", "0.1", "true", "null", "NaN", "-Infinity", '"a"', '""', '"1"', '"12.34"', '"12.345"',
+    '"NaN"', '"2024-01-01"', '"2024-02-30"', '"2024-01-01T00:00:00Z"', '"2024-01-01T00:00"', '{"a":1}', "[1]",
+    '"2024-01-01T00:00:00.123456"', '"2024-01-01T00:00:00.1234567"', '"2024-01-01T02:00:00.5+02:00"',
+    '"2024-01-01T02+02"',
+]  # fmt: skip
+TYPES = [
+    pa.float64(), pa.float32(), pa.int64(), pa.int32(), pa.int16(), pa.int8(), pa.bool_(), pa.string(), pa.date32(),
+    pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns", "Europe/Berlin"), pa.decimal128(10, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+def test_a_row_does_not_depend_on_its_neighbours(kind: pa.DataType) -> None:
+    """A line is the same row, or the same misfit, whether another line of its block is broken or not."""
+    schema, fitting = pa.schema([("v", kind)]), 0
+    for value in VALUES:
+        line = f'{{"v": {value}}}\n'.encode()
+        alone, beside = parse_json_lines(line, schema), parse_json_lines(b"{broken\n" + line, schema)
+        assert beside.table["v"].to_string() == alone.table["v"].to_string(), value
+        assert [row._replace(position=0) for row in beside.bad[1:]] == alone.bad
+        if not value.startswith(("{", "[")):
+            record = f"a,{value}\n".encode()
+            whole = pa.schema([("a", pa.string()), ("v", kind)])
+            alone, beside = parse_csv(record, whole), parse_csv(b"a,b,c\n" + record, whole)
+            assert beside.table["v"].to_string() == alone.table["v"].to_string(), value
+        fitting += alone.table.num_rows
+    assert fitting > 3
+
+
+def test_json_whole_numbers_beyond_floats_among_fractions(tmp_path: Path) -> None:
+    lines = ['{"n": 9007199254740993}', '{"n": 12.5}', '{"n": "x"}']
+    chunk = read(written(tmp_path, "\n".join(lines)))
+    assert chunk.table["n"].to_pylist() == [9007199254740992.0, 12.5]
+    assert [row.position for row in chunk.bad] == [2]
+
+
+def test_half_a_character_is_a_misfit(tmp_path: Path) -> None:
+    """JSON can say it; no column can hold it."""
+    half = r'{"s": "\ud83d", "\udc00": 1}'
+    chunk = read(written(tmp_path, "\n".join(['{"s": "a"}', half, '{"s": "\U0001f600"}'])))
+    assert chunk.table.to_pylist() == [{"s": "a"}, {"s": "\U0001f600"}]
+    assert chunk.bad == [BadRow(1, r'column s: "\ud83d" is not string', half)]
+
+
 def test_json_lines_that_only_look_like_rows(tmp_path: Path) -> None:
     lines = [b'{"a": 1.5}', b'{"a": 2}{"a": 3}', b'{"a": 1, "s": "\xff"}', b'{"a": 1' + b"0" * 400 + b"}"]
     lines.append(b'{"a": -1' + b"0" * 400 + b"}")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from skyband.errors import InputError
-from skyband.files.rows import BadRow, Chunk, cast_each, set_aside
+from skyband.files.rows import BadRow, Chunk, cast_each, digits_fit, set_aside
 
 DELIMITERS = ",\t;|"
 _NULLS = pa.array(pacsv.ConvertOptions().null_values or [], pa.string())
@@ -87,7 +87,7 @@ def parse_csv(
     types = {name: schema.field(name).type for name in schema.names}
     ragged: list[Any] = []
     try:
-        table = _read(data, schema.names, delimiter, types, wanted, ragged, threads=True)
+        table = digits_fit(_read(data, schema.names, delimiter, types, wanted, ragged, threads=True))
     except pa.ArrowInvalid:
         return _parse_slowly(data, schema, delimiter, wanted)
     return _parse_slowly(data, schema, delimiter, wanted) if ragged else Chunk(table)

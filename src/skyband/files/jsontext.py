@@ -14,12 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from skyband.errors import InputError
-from skyband.files.rows import BadRow, Chunk, cast_each, set_aside, times_of
+from skyband.files.rows import BadRow, Chunk, cast_each, cast_times, digits_fit, set_aside, times_of
 
 _BARE_NULL = re.compile(rb"(?:\A|[\n}])[ \t\r\n]*n")
+_HALF = re.compile("[\ud800-\udfff]")  # half a character, which JSON can say and UTF-8 can't
 
 
 def lines_of(data: bytes) -> list[bytes]:
@@ -64,7 +66,7 @@ def _infer_slowly(data: bytes, name: str) -> pa.Table:
     rows = [row for row in map(_object, lines_of(data)) if isinstance(row, dict)]
     if not rows:
         raise InputError(f"{name} has no line that is a JSON object; each line must be one.")
-    names = list(dict.fromkeys(key for row in rows for key in row))
+    names = list(dict.fromkeys(key for row in rows for key in row if _is_text(key)))
     columns: list[pa.Array[Any]] = []
     for key in names:
         values = [row.get(key) for row in rows]
@@ -76,7 +78,7 @@ def _infer_slowly(data: bytes, name: str) -> pa.Table:
         if to is None:
             columns.append(pa.array([{"nested": 1}] * len(rows)))
         else:
-            columns.append(pa.array([value if _CHECKS[to](value) else None for value in values], to))
+            columns.append(_column(values, to)[0])
     return pa.table(columns, names=names)
 
 
@@ -89,16 +91,27 @@ def parse_json_lines(data: bytes, schema: pa.Schema) -> Chunk:
         table = _read(data, pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"))
         # Arrow doesn't need line ends between objects; we do, or the rows would have no number.
         if table.num_rows == len(lines) and schema.names:
-            return Chunk(table.select(schema.names).cast(schema))
+            return Chunk(digits_fit(table.select(schema.names).cast(schema)))
     except pa.ArrowInvalid:
         pass
     return _parse_slowly(lines, schema)
 
 
-def _object(line: bytes) -> dict[str, Any] | str:
+class _Told(float):
+    """A number that remembers its digits: decimals and short floats are read from these, as Arrow reads them."""
+
+    text: str
+
+    def __new__(cls, text: str) -> _Told:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
+def _object(line: bytes, number: type[float] | None = None) -> dict[str, Any] | str:
     """The line's object, or what is wrong with the line."""
     try:
-        value = json.loads(line)
+        value = json.loads(line, parse_float=number)
     except UnicodeDecodeError:
         return "not UTF-8"
     except (ValueError, RecursionError):
@@ -114,6 +127,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and (value.isascii() or _HALF.search(value) is None)
+
+
 _KINDS: dict[type, pa.DataType] = {
     int: pa.int64(),
     float: pa.float64(),
@@ -124,19 +141,21 @@ _CHECKS: dict[pa.DataType, Callable[[Any], bool]] = {
     pa.int64(): _is_integer,
     pa.float64(): _is_number,
     pa.bool_(): lambda value: isinstance(value, bool),
-    pa.string(): lambda value: isinstance(value, str),
+    pa.string(): _is_text,
 }
 
 
 def _parse_slowly(lines: list[bytes], schema: pa.Schema) -> Chunk:
+    """Line by line. What fits is the same as in a block without a misfit: a row doesn't depend on its neighbours."""
     bad: dict[int, BadRow] = {}
 
     def reject(place: int, detail: str) -> None:
         bad.setdefault(place, BadRow(place, detail, lines[place].decode("utf-8", "replace").rstrip("\r")))
 
+    plain = all(column.type in _CHECKS for column in schema)
     rows: list[dict[str, Any]] = []
     for place, line in enumerate(lines):
-        row = _object(line)
+        row = _object(line, None if plain else _Told)
         if isinstance(row, str):
             reject(place, row)
             row = {}
@@ -144,23 +163,64 @@ def _parse_slowly(lines: list[bytes], schema: pa.Schema) -> Chunk:
     columns = []
     for column in schema:
         values = [row.get(column.name) for row in rows]
-        # Times stand in JSON as text and are read from it.
-        fits = _CHECKS.get(column.type, _CHECKS[pa.string()])
-        for place, value in enumerate(values):
-            if value is not None and not fits(value):
-                reject(place, f"column {column.name}: {json.dumps(value)[:60]} is not {column.type}")
-                values[place] = None
-        if column.type in _CHECKS:
-            if pa.types.is_floating(column.type):
-                values = [None if value is None else _float(value) for value in values]
-            columns.append(pa.array(values, column.type))
-            continue
-        typed, wrong = cast_each(pa.array(values, pa.string()), column.type)
+        typed, wrong = _column(values, column.type)
         for place in wrong:
-            reject(place, f"column {column.name}: {values[place]!r:.60} is not {column.type}")
+            value = values[place]
+            quoted = isinstance(value, str) and column.type not in _CHECKS
+            shown = repr(value) if quoted else json.dumps(value)
+            reject(place, f"column {column.name}: {shown[:60]} is not {column.type}")
         columns.append(typed)
     table = pa.table(columns, schema=schema)
     return set_aside(table, bad, list(range(len(lines))))
+
+
+def _column(values: list[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[int]]:
+    """Values as a column, and the places of those that don't fit, which come out null."""
+    fits = _check(to)
+    wrong = [place for place, value in enumerate(values) if value is not None and not fits(value)]
+    if wrong:
+        values = [value if value is not None and fits(value) else None for value in values]
+    if pa.types.is_float64(to):
+        return pa.array([None if value is None else _float(value) for value in values], to), wrong
+    if to in _CHECKS or pa.types.is_integer(to):
+        return pa.array(values, to), wrong
+    texts = pa.array([None if value is None else _text(value) for value in values], pa.string())
+    if pa.types.is_date32(to):  # a number is days, as Arrow has it
+        days = pa.array([value if isinstance(value, int) else None for value in values], pa.int32())
+        texts = pc.if_else(pc.is_valid(days), pa.scalar(None, pa.string()), texts)
+        typed, misfits = cast_each(texts, to)
+        typed = pc.coalesce(typed, days.cast(to))
+    elif pa.types.is_timestamp(to):
+        typed, misfits = cast_times(texts, to)
+    else:
+        typed, misfits = cast_each(texts, to)
+    return typed, sorted({*wrong, *misfits})
+
+
+def _check(to: pa.DataType) -> Callable[[Any], bool]:
+    """Whether a value of JSON is of a kind that a type may be made of."""
+    if to in _CHECKS:
+        return _CHECKS[to]
+    if pa.types.is_floating(to):
+        return _is_number
+    if pa.types.is_decimal(to):
+        return lambda value: _is_number(value) or _is_text(value)
+    if not pa.types.is_integer(to) and not pa.types.is_date32(to):
+        return _is_text  # times stand in JSON as text
+    unsigned, may_be_text = pa.types.is_unsigned_integer(to), pa.types.is_date32(to)
+    bits = int(to.bit_width)
+    least, end = (0, 1 << bits) if unsigned else (-(1 << bits - 1), 1 << bits - 1)
+
+    def fits(value: Any) -> bool:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return least <= value < end
+        return may_be_text and _is_text(value)
+
+    return fits
+
+
+def _text(value: str | int | float) -> str:
+    return value if isinstance(value, str) else getattr(value, "text", None) or str(value)
 
 
 def _float(value: int | float) -> float:

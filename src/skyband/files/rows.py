@@ -74,6 +74,25 @@ def cast_each(values: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], li
     return pa.concat_arrays([left, right]), left_bad + [middle + place for place in right_bad]
 
 
+def cast_times(texts: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[int]]:
+    """Texts as times, with or without a zone; the places of the rest. A time without one is UTC's, whatever `to` is:
+    Arrow's reader of JSON takes both, its casts don't."""
+    zoned = pc.match_substring_regex(texts, _ZONE)
+    none = pa.scalar(None, pa.string())
+    there, there_bad = cast_each(pc.if_else(zoned, texts, none), pa.timestamp(to.unit, "UTC"))
+    bare, bare_bad = cast_each(pc.if_else(zoned, none, texts), pa.timestamp(to.unit))
+    ticks = pc.coalesce(there.cast(pa.int64()), bare.cast(pa.int64()))
+    return ticks.cast(to), sorted([*there_bad, *bare_bad])
+
+
+def digits_fit(table: pa.Table) -> pa.Table:
+    """The table; an error where a decimal has more digits than its type: Arrow's readers of text don't look."""
+    for column in table.columns:
+        if pa.types.is_decimal(column.type):
+            column.validate(full=True)
+    return table
+
+
 def set_aside(table: pa.Table, bad: dict[int, BadRow], places: list[int]) -> Chunk:
     """A chunk of the table's rows but for the bad ones. `places` says where each of its rows stood."""
     if not bad:
@@ -82,6 +101,7 @@ def set_aside(table: pa.Table, bad: dict[int, BadRow], places: list[int]) -> Chu
     return Chunk(table.filter(keep), [bad[place] for place in sorted(bad)])
 
 
+_ZONE = r"[ T]\d.*(Z|[+-][\d:]+)$"  # at the end of a time in ISO 8601
 _TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
 _NUMBERS = (pa.int64(), pa.float64())
 
