@@ -38,6 +38,20 @@ def test_the_table_of_rejects() -> None:
     assert all(row["detail"] for row in rows)
 
 
+@pytest.mark.parametrize("frame", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+def test_half_a_character_stops_nothing(frame: bool, known: bool) -> None:
+    """A text that UTF-8 can't say is in no column, and the row is told by escapes."""
+    import pandas as pd
+
+    m = sb.Monitor(schema=pa.schema([("s", pa.string()), ("x", pa.float64())]) if known else None)
+    w = m.watch("SELECT s FROM t ORDER BY x DESC LIMIT 3 WINDOW 10 ROWS")
+    rows = [{"s": "\ud83d", "x": 1.0}, {"s": "\U0001f600", "x": 2.0}]
+    m.push(pd.DataFrame(rows) if frame else rows)
+    assert w.top()["s"].to_pylist() == ["\U0001f600"]
+    assert [(r["seq"], r["raw"]) for r in m.rejects().to_pylist()] == [(0, r'{"s": "\ud83d", "x": 1.0}')]
+
+
 def test_a_rejected_row_keeps_its_seq_and_counts_in_no_window() -> None:
     m = sb.Monitor(time="t")
     w = m.watch("SELECT x FROM s ORDER BY x DESC LIMIT 3 WINDOW 2 ROWS")

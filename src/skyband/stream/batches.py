@@ -41,7 +41,7 @@ def read(batch: Any) -> tuple[Raw, int]:
     if _of_pandas(batch) and hasattr(batch, "columns"):
         try:
             table = pa.Table.from_pandas(batch, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column of several types
+        except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):  # values that are no column together
             return _from_dict({str(name): batch[name].tolist() for name in batch.columns})
         return table.replace_schema_metadata(None), table.num_rows
     table = batch.to_arrow() if hasattr(batch, "to_arrow") else _streamed(batch)
@@ -112,7 +112,7 @@ def _column(name: str, values: Any) -> Any:
     try:
         array = pa.array(values, from_pandas=_of_pandas(values))
         return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
         values = list(values)
         if all(value is None or type(value) is int for value in values):
             try:

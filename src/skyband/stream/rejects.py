@@ -69,4 +69,9 @@ def raw_text(raw: Raw, row: int) -> str:
     for name, column in columns(raw).items():
         value = column[row]
         values[name] = python_value(value) if isinstance(value, pa.Scalar) else value
-    return json.dumps(values, default=str, ensure_ascii=False)
+    text = json.dumps(values, default=str, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character: only an escape can say it
+        text = json.dumps(values, default=str)
+    return text

@@ -103,7 +103,7 @@ def _fit_column(name: str, column: Any, wanted: pa.DataType, misfits: dict[int, 
     for row, value in enumerate(column):
         try:
             parts.append(_fit_array(name, pa.array([value]), wanted, row, misfits))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
             misfits.setdefault(row, _misfit(name, value, wanted))
             parts.append(pa.nulls(1, wanted))
     return pa.concat_arrays(parts) if parts else pa.array([], wanted)
