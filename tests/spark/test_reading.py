@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,6 +62,34 @@ def test_csv_with_bad_lines(tmp_path: Path) -> None:
     assert [bad.position for bad in chunk.bad] == [1, 3]
     assert chunk.bad[0].raw == "bad"
     assert chunk.bad[1].raw == "abc,c,4"
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_packed_text(
+    tmp_path: Path, form: str, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skyband.spark.splits._SMALL", 1)
+    lines = ["n,x"] * (form == "csv") + [f"{i},0.5" if form == "csv" else f'{{"n": {i}}}' for i in range(500)]
+    path = tmp_path / "a"
+    path.write_bytes(pack("\n".join(lines).encode()))
+    assert infer_schema(StreamSpec("s", form, path, ""), path, {}).field("n").type == pa.int64()
+    splits = splits_of(path, form, tasks=3)
+    assert len(splits) == 1  # it can only be unpacked from its beginning
+    assert rows_of(splits).table.column("n").to_pylist() == [*range(500)]
+
+
+@pytest.mark.parametrize("header", ["1,2", "n,n", "a\r,b", "n\xe9"])
+def test_a_csv_without_a_header_stops_nothing(tmp_path: Path, header: str) -> None:
+    """It has its place, and may no longer be changed or removed: so its lines are rejects."""
+    one, two, three = (tmp_path / f"{name}.csv" for name in "abc")
+    for path in (one, three):
+        path.write_text("n,x\n1,0.5\n")
+    two.write_bytes(f"{header}\n3,4\n\n5,6\n".encode("latin-1"))
+    chunk = rows_of([split for path in (one, two, three) for split in splits_of(path, "csv")])
+    assert chunk.table.to_pylist() == [{"n": 1, "x": 0.5}] * 2
+    assert [bad.position for bad in chunk.bad] == [1, 2, 3] and chunk.bad[1].raw == "3,4"
+    assert chunk.bad[0].detail.startswith("The file ")
 
 
 def test_a_large_csv_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +178,26 @@ def test_schema_of_the_first_file(tmp_path: Path) -> None:
     assert infer_schema(StreamSpec("s", "parquet", nested, ""), nested, {}) == pa.schema(
         [("b", pa.string()), ("c", pa.timestamp("ms")), ("d", pa.string())]
     )
-    with pytest.raises(InputError, match=r"No schema can be told from .*declare it in pipeline\.toml"):
+    with pytest.raises(
+        InputError, match=r"No schema can be told from .*see to 'format' in pipeline\.toml, or declare"
+    ):
         infer_schema(StreamSpec("s", "parquet", path, ""), path, {})
+
+
+def test_a_first_file_in_another_format(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    spec = StreamSpec("s", "json", path, "")
+    path.write_text("t,x\n1,2\n")
+    with pytest.raises(InputError, match="has no line that is a JSON object"):
+        infer_schema(spec, path, {})
+    path.write_text('broken\n{"x": 1}\n')
+    assert infer_schema(spec, path, {}) == pa.schema([("x", pa.int64())])
+    with pytest.raises(InputError, match="is Parquet and is to be read as csv: correct the format"):
+        pq.write_table(pa.table({"x": [1]}), path)
+        infer_schema(replace(spec, format="csv"), path, {})
+    with pytest.raises(InputError, match="is JSON lines and is to be read as csv: correct the format"):
+        path.write_text('{"x": 1}\n')
+        infer_schema(replace(spec, format="csv"), path, {})
 
 
 def test_a_damaged_row_group_is_rows_that_cannot_be_read(tmp_path: Path) -> None:

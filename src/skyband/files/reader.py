@@ -35,15 +35,18 @@ class Reader(ABC):
         """How much has been read so far, from 0 to 1, or None if nobody knows."""
 
 
-def open_rows(path: str | Path, kinds: Mapping[str, str] | None = None) -> Reader:
+def open_rows(path: str | Path, kinds: Mapping[str, str] | None = None, form: str | None = None) -> Reader:
     """Open a CSV, JSON lines or Parquet file ("-" for standard input), told apart by what is in it.
 
     `kinds` says of columns that they are a "time" or a "number", so that text in them is read as such
-    (times in ISO 8601). A file that can't be read is an InputError.
+    (times in ISO 8601). `form` says that it must be "csv" or "json". A file that can't be read is an InputError.
     """
     source = Source(path)
     kinds = kinds or {}
     head = source.head
+    if form is not None and (head.startswith(b"PAR1") or (form == "csv" and _first_of(head) == b"{")):
+        what = "JSON lines" if _first_of(head) == b"{" else "Parquet"
+        raise InputError(f"{source.sentence_name} is {what} and is to be read as {form}: correct the format.")
     if head.startswith(b"PAR1"):
         return _Parquet(source, kinds)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head[:65536]:
@@ -51,12 +54,18 @@ def open_rows(path: str | Path, kinds: Mapping[str, str] | None = None) -> Reade
             f"{source.sentence_name} is neither CSV nor JSON lines in UTF-8, nor Parquet: "
             "convert it to one of them."
         )
-    first = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    first = _first_of(head)
     if first == b"[":
         raise InputError(
             f"{source.sentence_name} is one JSON array: make it JSON lines, for instance with jq -c '.[]'."
         )
-    return _JsonLines(source, kinds) if first == b"{" else _Csv(source, kinds)
+    lines = first == b"{" if form is None else form == "json"
+    return _JsonLines(source, kinds) if lines else _Csv(source, kinds)
+
+
+def _first_of(head: bytes) -> bytes:
+    """The first byte that says something."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
 
 
 class _Csv(Reader):

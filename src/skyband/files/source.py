@@ -30,6 +30,21 @@ _PACKED: dict[bytes, Any] = {
 }
 
 
+def packing(path: str | Path) -> str | None:
+    """How a file is packed, by its first bytes; None if it isn't."""
+    with open(path, "rb") as file:
+        head = file.read(max(map(len, _PACKED)))
+    return next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
+
+
+def open_plain(path: str | Path) -> BinaryIO:
+    """A file's bytes, unpacked if they are packed."""
+    kind: Any = packing(path)
+    return (
+        open(path, "rb") if kind is None else io.BufferedReader(pa.input_stream(str(path), compression=kind))
+    )
+
+
 class Source:
     """Bytes to be read once, from the beginning, with a first look at them."""
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from ..errors import InputError
 from ..files.csvtext import header_of, last_record_end, parse_csv
-from ..files.jsontext import parse_json_lines
+from ..files.jsontext import lines_of, parse_json_lines
 from ..files.rows import BadRow, Chunk
+from ..files.source import open_plain, packing
 from ..stream.schema import plain
 from .splits import Split
 
@@ -75,15 +76,19 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
 
             found = pq.read_schema(path)
         else:
-            found = _with_fractions(open_rows(path, kinds).schema)
+            found = _with_fractions(open_rows(path, kinds, spec.format).schema)
     except (pa.ArrowException, OSError) as problem:
         raise InputError(
-            f"No schema can be told from {path}, the first file of stream '{spec.name}' ({problem}); declare "
-            f'it in pipeline.toml: schema = {{column = "double", ...}}.'
+            f"No schema can be told from {path}, the first file of stream '{spec.name}' ({_bare(problem)}); see to "
+            f"'format' in pipeline.toml, or declare the columns: schema = {{column = \"double\", ...}}."
         ) from None
     known = [(f.name, plain(f.type)) for f in found if not pa.types.is_nested(f.type)]
     # Nothing but nulls so far: text can take whatever comes.
     return pa.schema([(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in known])
+
+
+def _bare(problem: Exception) -> str:
+    return str(problem).strip().rstrip(".")
 
 
 def _check(split: Split, path: Path) -> None:
@@ -129,8 +134,14 @@ def _read_group(file: Any, path: Path, group: int, columns: list[str]) -> Chunk:
 
 def _read_csv(path: Path, schema: pa.Schema) -> Iterator[Chunk]:
     """A whole file, in blocks of whole records: a line end inside quotes ends no record."""
-    with open(path, "rb") as file:
-        names, delimiter = header_of(file.readline().removeprefix(b"\xef\xbb\xbf"), str(path))
+    with open_plain(path) as file:
+        header = file.readline()
+        try:
+            names, delimiter = header_of(header.removeprefix(b"\xef\xbb\xbf"), "The file")
+        except InputError as problem:
+            # Its lines have their places already, and nobody may change the file any more.
+            yield _unread(lines_of(header + file.read()), str(problem), schema)
+            return
         known = set(schema.names)
         whole = pa.schema([schema.field(n) if n in known else pa.field(n, pa.string()) for n in names])
         wanted = [name for name in names if name in known]
@@ -145,8 +156,17 @@ def _read_csv(path: Path, schema: pa.Schema) -> Iterator[Chunk]:
             yield parse_csv(rest, whole, delimiter, wanted)
 
 
+def _unread(lines: list[bytes], why: str, schema: pa.Schema) -> Chunk:
+    """Lines that are no rows."""
+    bad = [BadRow(row, why, line.decode("utf-8", "replace").rstrip("\r")) for row, line in enumerate(lines)]
+    return Chunk(schema.empty_table(), bad)
+
+
 def _lines_of(path: Path, split: Split) -> bytes:
     """The lines that begin inside a split's range of bytes."""
+    if packing(path) is not None:
+        with open_plain(path) as file:
+            return file.read()  # one split: see `plan_splits`
     last = split.first + split.count
     with open(path, "rb") as file:
         if split.first > 0:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from ..files.source import packing
 from .filelog import FileLog, StreamFiles, Taken, file_path
 
 _SMALL = 2 << 20  # below this many bytes another task costs more than it saves
@@ -49,8 +50,8 @@ def plan_splits(
     splits: list[Split] = []
     weights: list[int] = []
     for stream, taken in files:
-        for first, count, rows, weight in _pieces(taken, stream.format, min(target, _LARGE)):
-            path = str(file_path(stream.root, taken.name))
+        path = str(file_path(stream.root, taken.name))
+        for first, count, rows, weight in _pieces(taken, stream.format, min(target, _LARGE), path):
             splits.append(
                 Split(
                     len(splits),
@@ -94,12 +95,14 @@ def _weight(taken: Taken) -> int:
     return taken.size if taken.groups is None else sum(size for _, size in taken.groups)
 
 
-def _pieces(taken: Taken, form: str, target: int) -> list[tuple[int, int, int, int]]:
+def _pieces(taken: Taken, form: str, target: int, path: str) -> list[tuple[int, int, int, int]]:
     """(first, count, rows, bytes) of a file's pieces, each of about `target` bytes."""
     if form == "csv":
         return [(0, taken.size, -1, taken.size)]
     if taken.groups is None:
         number = max(1, -(-taken.size // max(target, 1)))
+        if number > 1 and _packed(path):
+            number = 1
         edges = [taken.size * i // number for i in range(number + 1)]
         return [(a, b - a, -1, b - a) for a, b in pairwise(edges)]
     pieces: list[tuple[int, int, int, int]] = []
@@ -110,3 +113,11 @@ def _pieces(taken: Taken, form: str, target: int) -> list[tuple[int, int, int, i
         else:
             pieces.append((index, 1, rows, size))
     return pieces
+
+
+def _packed(path: str) -> bool:
+    """Whether a file can only be unpacked from its beginning; one that is gone is told of where it is read."""
+    try:
+        return packing(path) is not None
+    except OSError:
+        return False
