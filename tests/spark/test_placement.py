@@ -57,6 +57,14 @@ def test_explain_says_it_with_the_plans(tmp_path: Path) -> None:
     told = explain_pipeline(write(tmp_path, [FASTEST, SUMS], ""))
     assert told.startswith("placement driver: 2 queries will keep about")
     assert "q0: top 2, window 1 MINUTE" in told and "q1: top 2, window 1 MINUTE" in told
+    unfit = f"{FASTEST} WITH (algorithm = 'smaa')"
+    with pytest.raises(
+        SkybandError, match=r"pipeline\.toml: query 'q1': There is no algorithm 'smaa'; did you mean"
+    ):
+        explain_pipeline(write(tmp_path, [FASTEST, unfit], ""))
+    assert explain_pipeline(write(tmp_path, [FASTEST], "")).startswith(
+        "placement driver: 1 query will keep about"
+    )
 
 
 def test_units_by_queries_and_cores(tmp_path: Path) -> None:

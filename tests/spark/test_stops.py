@@ -155,6 +155,16 @@ def test_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     said = r"^Spark did not start \(its log is .*spark\.log\): Java gateway process exited$"
     with pytest.raises(InputError, match=said):
         start_session(SparkSpec(tmp_path), tmp_path / "spark.log")
+    # What the JVM itself said is in its log, after what an earlier start has left there.
+    (tmp_path / "spark.log").write_text('Exception in thread "main" java.lang.Old: yesterday\n')
+
+    def end(_: object, log: Path) -> None:
+        log.write_text(log.read_text() + 'Exception in thread "main" a.b.C: Master must be one\n\tat x.y\n')
+        fail()
+
+    monkeypatch.setattr(session, "_launch", end)
+    with pytest.raises(InputError, match=r"spark\.log\): Master must be one$"):
+        start_session(SparkSpec(tmp_path), tmp_path / "spark.log")
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(InputError, match=r"^PySpark cannot be imported \(.*\): install it with 'pip install"):
         start_session(SparkSpec(tmp_path))

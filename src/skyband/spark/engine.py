@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..errors import InputError
+from ..errors import InputError, QueryError
 from .answers import Slices, answers_of
 from .checkpoint import Checkpoint, Queries, Step
 from .config import Pipeline, QuerySpec
@@ -248,6 +248,15 @@ def _told(watch: Any) -> tuple[Any, Any, dict[str, Any]]:
     ranks = watch.ranks(horizon)
     good, times, seqs = group.algorithm.top(watch.slot, ALL if ranks is None else ranks, horizon)
     return group.sign * good + 0.0, times, {"seq": seqs}
+
+
+def watch_all(monitor: Monitor, pipeline: Pipeline) -> None:
+    """Watch a pipeline's queries; an error says whose it is."""
+    for query in pipeline.queries:
+        try:
+            monitor.watch(bound(query, pipeline), name=query.name)
+        except QueryError as problem:
+            raise QueryError(f"{pipeline.file.name}: query '{query.name}': {problem}") from None
 
 
 def bound(query: QuerySpec, pipeline: Pipeline) -> Query:

@@ -28,7 +28,7 @@ from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
 from .connector import kafka_sentence, needs_kafka
 from .direct import SMALL, Direct
-from .engine import Engine, bound, compare_queries, new_monitor
+from .engine import Engine, compare_queries, new_monitor, watch_all
 from .filelog import FileLog, file_path, list_files
 from .inputs import RATE_SCHEMA, source_frame, stream_files
 from .metrics import Lag, StateSize, count_lines, heard, observed, telling
@@ -175,15 +175,9 @@ def _first_schema(spec: StreamSpec, kinds: dict[str, str]) -> pa.Schema | None:
 
 def check_queries(pipeline: Pipeline, schemas: dict[str, pa.Schema]) -> Monitor:
     """Find a wrong column or an unfit algorithm before Spark is started; the monitor in which none was."""
-    from ..errors import QueryError
-
     monitor = new_monitor(pipeline, schemas)
     monitor.lists_only = True  # as the one that will do the work
-    for query in pipeline.queries:
-        try:
-            monitor.watch(bound(query, pipeline), name=query.name)
-        except QueryError as problem:
-            raise QueryError(f"{pipeline.file.name}: query '{query.name}': {problem}") from None
+    watch_all(monitor, pipeline)
     return monitor
 
 

@@ -48,7 +48,7 @@ def explain_pipeline(path: str | Path) -> str:
     """Where a pipeline's state will be and why, and the plan of each query. Neither rows nor Spark are needed."""
     from ..monitor import Monitor
     from .config import load_pipeline
-    from .engine import bound
+    from .engine import watch_all
 
     pipeline = load_pipeline(path)
     checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
@@ -59,8 +59,7 @@ def explain_pipeline(path: str | Path) -> str:
     )
     monitor = Monitor(time=time, key=key, op=op)
     monitor.lists_only = True  # as on Spark
-    for query in pipeline.queries:
-        monitor.watch(bound(query, pipeline), name=query.name)
+    watch_all(monitor, pipeline)
     plans = [str(watch.explain()) for watch in monitor.watches.values()]
     return "\n\n".join([f"placement {chosen}: {why}", *plans])
 
@@ -70,7 +69,8 @@ def _fitting(pipeline: Pipeline) -> tuple[str, str]:
 
     queries = [bound(query, pipeline) for query in pipeline.queries]
     size = sum(_state(query) for query in queries)
-    what = f"{len(queries):,} queries will keep about {_bytes(size)}"
+    many = "1 query" if len(queries) == 1 else f"{len(queries):,} queries"
+    what = f"{many} will keep about {_bytes(size)}"
     if pipeline.spark.master.startswith("local"):
         return "driver", f"{what}, and the executors would be on this machine too"
     if len(queries) > _QUERIES or size > _BYTES:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import sys
@@ -109,7 +110,7 @@ def start_session(
             f"PySpark cannot be imported ({problem}): install it with 'pip install skyband[spark]'."
         ) from None
 
-    scratch = _scratch()
+    scratch, begun = _scratch(), log.stat().st_size if log is not None and log.exists() else 0
     settings = _settings(spec, scratch, app, scans, states)
     try:
         if SparkContext._active_spark_context is None and SparkContext._gateway is None and log is not None:
@@ -126,7 +127,20 @@ def start_session(
     except Exception as problem:
         where = "" if log is None else f" (its log is {log})"
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        raise InputError(f"Spark did not start{where}: {first}") from problem
+        raise InputError(f"Spark did not start{where}: {_last_words(log, begun) or first}") from problem
+
+
+def _last_words(log: Path | None, begun: int) -> str | None:
+    """What a JVM that ended at once had to say of that."""
+    if log is None or not log.exists():
+        return None
+    with open(log, "rb") as said:
+        said.seek(begun)
+        text = said.read().decode(errors="replace")
+    found = re.search(r'^Exception in thread "main" [\w.$]+: (.+)$', text, re.M) or re.search(
+        r"^(.*\n)Error: Could not create the Java Virtual Machine", text, re.M
+    )
+    return found[1].strip() if found is not None else None
 
 
 def _scratch() -> Path:
