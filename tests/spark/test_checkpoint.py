@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from skyband.blob import FORMAT
 from skyband.errors import InputError
 from skyband.spark.checkpoint import Checkpoint, Step, open_checkpoint
 from skyband.spark.config import QuerySpec, StreamSpec, load_pipeline
-from skyband.spark.files import frame, read_frame, read_lines, unframe, write_atomic
+from skyband.spark.filelog import FileLog, StreamFiles
+from skyband.spark.files import frame, read_frame, read_json, read_lines, unframe, write_atomic
+from skyband.spark.shards import ROWS, Layout, LayoutLog
 
 
 def step(batch: int) -> Step:
@@ -62,7 +65,7 @@ def test_a_batch_that_spark_has_planned_was_attempted(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.first_new() == 5
     assert checkpoint.offset(4) == {"s": 7}
-    with pytest.raises(InputError, match="cannot be read: the checkpoint is damaged"):
+    with pytest.raises(InputError, match=r"offsets/5 is missing: bring it back from a copy"):
         checkpoint.offset(5)
 
 
@@ -79,6 +82,76 @@ def test_offsets_that_have_become_others_are_refused(tmp_path: Path) -> None:
     write_atomic(tmp_path / "offsets" / "1", b'v1\n{}\n{"s":6}')
     with pytest.raises(InputError, match="offsets/1 is damaged: bring it back from a copy"):
         checkpoint.check_offsets()
+
+
+OWN = ("streams.json", "queries.json", "files.jsonl", "batches.jsonl", "shards.json")
+
+
+def whole(folder: Path) -> tuple[Checkpoint, tuple[StreamSpec, ...]]:
+    """The checkpoint of a pipeline that has done two batches, with what Spark writes."""
+    streams = (StreamSpec("s", "parquet", folder / "data", "data"),)
+    checkpoint = Checkpoint(folder)
+    checkpoint.fix_schemas(streams, {"s": pa.schema([("x", pa.float64())])})
+    checkpoint.set_queries(0, (QuerySpec("q", "SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"),))
+    LayoutLog(checkpoint.own).set(0, Layout(2, {ROWS: (2, 0)}))
+    files = StreamFiles("s", "json", str(folder / "data"), 1)
+    log = FileLog(checkpoint.files, writer=True)
+    write_atomic(folder / "metadata", b'{"id":"9eedde0a-bc50-4fb9-89b1-6dffc3692e0d"}')
+    (folder / "state").mkdir()
+    for batch in range(2):
+        write_atomic(folder / "data" / f"{batch}.json", b'{"x": 1}\n')
+        log.look([files])
+        log.take(files, batch)
+        write_atomic(folder / "offsets" / str(batch), b'v1\n{"batchWatermarkMs":0}\n{"s":%d}' % (batch + 1))
+        checkpoint.write_batch(batch, {"s": batch + 1}, 1)
+        write_atomic(folder / "commits" / str(batch), b'v1\n{"nextBatchWatermarkMs":0}')
+    return checkpoint, streams
+
+
+DAMAGES = [
+    *((f"skyband/{name}", how) for name in OWN for how in ("cut", "gone", "another")),
+    *((name, "cut") for name in ("metadata", "offsets/1", "commits/1")),
+    *((name, "gone") for name in ("metadata", "offsets/1")),  # without a commit, the batch is done again
+]
+
+
+@pytest.mark.parametrize(("name", "how"), DAMAGES)
+def test_what_is_not_whole_is_refused_by_its_name(tmp_path: Path, name: str, how: str) -> None:
+    """Nothing of it is read in part: rows would be left out, or queries be forgotten."""
+    checkpoint, streams = whole(tmp_path)
+    checkpoint.check_whole(streams)
+    path = tmp_path / name
+    data = path.read_bytes()
+    if how == "another":  # a letter or a digit in the middle: it may still be JSON
+        middle = max(place for place in range(len(data) * 2 // 3) if chr(data[place]).isalnum())
+        path.write_bytes(
+            data[:middle] + (b"7" if data[middle : middle + 1] != b"7" else b"8") + data[middle + 1 :]
+        )
+    elif how == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        path.unlink()
+    with pytest.raises(
+        InputError, match=rf"{name} is (damaged|missing): bring it back from a copy, or start"
+    ):
+        Checkpoint(tmp_path).check_whole(streams)
+
+
+def test_checkpoints_without_checksums_are_read(tmp_path: Path) -> None:
+    """As versions wrote them that had none."""
+    checkpoint, streams = whole(tmp_path)
+    queries = checkpoint.queries(1)
+    for name in OWN:
+        path = checkpoint.own / name
+        if name.endswith(".json"):
+            path.write_text(json.dumps(read_json(path)))
+        else:
+            path.write_text("".join(json.dumps(record) + "\n" for record in read_lines(path)))
+    assert b"crc" not in b"".join((checkpoint.own / name).read_bytes() for name in OWN)
+    again = Checkpoint(tmp_path)
+    again.check_whole(streams)
+    assert again.queries(1) == queries and again.batches() == {0: {"s": 1}, 1: {"s": 2}}
+    assert again.schemas(streams) == {"s": pa.schema([("x", pa.float64())])}
 
 
 def test_snapshots_keep_what_is_needed(tmp_path: Path) -> None:

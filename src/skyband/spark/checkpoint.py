@@ -34,7 +34,8 @@ import pyarrow as pa
 from ..blob import FORMAT, check_format
 from ..errors import InputError
 from .config import Pipeline, QuerySpec, StreamSpec
-from .files import append_line, frame, read_frame, read_lines, write_atomic
+from .filelog import FileLog
+from .files import append_line, damaged, frame, read_frame, read_json, read_lines, write_atomic, write_json
 from .inputs import FILES, sources_of
 
 Queries = tuple[QuerySpec, ...]
@@ -93,7 +94,10 @@ class Checkpoint:
             for key, value in _identity(new).items():
                 if old.get(key) != value:  # what an older version did not know yet was not there
                     raise self._changed(f"'{key}' of stream '{new.name}' is not that")
-        return {s["name"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(s["arrow"]))) for s in stored}
+        try:
+            return {s["name"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(s["arrow"]))) for s in stored}
+        except (OSError, ValueError):
+            raise damaged(self.own / "streams.json") from None
 
     def fix_schemas(self, streams: tuple[StreamSpec, ...], schemas: dict[str, pa.Schema]) -> None:
         """Write the streams down, for ever."""
@@ -169,7 +173,9 @@ class Checkpoint:
         path = self.folder / "offsets" / str(batch)
         try:
             found: dict[str, Any] = {}
-            for name, line in zip(self.sources, path.read_text().splitlines()[2:], strict=True):
+            _, settings, *lines = path.read_text().splitlines()
+            json.loads(settings)
+            for name, line in zip(self.sources, lines, strict=True):
                 end = None if line == "-" else json.loads(line)
                 if name == FILES:
                     found.update(end or {})
@@ -177,9 +183,7 @@ class Checkpoint:
                     found[name] = end
             return found
         except (OSError, IndexError, ValueError):
-            raise InputError(
-                f"Spark's offset log {path} cannot be read: the checkpoint is damaged."
-            ) from None
+            raise damaged(path) from None
 
     def committed(self, batch: int) -> bool:
         """Whether Spark will not ask for a batch again; there is nothing to ask for before batch 0."""
@@ -187,11 +191,7 @@ class Checkpoint:
 
     def last_commit(self) -> int:
         """The last batch that Spark has committed; -1 if there is none."""
-        folder = self.folder / "commits"
-        found = (
-            [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
-        )
-        return max(found, default=-1)
+        return max(self._plain_numbers("commits"), default=-1)
 
     def batches(self) -> dict[int, dict[str, Any]]:
         """Up to which file each batch reads, for all batches ever."""
@@ -216,6 +216,35 @@ class Checkpoint:
         path = self.folder / "offsets" / str(last)
         if noted is not None and path.exists() and self.offset(last) != noted:
             raise damaged(path)
+
+    def check_whole(self, streams: tuple[StreamSpec, ...]) -> None:
+        """An error if something is missing or cannot be read that a batch has left, ours or Spark's: whoever goes on
+        without it would begin again in the middle, or leave out what it was to say."""
+        last, planned = self.last_commit(), max(self._plain_numbers("offsets"), default=-1)
+        if max(last, planned) < 0:
+            return
+        needed = [self.own / "streams.json", self.own / "queries.json"]
+        if (self.folder / "state").is_dir():
+            needed.append(self.own / "shards.json")
+        for path in needed:
+            if read_json(path) is None:
+                raise damaged(path)
+        for path in (self.folder / "metadata", self.folder / "commits" / str(last)):
+            if (path.name == "metadata" or last >= 0) and not _is_log(path):
+                raise damaged(path)
+        if last > planned:
+            raise damaged(self.folder / "offsets" / str(last))
+        if last >= 0 and last not in self.batches():
+            raise damaged(self._batches)
+        log, end = FileLog(self.files), self.offset(planned)
+        for spec in streams:
+            if spec.files and len(log.taken(spec.name)) < end.get(spec.name, 0):
+                raise damaged(self.files)
+
+    def _plain_numbers(self, folder: str) -> list[int]:
+        """The batches that one of Spark's own logs knows."""
+        path = self.folder / folder
+        return [int(p.name) for p in path.iterdir() if p.name.isdigit()] if path.is_dir() else []
 
     # -- snapshots
 
@@ -257,26 +286,16 @@ class Checkpoint:
         return [int(p.stem) for p in folder.iterdir() if p.suffix == suffix and p.stem.isdigit()]
 
     def _read_json(self, name: str) -> Any:
-        path = self.own / name
-        try:
-            return json.loads(path.read_text()) if path.exists() else None
-        except ValueError:
-            raise damaged(path) from None
+        return read_json(self.own / name)
 
     def _write_json(self, name: str, value: Any) -> None:
-        write_atomic(self.own / name, json.dumps(value, indent=1).encode())
+        write_json(self.own / name, value)
 
     def _changed(self, what: str) -> InputError:
         return InputError(
             f"{what} which the checkpoint {self.folder} began with: undo the change, or start again with another "
             f"checkpoint and output folder."
         )
-
-
-def damaged(path: Path) -> InputError:
-    return InputError(
-        f"{path} is damaged: bring it back from a copy, or start again with an empty checkpoint and output folder."
-    )
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[bytes]] | None:
@@ -286,6 +305,22 @@ def _read(path: Path) -> tuple[dict[str, Any], list[bytes]] | None:
         again = ", or start again with an empty checkpoint and output folder"
         check_format(found[0].get("format", 1), str(path), again)
     return found
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a file of Spark's is there and says something: a JSON object, in a log after a line with a version."""
+    try:
+        lines = path.read_text().splitlines()
+        return isinstance(json.loads(lines[-1]), dict) and (path.name != "metadata" or _has_id(lines[-1]))
+    except (OSError, IndexError, ValueError):
+        return False
+
+
+def _has_id(text: str) -> bool:
+    return (
+        re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", str(json.loads(text).get("id")))
+        is not None
+    )
 
 
 def _identity(spec: StreamSpec) -> dict[str, Any]:

@@ -12,7 +12,9 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import socket
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from ..errors import InputError
 
 _MAGIC = b"SKYBAND1"
 _DIGEST = 32
+_SUM = re.compile(rb'\{"crc": (\d+), "value": ')
+_LINE_SUM = re.compile(rb',?"crc":(\d+)\}$')
 
 
 def sync_folder(folder: Path) -> None:
@@ -59,7 +63,7 @@ def append_line(path: Path, *records: dict[str, Any]) -> None:
     """Add JSON lines to a log and flush them. A torn last line is cut off first (see `read_lines`)."""
     new = not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
+    text = "".join(map(_line, records))
     with open(path, "ab") as out:
         out.write(text.encode())
         out.flush()
@@ -90,11 +94,59 @@ def read_lines(path: Path, repair: bool = False) -> list[dict[str, Any]]:
 def _records(path: Path, data: bytes) -> list[dict[str, Any]]:
     """Whole lines; one in the middle that is no record was not torn by a crash, and nothing after it can be trusted."""
     try:
-        return [json.loads(line) for line in data.splitlines()]
+        return [_record(line) for line in data.splitlines()]
     except ValueError:
-        raise InputError(
-            f"{path} is damaged: bring it back from a copy, or start again with an empty checkpoint and output folder."
-        ) from None
+        raise damaged(path) from None
+
+
+def _line(record: dict[str, Any]) -> str:
+    """A record with its checksum at the end."""
+    text = json.dumps(record, separators=(",", ":"))
+    return f'{text[:-1]}{"," if record else ""}"crc":{zlib.crc32(text.encode())}}}\n'
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    """The record of a line; ValueError if its checksum is another one. (Older versions wrote none.)"""
+    found = _LINE_SUM.search(line)
+    if found is not None:
+        line = line[: found.start()] + b"}"
+        if zlib.crc32(line) != int(found[1]):
+            raise ValueError("another checksum")
+    return dict(json.loads(line))
+
+
+def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
+    """A document with its checksum."""
+    text = json.dumps(value, indent=indent).encode()
+    write_atomic(path, b'{"crc": %d, "value": %s}' % (zlib.crc32(text), text))
+
+
+def read_json(path: Path) -> Any:
+    """The document that `write_json` wrote, or an older version, without a checksum; None if there is none."""
+    try:
+        data = path.read_bytes()
+        found = _SUM.match(data)
+        if found is not None:
+            text = data[found.end() : -1]
+            value = json.loads(text)
+            whole = zlib.crc32(text) == int(found[1])
+        else:
+            value = json.loads(data)
+            whole = not isinstance(value, dict) or "value" not in value
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise damaged(path) from None
+    if not whole:
+        raise damaged(path)
+    return value
+
+
+def damaged(path: Path) -> InputError:
+    what = "is damaged" if path.exists() else "is missing"
+    return InputError(
+        f"{path} {what}: bring it back from a copy, or start again with an empty checkpoint and output folder."
+    )
 
 
 def read_from(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:

@@ -7,7 +7,6 @@ the next batch read that. Written before Spark commits the batch, it is there wh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from ..errors import InputError
 from ..order import LOWEST
 from ..query.model import Joined, Last
 from ..stream import clock
-from .files import write_atomic
+from .files import read_json, write_json
 
 if TYPE_CHECKING:
     from ..monitor import Monitor
@@ -74,7 +73,7 @@ def _fresh(frame: Mapping[str, Any], query: Query) -> int | None:
 
 def write_frame(own: Path, batch: int, frame: Mapping[str, Any], late: Mapping[str, int | None]) -> None:
     """Keep what is known after a batch, and what is late in the next one."""
-    write_atomic(_path(own, batch), json.dumps({**frame, "late": late}).encode())
+    write_json(_path(own, batch), {**frame, "late": late}, indent=None)
     (_path(own, batch - _KEPT)).unlink(missing_ok=True)
 
 
@@ -83,8 +82,8 @@ def read_frame(own: Path, batch: int) -> dict[str, Any] | None:
     if batch < 0:
         return None
     try:
-        return dict(json.loads(_path(own, batch).read_text()))
-    except (OSError, ValueError):
+        return dict(read_json(_path(own, batch)))
+    except (OSError, TypeError, InputError):
         raise InputError(
             f"{_path(own, batch)} cannot be read: every executor must see the checkpoint folder; if it is damaged, "
             f"start again with an empty checkpoint and output folder."

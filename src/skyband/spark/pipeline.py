@@ -62,6 +62,7 @@ def run_pipeline(
     with checkpoint.locked(), Signals(stopping) as stop:
         checkpoint.check_format()
         checkpoint.repair()
+        checkpoint.check_whole(pipeline.streams)
         checkpoint.check_offsets()
         first = checkpoint.first_new()
         schemas = checkpoint.schemas(pipeline.streams) if first else None

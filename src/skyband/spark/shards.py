@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from .checkpoint import damaged
 from .config import Pipeline, QuerySpec
-from .files import write_atomic
+from .files import read_json, write_json
 
 if TYPE_CHECKING:
     from ..monitor import Monitor
@@ -183,13 +182,10 @@ class LayoutLog:
         records = [record for record in self._records() if record["from"] < first]
         if not records or Layout.from_json(records[-1]) != layout:
             records.append({"from": first, **layout.to_json()})
-        write_atomic(self._path, json.dumps(records, indent=1).encode())
+        write_json(self._path, records)
 
     def _records(self) -> list[dict[str, Any]]:
-        try:
-            return json.loads(self._path.read_text()) if self._path.exists() else []
-        except ValueError:
-            raise damaged(self._path) from None
+        return read_json(self._path) or []
 
 
 @dataclass(frozen=True)
