@@ -42,6 +42,7 @@ class Pipeline:
             text=True,
             start_new_session=True,
         )
+        print(f"pipeline: process {self.process.pid}, from batch {self.next_batch()}")
 
     def finish(self) -> tuple[int, str]:
         """Wait for the end; the exit code and what was said."""
@@ -56,6 +57,7 @@ class Pipeline:
     def kill(self) -> str:
         """Kill it; what it had said."""
         assert self.process is not None
+        print(f"kill -9 of process {self.process.pid} and its group, {self.next_batch()} batches put out")
         os.killpg(self.process.pid, signal.SIGKILL)
         self.said = self.process.communicate()[1]
         return self.said
@@ -68,6 +70,9 @@ class Pipeline:
 
     def has_output(self, batch: int) -> bool:
         return (self.folder / "out" / "changes" / f"batch-{batch}.parquet").exists()
+
+    def has_plan(self, batch: int) -> bool:
+        return (self.folder / "checkpoint" / "offsets" / str(batch)).exists()
 
     def has_step(self, batch: int) -> bool:
         return (self.folder / "checkpoint" / "skyband" / "steps" / f"{batch}.step").exists()
@@ -97,6 +102,13 @@ class Pipeline:
         return True
 
     # -- moments to die at
+
+    def kill_after_plan(self) -> bool:
+        """Die when Spark has planned a batch and nothing of it has been done."""
+        batch = self.next_batch() + 1
+        seen = self.wait(lambda: self.has_plan(batch))
+        self.kill()
+        return seen and not self.has_step(batch)
 
     def kill_after_output(self) -> bool:
         """Die when a batch's output is there and Spark has not committed it; whether that came about."""

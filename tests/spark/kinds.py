@@ -17,6 +17,7 @@ from tests.spark.streams import SCHEMA, Row, make_files, moment, number
 STREAMS = ("one", "two", "up")
 QUERIES = {
     "rows": "SELECT g, x FROM one ORDER BY x + 2 * y DESC LIMIT 5 WINDOW 50 ROWS",
+    "near": "SELECT n, y FROM two WHERE n < 8 ORDER BY dist(x, y, 0.25, 0.5) LIMIT 4 WINDOW 12 SECONDS",
     "groups": "SELECT g, n, SUM(x) AS s, COUNT(*) AS c FROM one GROUP BY g, n ORDER BY SUM(x) DESC LIMIT 5 "
     "WINDOW 20 SECONDS",
     "rich": "SELECT n, MAX(y) AS most FROM two GROUP BY n HAVING SUM(x) > 3 WINDOW 60 ROWS",
@@ -33,6 +34,7 @@ QUERIES = {
 }
 OTHERS = {  # some kept, some changed, some gone
     "rows": QUERIES["rows"],
+    "near": QUERIES["near"],
     "pairs": QUERIES["close"],
     "close": QUERIES["pairs"],
     "joined": QUERIES["last"],
@@ -79,6 +81,7 @@ class Truth:
         self.plain = ObjectOracle("ts")
         self.updates = ObjectOracle("ts", key="n", op="g")
         self.queries: dict[str, str] = {}
+        self.rejects: list[tuple[int, str]] = []  # of the last step
         self.change(queries)
 
     def change(self, queries: Mapping[str, str]) -> None:
@@ -94,12 +97,15 @@ class Truth:
         return self.updates if "FROM up" in sql else self.plain
 
     def push(self, step: Mapping[str, list[Row]]) -> None:
+        before, times = self.plain.now, [self.plain.now]  # what is late is judged by the time before the step
         for name in STREAMS:
             oracle = self.updates if name == "up" else self.plain
-            oracle.seq = max(self.plain.seq, self.updates.seq)
+            oracle.seq, oracle.now = max(self.plain.seq, self.updates.seq), before
             oracle.push(step.get(name, []), name)
-        now = [oracle.now for oracle in (self.plain, self.updates) if oracle.now is not None]
-        self.plain.now = self.updates.now = max(now)
+            times.append(oracle.now)
+        self.plain.now = self.updates.now = max(time for time in times if time is not None)
+        self.rejects = sorted(self.plain.rejects + self.updates.rejects)
+        self.plain.rejects, self.updates.rejects = [], []
 
     def tops(self) -> dict[str, list[tuple[float, Who]]]:
         return {name: self._top(name, sql) for name, sql in self.queries.items()}
@@ -125,6 +131,11 @@ def _ask(oracle: ObjectOracle, name: str, sql: str) -> None:
     if which == "rows":
         score = lambda r: r["x"] + 2 * r["y"] if number(r["x"]) and number(r["y"]) else None  # noqa: E731
         oracle.watch(name, score, 5, ("rows", 50), stream="one")
+    elif which == "near":
+        low = lambda r: number(r["n"]) and r["n"] < 8  # noqa: E731
+        gaps = lambda r: (r["x"] - 0.25) ** 2 + (r["y"] - 0.5) ** 2  # noqa: E731
+        score = lambda r: math.sqrt(gaps(r)) if number(r["x"]) and number(r["y"]) else None  # noqa: E731
+        oracle.watch(name, score, 4, ("seconds", 12), False, low, stream="two")
     elif which == "groups":
         summed = lambda rows: total(column(rows, "x"))  # noqa: E731
         oracle.watch_objects(name, ("g", "n"), summed, 5, ("seconds", 20), ("g", "n", "x"), stream="one")

@@ -41,8 +41,9 @@ def test_an_executor_dies_in_the_middle_of_a_batch(tmp_path: Path) -> None:
         assert pipeline.wait(lambda: pipeline.has_output(1), pause=0.01), pipeline.finish()
         before = cluster.executors()
         assert len(before) == 2
-        killed = cluster.kill_executor()  # batch 2 has begun, or does so now
-        assert not pipeline.has_output(len(files) - 1)
+        assert pipeline.wait(lambda: pipeline.has_plan(2))
+        killed = cluster.kill_executor()
+        assert not pipeline.has_output(2), "too late: the batch was put out"
         code, said = pipeline.finish()
         assert code == 0, said
         assert killed not in cluster.executors()

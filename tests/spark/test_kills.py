@@ -74,18 +74,17 @@ def start_and(pipeline: Pipeline, kill: Callable[[], bool]) -> bool:
 
 
 def test_three_kills_and_an_interrupt(tmp_path: Path) -> None:
+    """Before a batch, in it, and after its output and before Spark's commit."""
     files = prepare(tmp_path, 16, seed=77)
     pipeline = Pipeline(tmp_path)
 
-    pipeline.start()
-    pipeline.kill_some_time(random.Random(1), span=0.5)
-    assert pipeline.kills_left_work(len(files))
-
-    # Rows that tasks have read get the numbers that they would have got.
-    write_pipeline(tmp_path, "tasks")
     assert any(start_and(pipeline, pipeline.kill_after_output) for _ in range(3)), (
         "too late: it was committed"
     )
+
+    # Rows that tasks have read get the numbers that they would have got.
+    write_pipeline(tmp_path, "tasks")
+    assert any(start_and(pipeline, pipeline.kill_after_plan) for _ in range(3)), "too late: it was read"
     assert "continuing at batch" in pipeline.said
     assert any(start_and(pipeline, pipeline.kill_after_step) for _ in range(3)), "too late: it was put out"
     assert pipeline.kills_left_work(len(files))
@@ -113,15 +112,16 @@ def kill_often(
     with capsys.disabled():  # also when all goes well
         print(f"\n{name}: SKYBAND_SEED={SEED} SKYBAND_KILLS={KILLS}, {kills} kills in {pipeline.folder}")
     chance = random.Random(f"{SEED} {name}")
-    moments = [lambda: pipeline.kill_some_time(chance), pipeline.kill_after_output]
+    moments = [
+        lambda: pipeline.kill_some_time(chance),
+        pipeline.kill_after_output,
+        pipeline.kill_after_plan,
+    ]
     if steps:  # where Spark keeps the state, there are none in our log
         moments.append(pipeline.kill_after_step)
     done = 0
     while done < kills and pipeline.kills_left_work(batches):
         pipeline.start()
-        print(
-            f"{name}: process {pipeline.process and pipeline.process.pid}, from batch {pipeline.next_batch()}"
-        )
         chance.choice(moments)()
         done += 1
     pipeline.start()

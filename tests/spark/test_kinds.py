@@ -1,4 +1,4 @@
-"""Every kind of query in the driver, equal to the oracle on every batch, through restarts and with Spark."""
+"""Every kind of query in both placements, equal to the oracle on every batch, through restarts and with Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.spark.kinds import (
     pipeline_text,
     write_step,
 )
-from tests.spark.streams import SCHEMA, Row
+from tests.spark.streams import SCHEMA, Row, rejected
 
 from skyband.errors import InputError, QueryError
 from skyband.files.rows import Chunk
@@ -114,13 +114,32 @@ def test_restarts_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.
 
 
 @pytest.mark.spark
-def test_every_kind_on_spark(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("placement", "streams"), [("driver", STREAMS), ("executors", STREAMS), ("executors", STREAMS[:2])]
+)
+def test_every_kind_on_spark(
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    placement: str,
+    streams: tuple[str, ...],
+) -> None:
+    """Where one of the streams is an update stream, one unit has it all; else there are several of each kind."""
     monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 2)
-    steps = make_steps(4, 7)
+    steps = [{name: step[name] for name in streams} for step in make_steps(4, 7, (30, 90))]
+    asked, others = (
+        {name: sql for name, sql in queries.items() if "up" in streams or "FROM up" not in sql}
+        for queries in (QUERIES, OTHERS)
+    )
     file = tmp_path / "pipeline.toml"
-    truth, folded = Truth(QUERIES), Folded()
-    for start, queries in ((0, QUERIES), (2, OTHERS)):
-        file.write_text(pipeline_text(queries, "prune_rows = 0\n"))
+    truth, folded, late = Truth(asked), Folded(), 0
+    for start, queries in ((0, asked), (2, others)):
+        text = pipeline_text(
+            queries, f'prune_rows = 0\nplacement = "{placement}"\nshards = {2 + start // 2}\n'
+        )
+        if "up" not in streams:
+            text = text[: text.index("[stream.up]")] + text[text.index("[[query]]") :]
+        file.write_text(text)
         infos: list[BatchInfo] = []
         for number in (start, start + 1):
             write_step(tmp_path, number, steps[number])
@@ -132,9 +151,18 @@ def test_every_kind_on_spark(tmp_path: Path, spark: SparkSession, monkeypatch: p
             folded.take(changes)
             assert folded.equals(truth.tops())
             assert info.rows == sum(map(len, steps[batch].values()))
+            assert rejected(tmp_path / "out", batch) == truth.rejects
+            late += sum(reason == "late" for _, reason in truth.rejects)
+            assert bool(info.tasks) == (placement == "executors")
+    assert late > 0
+    top = pq.read_table(tmp_path / "out" / "top" / "top.parquet").to_pylist()
+    right = [
+        (name, rank, score) for name, top in truth.tops().items() for rank, (score, _) in enumerate(top, 1)
+    ]
+    assert sorted((row["query"], row["rank"], row["score"]) for row in top) == sorted(right)
     report = verify_pipeline(file)
     assert report.ok, str(report)
-    assert report.answers == 2 * (len(QUERIES) + len(OTHERS))
+    assert report.answers == 2 * (len(asked) + len(others))
 
 
 def test_what_a_pipeline_file_may_not_ask(tmp_path: Path) -> None:
