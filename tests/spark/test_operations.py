@@ -182,6 +182,20 @@ def test_a_port_that_is_taken() -> None:
         metrics.close()
 
 
+def test_units_tell_no_rows() -> None:
+    """Where the state is with executors only its bytes are known: then there is no figure of rows, not even zero."""
+    metrics, pages = Metrics("127.0.0.1", 0), []
+    try:
+        for rows in (0, 7):
+            metrics.tell(BatchInfo(0, 1, 1, 0, 0, 0.1, {}, state_rows=rows, state_bytes=55))
+            with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=10) as answer:
+                pages.append(answer.read().decode())
+        assert "skyband_state_bytes 55.0" in pages[0] and "skyband_state_rows" not in pages[0]
+        assert "skyband_state_rows 7.0" in pages[1]
+    finally:
+        metrics.close()
+
+
 def test_which_connector() -> None:
     kafka = "org.apache.spark:spark-sql-kafka-0-10_2.13"
     assert [*connectors("4.3.1", {})] == [f"{kafka}:{v}" for v in ("4.3.1", "4.3.0", "4.2.0")]

@@ -180,7 +180,9 @@ class Metrics:
         self._rejects = Gauge(
             "skyband_rejected_rows", "Rejected rows since the beginning.", ["reason"], registry=registry
         )
-        self._state = Gauge("skyband_state_rows", "Rows kept for the queries.", registry=registry)
+        # Units tell bytes alone: this one is registered with the first figure, for none is better than a wrong one.
+        self._state = Gauge("skyband_state_rows", "Rows kept for the queries.", registry=None)
+        self._registry, self._told = registry, False
         self._bytes = Gauge("skyband_state_bytes", "Bytes that they take.", registry=registry)
         self._lag = Gauge("skyband_lag", "Files or records not read yet.", ["kind"], registry=registry)
         try:
@@ -200,6 +202,9 @@ class Metrics:
         self._batch.set(info.batch)
         for reason, count in info.reject_counts.items():
             self._rejects.labels(reason).set(count)
+        if info.state_rows and not self._told:
+            self._registry.register(self._state)
+            self._told = True
         self._state.set(info.state_rows)
         self._bytes.set(info.state_bytes)
         self._lag.labels("files").set(info.lag_files)

@@ -62,8 +62,8 @@ def run_pipeline(
     with checkpoint.locked(), Signals(stopping) as stop:
         checkpoint.check_format()
         checkpoint.repair()
-        checkpoint.check_whole(pipeline.streams)
         checkpoint.check_offsets()
+        checkpoint.check_whole(pipeline.streams)
         first = checkpoint.first_new()
         schemas = checkpoint.schemas(pipeline.streams) if first else None
         if schemas is None:
