@@ -57,8 +57,9 @@ def bound(queries: Mapping[str, str]) -> tuple[tuple[str, Any], ...]:
 class Local:
     """Tasks, units and driver in one process; state is bytes between two batches, as Spark would keep it."""
 
-    def __init__(self, folder: Path, streams: Streams, seed: int = 1) -> None:
+    def __init__(self, folder: Path, streams: Streams, seed: int = 1, twice: bool = False) -> None:
         self.folder, self.streams = folder, streams
+        self.twice = twice  # every unit takes every batch a second time, from the state before it
         self.gather = Gather(streams)
         self.chance = random.Random(seed)
         self.states: dict[int, bytes] = {}
@@ -119,7 +120,13 @@ class Local:
             if self.chance.random() < 0.5:
                 merging._HELD.clear()  # another worker
             self.chance.shuffle(own)
-            after, told = take(self.job, self.batch, key, own, self.states.pop(key, None))
+            state = self.states.pop(key, None)
+            after, told = take(self.job, self.batch, key, own, state)
+            if self.twice:  # a task that failed after that, or a batch that was not committed
+                self.chance.shuffle(own)
+                first = (after, told)
+                after, told = take(self.job, self.batch, key, own, state)
+                assert told == first[1] and (after is None) == (first[0] is None)
             if after is not None:
                 self.states[key] = after
             lines += [
@@ -214,8 +221,9 @@ def layout(queries: Mapping[str, str], rows: int, parts: int, epoch: int = 0) ->
     return Layout(2, {**kinds, ROWS: (rows, epoch)})
 
 
-def test_units_equal_one_monitor(tmp_path: Path) -> None:
-    local, one = Local(tmp_path, STREAMS), One(STREAMS)
+@pytest.mark.parametrize("twice", [False, True])
+def test_units_equal_one_monitor(tmp_path: Path, twice: bool) -> None:
+    local, one = Local(tmp_path, STREAMS, twice=twice), One(STREAMS)
     local.start(KINDS, layout(KINDS, 3, 2))
     one.start(KINDS)
     compare(local, one, [[("s", arrow(rows))] for rows in make_files(6, seed=83)])
