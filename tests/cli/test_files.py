@@ -171,9 +171,25 @@ def test_json_types_are_those_of_the_first_block(tmp_path: Path, monkeypatch: py
 def test_a_line_that_is_null() -> None:
     """Arrow's own reader ends the process there."""
     schema = pa.schema([("a", pa.float64())])
-    for data in (b"null\n", b'{"a": 1}\n null\n{"a": 2}\n', b'{"a": 1}null\n'):
+    for data in (b"null\n", b"\xef\xbb\xbf null\n", b'{"a": 1}\n null\n{"a": 2}\n', b'{"a": 1}null\n'):
         chunk = parse_json_lines(data, schema)
         assert "null" in chunk.bad[0].raw
+
+
+def test_a_record_with_too_many_fields_that_is_not_utf8(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Arrow's own reader gives the whole block up there, with a word on standard error."""
+    schema = pa.schema([("a", pa.float64()), ("b", pa.string())])
+    chunk = parse_csv("1,é\n".encode() + b"2,caf\xe9,3\n4,\xff\n5,x\n", schema)
+    assert chunk.table.to_pylist() == [{"a": 1.0, "b": "é"}, {"a": 5.0, "b": "x"}]
+    assert chunk.bad == [
+        BadRow(1, "fields: 3, expected: 2", "2,caf\ufffd,3"),
+        BadRow(2, "column b: not UTF-8", "4,\ufffd"),
+    ]
+    file = read(written(tmp_path, b"a,b\n1,x\n2,caf\xe9,3\n"))
+    assert file.table.to_pylist() == [{"a": 1, "b": "x"}] and [row.position for row in file.bad] == [1]
+    assert capfd.readouterr().err == ""
 
 
 def test_a_header_with_a_bare_carriage_return() -> None:

@@ -79,6 +79,15 @@ def test_packed_text(
     assert rows_of(splits).table.column("n").to_pylist() == [*range(500)]
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_packed_file_that_is_torn_stops_nothing(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(gzip.compress(b"n,x\n1,2\n" if form == "csv" else b'{"n": 1}\n')[:-9])
+    chunk = rows_of(splits_of(path, form))
+    assert chunk.table.num_rows == 0 and [bad.raw for bad in chunk.bad] == [str(path)]
+    assert chunk.bad[0].detail.startswith("The file cannot be unpacked: ")
+
+
 @pytest.mark.parametrize("header", ["1,2", "n,n", "a\r,b", "n\xe9"])
 def test_a_csv_without_a_header_stops_nothing(tmp_path: Path, header: str) -> None:
     """It has its place, and may no longer be changed or removed: so its lines are rejects."""

@@ -68,6 +68,8 @@ def infer_csv(data: bytes, names: Sequence[str], delimiter: str = ",") -> pa.Sch
     """The types of the columns, from a first block of records (without the header)."""
     if not data.strip():
         return pa.schema([pa.field(name, pa.string()) for name in names])
+    if not _is_utf8(data):
+        data = data.decode("utf-8", "replace").encode()
     table = _read(data, names, delimiter, {}, list(names), [], threads=True)
     return pa.schema([pa.field(name, _settled(table.schema.field(name).type)) for name in names])
 
@@ -86,6 +88,8 @@ def parse_csv(
     wanted = list(schema.names if columns is None else columns)
     types = {name: schema.field(name).type for name in schema.names}
     ragged: list[Any] = []
+    if not _is_utf8(data):
+        return _parse_slowly(data, schema, delimiter, wanted)
     try:
         table = digits_fit(_read(data, schema.names, delimiter, types, wanted, ragged, threads=True))
     except pa.ArrowInvalid:
@@ -122,15 +126,20 @@ def _read(
 
 def _parse_slowly(data: bytes, schema: pa.Schema, delimiter: str, wanted: list[str]) -> Chunk:
     ragged: list[Any] = []
+    # Arrow shows a record with too few or too many fields as text, and stops where it isn't UTF-8. So then every byte
+    # is a character, and turned back afterwards.
+    foreign = not _is_utf8(data)
     # Arrow numbers the rows only where one thread reads them.
     asbytes = {name: pa.binary() for name in schema.names}
-    raw = _read(data, schema.names, delimiter, asbytes, wanted, ragged, threads=False)
-    bad = {
-        row.number - 1: BadRow(
-            row.number - 1, f"fields: {row.actual_columns}, expected: {row.expected_columns}", row.text
-        )
-        for row in ragged
-    }
+    read = data.decode("latin-1").encode() if foreign else data
+    raw = _read(read, schema.names, delimiter, asbytes, wanted, ragged, threads=False)
+    if foreign:
+        raw = pa.table([_bytes_again(column) for column in raw.columns], names=raw.column_names)
+    bad = {}
+    for one in ragged:
+        shown = one.text.encode("latin-1").decode("utf-8", "replace") if foreign else one.text
+        told = f"fields: {one.actual_columns}, expected: {one.expected_columns}"
+        bad[one.number - 1] = BadRow(one.number - 1, told, shown)
     places = [place for place in range(raw.num_rows + len(bad)) if place not in bad]
     records = split_records(data)
     whole = len(records) == raw.num_rows + len(bad)
@@ -150,6 +159,20 @@ def _parse_slowly(data: bytes, schema: pa.Schema, delimiter: str, wanted: list[s
             )
     table = pa.table(columns, schema=pa.schema([schema.field(name) for name in wanted]))
     return set_aside(table, bad, places)
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bytes_again(column: pa.ChunkedArray) -> pa.Array[Any]:
+    return pa.array([value.decode().encode("latin-1") for value in column.to_pylist()], pa.binary())
 
 
 def _column(raw: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[tuple[int, str]]]:

@@ -20,7 +20,7 @@ import pyarrow.json as pajson
 from skyband.errors import InputError
 from skyband.files.rows import BadRow, Chunk, cast_each, cast_times, digits_fit, set_aside, times_of
 
-_BARE_NULL = re.compile(rb"(?:\A|[\n}])[ \t\r\n]*n")
+_BARE_NULL = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\n}])[ \t\r\n]*n")
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which JSON can say and UTF-8 can't
 
 

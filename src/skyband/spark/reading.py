@@ -40,7 +40,12 @@ def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
             yield parse_json_lines(_lines_of(path, split), schema)
     except (pa.ArrowException, OSError) as problem:
         _check(split, path)
-        raise InputError(f"The file {path} of stream '{split.stream}' cannot be read: {problem}.") from None
+        of_data = getattr(problem, "errno", None) is None  # and not the disk
+        if not of_data or split.format == "parquet" or packing(path) is None:
+            raise InputError(
+                f"The file {path} of stream '{split.stream}' cannot be read: {problem}."
+            ) from None
+        yield _unread([str(path).encode()], f"The file cannot be unpacked: {_bare(problem)}.", schema)
     _check(split, path)
 
 
