@@ -190,6 +190,7 @@ class Blocks(Renewed):
             wider = aligned((new, *array.shape[1:]), array.dtype)
             wider[target] = array[source]
             setattr(self, name, wider)
+        self.keep_brief(False)  # it is made anew, as wide as the ring is then, by whoever wants it
 
     def make_room(self, rows: int) -> None:
         """Room for so many rows in every reservoir, and some more; but no more than one may ever have."""
@@ -201,11 +202,15 @@ class Blocks(Renewed):
 
     def keep_brief(self, wanted: bool) -> None:
         """Have room for reservoirs in numbers of four bytes, which are looked through in a third of the time: or none.
-        A block's are written when somebody looks (structures/brief.py), so many of them as meta[b, BRIEF] says."""
-        rooms = (len(self.pool), self.axes, self.index.shape[1]) if wanted else (0, self.axes, 0)
-        if self.brief.shape != rooms:
-            self.brief = aligned(rooms, np.float32)
-            self.meta[:, BRIEF] = 0
+        A block's are written when somebody looks (structures/brief.py), so many of them as meta[b, BRIEF] says. One
+        that has outgrown the room is read as it is, until the next time."""
+        longest = int(self.meta[:, RESERVED].max(initial=0)) if wanted else 0
+        ring, _, room = self.brief.shape
+        if (ring == len(self.pool) and longest <= room <= 2 * longest + CHUNK) or room == longest == 0:
+            return
+        room = (longest + longest // 4) // CHUNK * CHUNK + CHUNK if wanted else 0
+        self.brief = aligned((len(self.pool) if wanted else 0, self.axes, room), np.float32)
+        self.meta[:, BRIEF] = 0
 
     def lacking(self) -> Ints:
         """Places of blocks whose reservoirs were refused the room that they wanted, where they may have it: from now on

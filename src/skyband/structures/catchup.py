@@ -363,10 +363,11 @@ def visit(number, group, stack, constants, store, sketch, floors, slope, now, ma
             marks[g, {deepest}] = max(marks[g, {deepest}], floor)
             members[count, {side}] = g
             count += 1
-    if brief.shape[0] > 0 and count > 0 and meta[b, {brief}] < meta[b, 2]:
+    short = 0 < meta[b, 2] <= brief.shape[2]
+    if short and count > 0 and meta[b, {brief}] < meta[b, 2]:
         abridge(b, pool, meta, mapping[3], mapping[4], brief)
     for first in range(0, count, 4):
-        if brief.shape[0] > 0:
+        if short:
             read_brief(b, first, count, stack, constants, store, sketch, horizon_time, horizon_seq, members, marks,
                        mapping, out_good, out_time, out_seq)
         elif first == count - 1:
