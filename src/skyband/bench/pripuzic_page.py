@@ -422,7 +422,7 @@ that has both, `pa` without an index takes less time than the fastest filter beh
 
 **What the filters are for, here.** They keep rows away from the skybands, and so save memory. A gain in time on `ra`
 is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and about three times at
-d = 2 where generated rows come in random order (2.8 to 3.2 times in three runs). Counted (second section): behind an
+d = 2 where generated rows come in random order (3.0 to 3.5 times in three runs). Counted (second section): behind an
 index both let about as many rows into their skybands. A probable filter takes in fewer rows than a strict one (those
 that better ones of the same batch push out at once are neither written nor counted), but only a few times fewer,
 because what a strict filter has no use for doesn't reach it either: the index passes over cells that are worse than
