@@ -190,8 +190,11 @@ class Mapped(MappedState):
     def _company(self, todo: Ints) -> Ints:
         """Slots that are to be made anew, and where those are many in a window the ones who are next: a reservoir that
         is read for some is read for more of them at little cost, and what Python does is done for all."""
-        spare = np.where(self.ks > 0, self.ranked.size - self.ks, FAR)
-        spare[todo] = -1
+        spare = self.ranked.size - self.ks
+        spare[(self.ks == 0) | (spare < 0)] = (
+            FAR  # whoever has fewer than k rows of his own accord has all there are
+        )
+        spare[todo] = -1  # nobody comes before these
         near = np.argpartition(spare, GROUP)[:GROUP]
         return near[spare[near] <= self.ks[near] // SOON]
 
