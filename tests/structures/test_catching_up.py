@@ -11,6 +11,7 @@ from skyband.structures.blocks import came_at
 from skyband.structures.catchup import catching
 from skyband.structures.relief import Relief
 from skyband.structures.slack import overflow
+from skyband.structures.walking import GROUP, NEXT, SOON, company
 
 
 def test_a_raised_map_moves_rows_along_the_axes_that_all_queries_want_alike() -> None:
@@ -74,3 +75,24 @@ def test_a_walk_counts_no_references() -> None:
     assert not any(
         each.compiled().owns for each in (made.refill, made.walk, made.finish, made.rank, made.reach)
     )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_next_to_run_short_walk_in_company(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count = int(rng.choice([40, 300]))
+    ks = rng.choice([0, 6, 20, 2000], count)
+    size = np.maximum(0, ks + rng.integers(-3, int(rng.choice([4, 30])), count))
+    # most lists with fewer than k rows have all there are; some are to be made anew, whatever they have
+    todo = rng.permutation(np.flatnonzero(ks))[: int(rng.integers(1, GROUP))]
+    found = company(todo, ks, size)
+    assert found[: len(todo)].tolist() == todo.tolist()  # nobody comes before those who must
+    assert len(set(found.tolist())) == len(found) <= GROUP
+    spare = size - ks
+    others = np.setdiff1d(
+        np.flatnonzero((ks > 0) & (spare >= 0) & (spare <= np.minimum(ks // SOON, NEXT))), todo
+    )
+    chosen = found[len(todo) :]
+    assert np.isin(chosen, others).all() and len(chosen) == min(len(others), GROUP - len(todo))
+    left = np.setdiff1d(others, chosen)
+    assert not len(left) or not len(chosen) or spare[chosen].max() <= spare[left].min()

@@ -6,7 +6,7 @@ import pytest
 from skyband.bench.drive import Queries
 from skyband.query.space import Space
 from skyband.structures.meeting import WIDTH, Stands
-from skyband.structures.outlines import Outlines
+from skyband.structures.outlines import Outlines, lower_all
 from skyband.structures.relief import LOOSE, Relief
 
 
@@ -80,7 +80,7 @@ def test_a_threshold_that_falls_lowers_the_outline_of_its_block_alone() -> None:
     relief, stands, outlines, bars = drawn(3, 200, (1.0,))
     before = outlines.heights.copy()
     slots = np.array([17])
-    relief.lower_one(slots, 17, relief.face(17), 0.5 * float(bars[17]), relief.weight)
+    relief.lower(slots, np.array([relief.face(17)]), 0.5 * bars[slots], relief.weight)
     lower(outlines, relief, stands, slots)
     changed = (outlines.heights != before).any(axis=1)
     assert changed.nonzero()[0].tolist() == [stands.place[17] // WIDTH]
@@ -92,3 +92,71 @@ def test_before_there_is_a_map_there_are_no_outlines() -> None:
     none = np.zeros(1, dtype=np.int64)
     outlines.lower(none, none, none, np.zeros(1), np.zeros(1), np.zeros((1, 1)), np.zeros(1))
     assert len(outlines.heights) == 0
+
+
+def lower_at_once(outlines: Outlines, relief: Relief, stands: Stands, slots: np.ndarray) -> bool:
+    frame = relief.frame
+    assert frame is not None
+    line = (outlines.heights, outlines.low, outlines.high, outlines.corners, outlines.size, outlines.order)
+    return bool(
+        lower_all(
+            slots, stands.place, stands.face, stands.bar, relief.mapped, relief.floors, relief.now, relief.inner,
+            relief.outer, frame.low, frame.high, relief.corners, frame.size, frame.order, relief.offset,
+            relief.weight, relief.slip, line,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3, 4])
+@pytest.mark.parametrize("signs", [(1.0,), (-1.0, 1.0)])
+@pytest.mark.parametrize("epoch", [False, True])
+def test_maps_and_outlines_lowered_at_once_are_those_lowered_one_after_the_other(
+    axes: int, signs: tuple[float, ...], epoch: bool
+) -> None:
+    made = [drawn(axes, 100, signs) for _ in range(2)]
+    slots = np.random.default_rng(3).permutation(100)[:23]
+    before = made[0][0].inner.copy(), made[0][0].outer.copy(), made[0][2].heights.copy()
+    for i, (relief, stands, outlines, bars) in enumerate(made):
+        if epoch:  # every other floor is below all thresholds
+            relief.begin_epoch(np.where(np.arange(100) % 2, -9.0, 9.0))
+        # some fall, some rise: those the maps know already
+        stands.bar[stands.place[slots]] = bars[slots] - np.linspace(0.3, -0.1, len(slots))
+        if i:
+            assert lower_at_once(outlines, relief, stands, slots)
+            continue
+        own = slots[stands.bar[stands.place[slots]] < relief.mapped[slots]]
+        assert 5 < len(own) < len(slots)
+        faces = stands.face[stands.place[own] // WIDTH]
+        relief.lower(own, faces, stands.bar[stands.place[own]], relief.weight)
+        lower(outlines, relief, stands, own)
+    (one, _, outline, _), (other, _, at_once, _) = made
+    assert np.array_equal(one.mapped, other.mapped)
+    for lowered, alike, was in zip(
+        (one.inner, one.outer, outline.heights),
+        (other.inner, other.outer, at_once.heights),
+        before,
+        strict=True,
+    ):
+        assert np.array_equal(lowered, alike) and (lowered < was).any()
+
+
+def test_a_query_that_admits_every_row_is_not_let_into_the_maps() -> None:
+    relief, stands, outlines, bars = drawn(3, 100, (1.0,))
+    slots = np.arange(10, 20)
+    before, known = relief.inner.copy(), relief.mapped.copy()
+    stands.bar[stands.place[slots]] = bars[slots] - 0.1
+    stands.bar[stands.place[15]] = -np.inf
+    assert not lower_at_once(outlines, relief, stands, slots)
+    assert np.array_equal(relief.inner, before) and np.array_equal(relief.mapped, known)
+
+
+def test_a_threshold_just_below_its_floor_comes_into_both_maps() -> None:
+    """A floor has four bytes. Compared with a threshold that is rounded to four as well, it wasn't above it, and rows
+    in between passed the inner map alone."""
+    relief, stands, outlines, bars = drawn(3, 9, (1.0,))
+    np.copyto(relief.outer, relief.inner)
+    relief.begin_epoch(0.9 * bars)
+    stands.bar[stands.place[4]] = float(relief.floors[relief.now, 4]) * (1.0 - 1e-9)
+    before = relief.inner.copy()
+    assert lower_at_once(outlines, relief, stands, np.array([4]))
+    assert np.all(relief.outer <= relief.inner) and (relief.inner < before).any()

@@ -44,23 +44,6 @@ def test_queries_carved_together_make_the_map_that_they_make_one_by_one(axes: in
     assert (together < relief.inner).any()  # something was carved
 
 
-@pytest.mark.parametrize("epoch", [False, True])
-def test_one_query_lowers_the_maps_as_several_do(epoch: bool) -> None:
-    one, constants = surveyed(3, 6)
-    several, _ = surveyed(3, 6)
-    for relief in (one, several):
-        if epoch:
-            relief.begin_epoch(np.array([0.0, 9.0, 0.0, 9.0, 0.0, 9.0]))
-    bars = 0.8 * np.abs(one.weight).sum(axis=1)
-    for slot in range(6):
-        slots, face = np.array([slot]), one.face(slot)
-        one.lower_one(slots, slot, face, float(bars[slot]), constants)
-        several.lower(slots, np.array([face]), bars[slots], constants)
-    assert np.array_equal(one.inner, several.inner) and np.array_equal(one.outer, several.outer)
-    assert np.array_equal(one.mapped, several.mapped)
-    assert (one.outer < np.iinfo(np.int16).max // 4).any()
-
-
 @pytest.mark.parametrize("axes", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("outside", [False, True])
 def test_rows_are_sifted_alike_when_they_come_and_when_they_are_stored(axes: int, outside: bool) -> None:
@@ -200,14 +183,3 @@ def test_rows_outside_pass_a_map_that_is_raised_by_all_of_its_extent(face: int) 
     picks, in_use = np.zeros((3, 108), np.uint16), np.bincount([face], minlength=3)
     found = sift_faces(pool, 0, 0, 100, in_use, *relief.mapping()[:-1], picks, int(UNIT), *sift_arrays())
     assert set(picks[2, :found].tolist()) >= {7, 9, 11} and found < 50
-
-
-def test_a_threshold_just_below_its_floor_comes_into_both_maps() -> None:
-    """A floor has four bytes. Compared with a threshold that is rounded to four as well, it wasn't above it, and rows
-    in between passed the inner map alone."""
-    relief, constants = surveyed(3, 9)
-    slot = next(slot for slot in range(9) if relief.face(slot) == HIGH)
-    relief.begin_epoch(np.full(9, 0.7 * float(np.abs(relief.weight[slot]).sum())))
-    floor = float(relief.floors[relief.now, slot])
-    relief.lower_one(np.array([slot]), slot, HIGH, floor * (1.0 - 1e-9), constants)
-    assert np.all(relief.outer <= relief.inner) and (relief.inner[0, :-1] < np.iinfo(np.int16).max).any()

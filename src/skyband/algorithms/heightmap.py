@@ -60,8 +60,8 @@ from skyband.structures.slack import (
     prune,
     tidy,
 )
-from skyband.structures.walking import GROUP, LOWEST, SCRATCH, SIDE, STACK, adopt
-from skyband.structures.whole import DUE, LISTS, TAKEN, whole
+from skyband.structures.walking import GROUP, LOWEST, SCRATCH, SIDE, STACK, adopt, company
+from skyband.structures.whole import DUE, LACKING, LISTS, LOWERED, TAKEN, whole
 
 
 def expected(k: int, n: float) -> float:
@@ -241,7 +241,8 @@ class HeightMap(Mapped):
             self._words.note(
                 (
                     *self._arriving, self._resume, *self._met[1:], stands.place, relief.floors, relief.slope,
-                    relief.tilt, self._moved, *self._members, *self._listing, self._result, *self._sketch(), self._due,
+                    relief.tilt, self._moved, *self._members, *self._listing, self._result, *self._sketch(),
+                    relief.mapped, relief.slip, relief.corners, self.outlines.corners, self._due,
                 )
             )  # fmt: skip
             self._note_due()
@@ -346,7 +347,8 @@ class HeightMap(Mapped):
                 todo = np.union1d(todo, self.back[1 : 1 + int(self.back[0])]).astype(np.int64)
             self._note_pace()
             if self._busy and len(todo) < GROUP < self.members:
-                todo = self._company(todo)
+                # a reservoir that is read for some is read for more of them at little cost
+                todo = company(todo, self.ks, self.ranked.size)
             self._renew(todo, SHARE_AGAIN)
 
     def _by_pieces(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
@@ -474,20 +476,10 @@ class HeightMap(Mapped):
         if not self.compiled:
             for slot in slots.tolist():
                 self._renew_plainly(slot)
-        else:
-            self._refill(slots, share)
+        elif self._refill(slots, share):
+            return  # the maps as well
         if self.relief.frame is None:
             return
-        if len(slots) == 1:  # mostly: numpy is dear one query at a time
-            slot = int(slots[0])
-            place = int(self.stands.place[slot])
-            bar, face = float(self.stands.bar[place]), int(self.stands.face[place // WIDTH])
-            if face == LOOSE or bar >= self.relief.mapped[slot]:
-                return
-            if bar > -np.inf or self.space.boxed:
-                self.relief.lower_one(slots, slot, face, bar, self.constants)
-                self._lower_outlines(slots)
-                return
         places = self.stands.place[slots]
         bars, faces = self.stands.bar[places], self.stands.face[places // WIDTH]
         low = (bars < self.relief.mapped[slots]) & (faces != LOOSE)
@@ -504,7 +496,8 @@ class HeightMap(Mapped):
             self.relief.lower(slots[low], faces[low], bars[low], self.constants)
             self._lower_outlines(slots[low])
 
-    def _refill(self, slots: Ints, share: float) -> None:
+    def _refill(self, slots: Ints, share: float) -> bool:
+        """The lists; whether the maps let pass what they admit."""
         blocks, ranked, result = self.blocks, self.ranked, self._result
         result.fill(0)
         if self._together < min(len(slots), GROUP):
@@ -517,9 +510,9 @@ class HeightMap(Mapped):
         first = 0
         while True:
             result[5] = ranked.used
-            again = self._make_lists(first, slots, share)
+            done = self._make_lists(first, slots, share)
             first, begin, length, ready, _, ranked.used = result.tolist()
-            if not again:
+            if done != LACKING:
                 break
             slot = int(slots[first - 1])
             ranked.size[slot] = 0
@@ -530,17 +523,19 @@ class HeightMap(Mapped):
             )  # fmt: skip
         if self.totals[DEEPENED] != deepened:
             self._stock_lacking()
+        return done == LOWERED
 
     def _make_lists(self, first: int, slots: Ints, share: float) -> int:
         """`refill`, mostly with the arrays at hand: to hand over eighty takes half as long as to make a list."""
         blocks, ranked, stands, relief = self.blocks, self.ranked, self.stands, self.relief
-        epoch = relief.now if relief.frame is not None else -1
+        mapped = relief.frame is not None
+        epoch = relief.now if mapped else -1
         if self._whole is not None and not blocks.late:
             self._see_arrays()
             return int(
                 self._whole.renew(
                     self._words.words, first, slots, len(slots), self._ranks, self._stack, share, epoch,
-                    self.horizon_time, self.horizon_seq,
+                    mapped and relief.weighted and not self.space.boxed, self.horizon_time, self.horizon_seq,
                 )
             )  # fmt: skip
         return int(

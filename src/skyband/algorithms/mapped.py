@@ -38,7 +38,6 @@ from skyband.structures.relief import LOOSE, SAMPLE
 from skyband.structures.slack import (
     CALIBRATED,
     CATCH_UPS,
-    FAR,
     MAPS,
     RAISED,
     SEARCHED,
@@ -46,14 +45,12 @@ from skyband.structures.slack import (
     STRANGERS,
     SURVIVED,
 )
-from skyband.structures.walking import GROUP
 
 SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
 LEAST_BLOCKS = 8  # before reservoirs are kept
 DEEPER = 16  # blocks whose reservoirs are made deeper when floors are set anew because scores fall
 SEARCHES = 400  # blocks looked through whole: that takes as long as to set floors anew
 RANK = 20  # of the floors in a block while scores fall: lists search so deep, whatever rows that brings
-SOON = 2  # a list that has less than this part of k more than it must have is among the next to run short
 RANKED = 48  # rows of a block that one query brings into its reservoir, at most
 
 
@@ -186,17 +183,6 @@ class Mapped(MappedState):
         if seen - self._paced_at[0] > len(self.blocks):
             self._paced_at = seen, made
         self._busy = self._falling or 32 * (made - self._paced_at[1]) > self.members
-
-    def _company(self, todo: Ints) -> Ints:
-        """Slots that are to be made anew, and where those are many in a window the ones who are next: a reservoir that
-        is read for some is read for more of them at little cost, and what Python does is done for all."""
-        spare = self.ranked.size - self.ks
-        spare[(self.ks == 0) | (spare < 0)] = (
-            FAR  # whoever has fewer than k rows of his own accord has all there are
-        )
-        spare[todo] = -1  # nobody comes before these
-        near = np.argpartition(spare, GROUP)[:GROUP]
-        return near[spare[near] <= self.ks[near] // SOON]
 
     def _closed_block(self, number: int) -> None:
         """A block is full: see whether its reservoir has the right size."""

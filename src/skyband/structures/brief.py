@@ -79,12 +79,6 @@ def spot(b, c, rows, bar, pool, brief, weight, slot):
     return found
 
 @inlined
-def blurred(g, many, g_of, members, marks, offset, blur):
-    """The bar of the g-th of so many members, less what rounding can do; nothing reaches that of those beyond."""
-    slot = members[g_of, {slot}]
-    return np.float32(marks[g_of, {bar}] - offset[slot] - blur[slot]) if g < many else np.float32(np.inf)
-
-@inlined
 def read(b, first, count, stack, constants, store, horizon_time, horizon_seq, members, marks, above, out_good, out_time,
          out_seq):
     """Up to four members, those that members[first:count, SIDE] names, look through the reservoir of a block."""

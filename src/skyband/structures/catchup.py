@@ -285,6 +285,20 @@ def seek(pool, b, rows, held, index, bar, values, {names}):
             count += 1
     return count
 
+@kernel
+def look(b, g, whole, stack, constants, store, horizon_time, horizon_seq, members, marks, out_good, out_time, out_seq):
+    """A member looks through the reservoir of a block, or the whole of it if its rows are in the order of arrival."""
+    pool, times, seqs, meta, index = store
+    slot, place, rows = members[g, {slot}], members[g, {place}], meta[b, 0 if whole else 2]
+{settle_parameters}
+    c = (rows + 31) // 32
+    while True:
+        c = skim(pool, b, c, marks[g, {bar}], {names})
+        if c < 0:
+            break
+        settle(b, c, whole, rows, g, horizon_time[slot], horizon_seq[slot], stack, pool, times, seqs, meta, index,
+               members, marks, out_good, out_time, out_seq, constants, place)
+
 @inlined
 def search(b, g, stack, constants, store, horizon_time, horizon_seq, members, marks, values, out_good, out_time,
            out_seq, totals):
@@ -305,28 +319,8 @@ def search(b, g, stack, constants, store, horizon_time, horizon_seq, members, ma
     if many >= 0:
         return
     straighten(pool, b, meta[b, 2], index)  # in the order of arrival, which matters
-    c = (rows + 31) // 32
-    while True:
-        c = skim(pool, b, c, marks[g, {bar}], {names})
-        if c < 0:
-            break
-        settle(b, c, True, rows, g, horizon_time[slot], horizon_seq[slot], stack, pool, times, seqs, meta, index,
-               members, marks, out_good, out_time, out_seq, constants, place)
+    look(b, g, True, stack, constants, store, horizon_time, horizon_seq, members, marks, out_good, out_time, out_seq)
     front(pool, b, meta[b, 2], index)
-
-@inlined
-def read_alone(b, g, stack, constants, store, horizon_time, horizon_seq, members, marks, out_good, out_time, out_seq):
-    """A member looks through the reservoir of a block."""
-    pool, times, seqs, meta, index = store
-    slot, place, rows = members[g, {slot}], members[g, {place}], meta[b, 2]
-{settle_parameters}
-    c = (rows + 31) // 32
-    while True:
-        c = skim(pool, b, c, marks[g, {bar}], {names})
-        if c < 0:
-            break
-        settle(b, c, False, rows, g, horizon_time[slot], horizon_seq[slot], stack, pool, times, seqs, meta, index,
-               members, marks, out_good, out_time, out_seq, constants, place)
 
 @brief@
 @inlined
@@ -371,8 +365,8 @@ def visit(number, group, stack, constants, store, sketch, floors, slope, now, ma
             read_brief(b, first, count, stack, constants, store, sketch, horizon_time, horizon_seq, members, marks,
                        mapping, out_good, out_time, out_seq)
         elif first == count - 1:
-            read_alone(b, members[first, {side}], stack, constants, store, horizon_time, horizon_seq, members, marks,
-                       out_good, out_time, out_seq)
+            look(b, members[first, {side}], False, stack, constants, store, horizon_time, horizon_seq, members, marks,
+                 out_good, out_time, out_seq)
         else:
             read(b, first, count, stack, constants, store, horizon_time, horizon_seq, members, marks, mapping[{above}],
                  out_good, out_time, out_seq)

@@ -18,7 +18,19 @@ import numpy as np
 
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints
-from skyband.structures.heightmap import COARSE, LEAST, MOST, UNIT, Frame, Heights, Map, divide, gains, mapped
+from skyband.structures.heightmap import (
+    COARSE,
+    LEAST,
+    MOST,
+    UNIT,
+    Frame,
+    Heights,
+    Map,
+    carve_weights,
+    divide,
+    gains,
+    mapped,
+)
 from skyband.structures.renewed import Renewed
 from skyband.structures.slack import Short
 
@@ -34,7 +46,7 @@ class Outlines(Renewed):
         self.heights = np.empty((0, 1), dtype=np.int16)
         self.order, self.size = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         self.low = self.high = self.base = self.inverse = np.zeros(1)
-        self._corners = np.empty((0, 2, 1))
+        self.corners = np.empty((0, 2, 1))
 
     def frame(self) -> tuple[Any, ...]:
         """What the kernels need of it."""
@@ -49,10 +61,10 @@ class Outlines(Renewed):
         coarse = frame._replace(size=size, inverse=inverse)
         self.order, self.size, self.inverse = frame.order, size, inverse
         self.low, self.high, self.base = frame.low, frame.high, frame.base
-        self._corners = np.zeros((parts, 2, int(size.max(initial=1))))
+        self.corners = np.zeros((parts, 2, int(size.max(initial=1))))
         for a in range(parts):
             lower, upper = coarse.corners(a)
-            self._corners[a, 0, : len(lower)], self._corners[a, 1, : len(upper)] = lower, upper
+            self.corners[a, 0, : len(lower)], self.corners[a, 1, : len(upper)] = lower, upper
         self.heights = np.full((blocks, coarse.cells + 1), MOST, dtype=np.int16)
         self.heights[:, -1] = LEAST
 
@@ -80,9 +92,9 @@ class Outlines(Renewed):
         rows = int(self.size[0]) if len(self.size) > 1 else 1
         cells = self.heights.shape[1] - 1
         scratch = (np.empty(shape, np.int32) for shape in ((1, cells // rows), (1, rows)))
-        grown = np.empty(max(1, self._corners.shape[2]), np.int32)
+        grown = np.empty(max(1, self.corners.shape[2]), np.int32)
         lower(
-            self.heights, slots, place, face, self.low, self.high, self._corners, self.size, self.order, bars,
+            self.heights, slots, place, face, self.low, self.high, self.corners, self.size, self.order, bars,
             offset, weight, slip, *scratch, grown,
         )  # fmt: skip
 
@@ -113,6 +125,56 @@ def lower(
             top, part = tops[0, g], row[g * n : g * n + n]
             for j in range(n):
                 part[j] = min(part[j], mapped(np.int32(top - reach[j])))
+
+
+@kernel
+def lower_all(
+    asked: Ints, place: Short, face: Ints, edge: Floats, known: Floats, floors: Any, now: int, inner: Any, outer: Any,
+    low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints, offset: Floats, weight: Floats, slip: Any,
+    line: Any,
+) -> bool:  # fmt: skip
+    """As `Relief.lower` and `Outlines.lower` one after the other, for weighted sums without boxes: the maps and the
+    outlines let pass what these queries admit. False, and nothing is done, if one of them admits every row.
+
+    known: the thresholds that the inner map has, by slot."""
+    heights, line_low, line_high, line_corners, line_size, line_order = line
+    for slot in asked:
+        if edge[place[slot]] == -np.inf and known[slot] > -np.inf and face[place[slot] >> 6] <= 1:
+            return False
+    own = np.empty(asked.shape[0], np.int64)
+    rows = size[0] if size.shape[0] > 1 else 1
+    fast = np.empty((4, (inner.shape[1] - 1) // rows), np.int32)
+    tops, grown = np.empty((4, rows), np.int32), np.empty(max(1, corners.shape[2]), np.int32)
+    rows = line_size[0] if line_size.shape[0] > 1 else 1
+    narrow = np.empty((1, max(1, heights.shape[1] - 1) // rows), np.int32), np.empty((1, rows), np.int32)
+    for which in range(2):
+        sign, at = 1.0 - 2.0 * which, min(which, inner.shape[0] - 1)
+        count = 0
+        for slot in asked:
+            if face[place[slot] >> 6] == which and edge[place[slot]] < known[slot]:
+                known[slot] = edge[place[slot]]
+                own[count] = slot
+                count += 1
+        if count == 0:
+            continue
+        carve_weights(
+            inner[at], sign, low, high, corners, size, order, own[:count], known, offset, weight, slip, fast, tops,
+            grown,
+        )  # fmt: skip
+        if heights.shape[0] > 0:
+            lower(
+                heights, own[:count], place, face, line_low, line_high, line_corners, line_size, line_order, known,
+                offset, weight, slip, narrow[0], narrow[1], grown,
+            )  # fmt: skip
+        above = 0
+        for i in range(count):  # where the floor is lower the outer map lets them pass already
+            own[above] = own[i]
+            above += int(now < 0 or floors[max(now, 0), own[i]] > known[own[i]])
+        carve_weights(
+            outer[at], sign, low, high, corners, size, order, own[:above], known, offset, weight, slip, fast, tops,
+            grown,
+        )  # fmt: skip
+    return True
 
 
 @inlined

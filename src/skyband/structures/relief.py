@@ -249,14 +249,6 @@ class Relief(Renewed):
             slots, faces = slots[above], faces[above]
         self.carve(self.outer, slots, faces, self.mapped, constants)
 
-    def lower_one(self, slots: Ints, slot: int, face: int, bar: float, constants: Floats) -> None:
-        """As `lower`, for a single query, which is also given as an array."""
-        self.mapped[slot] = bar
-        self._carve_face(self.inner, face, slots, self.mapped, constants)
-        # a number of four bytes would be compared with the threshold rounded to four
-        if self.now < 0 or float(self.floors[self.now, slot]) > bar:
-            self._carve_face(self.outer, face, slots, self.mapped, constants)
-
     def misfits(self, columns: Floats) -> bool:
         """Whether these rows (an axis each) fill so little of the frame that a new one would be sharper."""
         if self.frame is None:

@@ -192,14 +192,14 @@ def overflow(
     if topped:
         touched[slot] = 1
     cut = 0
-    if 5 * n > 13 * k:
+    if 5 * n > 14 * k:
         young_time, young_seq = youth(SHARE, t, s, clock)
         count = 0
         for back in range(n):
             at = begin + n - 1 - back
             if not precedes(time_in(time, at), seq[at], young_time, young_seq):
                 count += 1
-            if count >= k and 5 * (back + 1) >= 13 * k:
+            if count >= k and 5 * (back + 1) >= 14 * k:
                 if good[at] > edge[place]:
                     edge[place] = good[at]
                     raised[0] += 1
@@ -231,7 +231,7 @@ def overflow(
 @kernel
 def brim_of(n: int, k: int) -> int:
     """How long a list of n rows may grow before it is looked through again."""
-    return min(max(7 * k // 2, n + max(n // 4, 16)), max(32 * k, 64))
+    return min(max(17 * k // 5, n + max(n // 4, 16)), max(32 * k, 64))
 
 
 @inlined

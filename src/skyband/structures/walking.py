@@ -14,6 +14,8 @@ from skyband.structures.ranked import enlist
 from skyband.structures.slack import FAR, SHARE, precedes
 
 STACK = 4096  # rows that a query may have in hand beside its best, if k is not as great
+SOON = 3  # a list that has at most this part of k more than it must have is among the next to run short,
+NEXT = 512  # and has at most so many more
 GROUP = 32  # queries that walk together, so that a reservoir is read from far memory once for all of them
 # of a member; SIDE is not its own: the members side by side that read a reservoir are listed there
 SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST, COUNTED, SIDE = range(13)
@@ -71,6 +73,43 @@ def squeeze(
 
 
 @kernel
+def company(todo: Ints, ks: Ints, size: Ints) -> Ints:
+    """Slots whose lists are to be made anew, fewer than walk together, and with them the ones that are next to run
+    short: those that have the fewest rows more than they must."""
+    with_them = np.empty(GROUP, np.int64)
+    count = todo.shape[0]
+    for i in range(count):
+        with_them[i] = todo[i]
+    tally = np.empty(NEXT + 1, np.int64)
+    for spare in range(NEXT + 1):  # np.zeros takes long to compile
+        tally[spare] = 0
+    for slot in range(ks.shape[0]):
+        # whoever has fewer than k rows of his own accord has all there are
+        spare = size[slot] - ks[slot]
+        if ks[slot] > 0 and 0 <= spare <= min(ks[slot] // SOON, NEXT):
+            tally[spare] += 1
+    for slot in todo:
+        spare = size[slot] - ks[slot]
+        if 0 <= spare <= min(ks[slot] // SOON, NEXT):
+            tally[spare] -= 1
+    least, free = -1, GROUP - count
+    while least < NEXT and free > 0:
+        least += 1
+        free -= tally[least]
+    for turn in range(2):  # of those that have just as many only some may come
+        for slot in range(ks.shape[0]):
+            spare = size[slot] - ks[slot]
+            fits = spare == least if turn else 0 <= spare < least
+            if count < GROUP and fits and ks[slot] > 0 and spare <= ks[slot] // SOON:
+                known = False
+                for i in range(todo.shape[0]):
+                    known |= todo[i] == slot
+                with_them[count] = slot
+                count += not known
+    return with_them[:count]
+
+
+@kernel
 def prepare(
     slot: int, place: int, k: int, share: float, blocks: Ints, ring: int, meta: Ints, t: int, s: int, floors: Floats,
     now: int, edge: Floats, one: Ints, mark: Floats,
@@ -116,11 +155,11 @@ def go_on(
     k, n, bar = one[K], one[N], mark[BAR]
     if one[PHASE] == 2:
         one[PHASE] = DONE
-        few = one[COUNTED] >= 0 and 100 * (k + one[COUNTED]) < 225 * k and mark[LOWEST] > -np.inf
+        few = one[COUNTED] >= 0 and 100 * (k + one[COUNTED]) < 270 * k and mark[LOWEST] > -np.inf
         if few:
             # the young rows were better than the older ones by chance: with so few above the threshold the list would
             # run short. The k-th best of fewer of them lies lower
-            one[YOUNG] = max(1, int(one[YOUNG] * (k + one[COUNTED]) / (2.65 * k)))
+            one[YOUNG] = max(1, int(one[YOUNG] * (k + one[COUNTED]) / (3.1 * k)))
             mark[LEVEL], one[PHASE], one[COUNTED] = 1.7e308, 0, -1
             begin_walk(blocks, one, mark)
         return

@@ -51,6 +51,7 @@ RENEWING = {
     "place": SHORT, "floors": FLOORS, "slope": FLOATS, "tilt": FLOATS, "moved": FLOATS, "walkers": PLANE, "marks": GRID,
     "sought": FLOATS, "out_good": GRID, "out_time": PLANE, "out_seq": PLANE, "result": INTS,
     "brief": BRIEF, "weight": GRID, "offset": FLOATS, "blur": ROUNDED,
+    "known": FLOATS, "slip": ROUNDED, "corners": BOX, "line_corners": BOX,
 }  # fmt: skip
 TAKEN = {**ARRIVING, "resume": INTS, **MEETING, **RENEWING, "due": INTS}
 # of `tell`, after sign and times
@@ -72,6 +73,9 @@ LEAST, MOST, CAME, LOOK, AGAIN, CHECK, RAISE, ENOUGH, GROWN, OUTSIDE, SINCE, DUE
 # the first row, and its address
 FIRST, COUNT, LEFT, TELL_SIGN, SEQ, SEQ_AT = range(6)
 NOTHING, UPKEEP, LISTS = range(3)  # what is left to do
+LISTED, LACKING, LOWERED = range(
+    3
+)  # what `renew` has done: lists; those before one that needs room; maps, too
 REFUSED, HALF = -1, -2  # instead of the changes' number: rows untouched; lists, or changes, not done with
 # of an array as Arrow tells it to C, in words
 NULLS, OFFSET, BUFFERS, CHILDREN, RELEASE, EXTENT = 1, 2, 5, 6, 8, 10
@@ -82,6 +86,7 @@ from skyband.jit import kernel
 from skyband.structures.emit import tell
 from skyband.structures.intake import CLOSED, EPOCH, FIRST, NEED, NEXT, RESERVED, TIMED, arrive
 from skyband.structures.memory import lent, shown
+from skyband.structures.outlines import lower_all
 from skyband.structures.slack import RAISED, SEEN, STRANGERS, SURVIVED, WISHES
 from {module} import meet
 from {catching} import refill
@@ -116,16 +121,23 @@ def take(words, most, epoch, mapped, horizon_time, horizon_seq, columns, row_tim
     return {nothing}
 
 @kernel
-def renew(words, first, asked, count, ranks, stack, share, epoch, horizon_time, horizon_seq):
+def renew(words, first, asked, count, ranks, stack, share, epoch, weighted, horizon_time, horizon_seq):
 {taken}
     # there are no late rows, whatever arrays stand for theirs; the first and the next block begin the state
-    return refill(first, asked, count, place, ranks, stack, constants, edge, share, state,
+    again = refill(first, asked, count, place, ranks, stack, constants, edge, share, state,
                   (pool, times, seqs, meta, index), (brief, weight, offset, blur), (pool, times, seqs, 0), floors,
                   slope, epoch,
                   (faces, order, sides, low, high, base, inverse, outer, picks, tilt, moved, passed, cell, level,
                    eights, marks8),
                   (good, time, seq, start, size, room, brim), ks, horizon_time, horizon_seq, old_time, old_seq, walkers,
                   marks, sought, out_good, out_time, out_seq, result, totals)
+    if again:
+        return {lacking}
+    if weighted and lower_all(asked, place, block_face, edge, known, floors, epoch, inner, outer, low, high, corners,
+                              sides, order, offset, weight, slip,
+                              (outline, line_low, line_high, line_corners, line_sides, line_order)):
+        return {lowered}
+    return {listed}
 
 @kernel
 def go(words, notes, most, epoch, mapped, rows, base, edge, used, exported, times):
@@ -179,5 +191,6 @@ def whole(score: str, axes: int, constants: int, sign: float, boxed: tuple[int, 
         outside=OUTSIDE, since=SINCE, **{"raise": RAISE},
         first=FIRST, count=COUNT, left=LEFT, tell_sign=TELL_SIGN, seq=SEQ, seq_at=SEQ_AT,
         nothing=NOTHING, upkeep=UPKEEP, lists=LISTS, half=HALF, extent=EXTENT, children=CHILDREN,
+        listed=LISTED, lacking=LACKING, lowered=LOWERED,
     )  # fmt: skip
     return generated(text)
