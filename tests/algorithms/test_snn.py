@@ -333,3 +333,38 @@ def test_larger_regions_are_no_reason_to_cut_space_anew() -> None:
     assert index.due(1000)
     index.tally[:] = 20_000, 2_000, 60_000  # many rows beyond all cells are one
     assert index.due(1000, lambda: 1.0)
+
+
+def test_lists_of_rows_that_came_together_are_made_longer_before_they_run_short() -> None:
+    points = data("wandering", 1200, 2)
+    algorithm = made(points, 400)
+    assert (algorithm.ahead == 1).all()
+    searches = algorithm.counts[:, 1].copy()
+    step(algorithm, points, 400, 401, 400)
+    assert algorithm.turned
+    together = algorithm.ahead == 2
+    assert together.sum() > SLOTS // 2  # who has rows of one time is searched for at once
+    assert np.array_equal(algorithm.counts[:, 1] - searches > 0, together)
+    for last in range(402, 800):
+        step(algorithm, points, last - 1, last, 400)
+        for slot in range(SLOTS):
+            plainly(algorithm, points, slot, last, 400)
+    algorithm._check()
+    shuffled = np.random.default_rng(5).permutation(points)
+    algorithm = made(shuffled, 400)
+    step(algorithm, shuffled, 400, 401, 400)
+    assert algorithm.turned and (algorithm.ahead == 1).sum() > SLOTS // 2
+
+
+def test_a_list_that_cannot_be_made_longer_stays() -> None:
+    """A search that looks further ahead wants more rows than there are: what the list had counts."""
+    points = np.full((500, 2), np.nan)
+    points[200:221] = np.random.default_rng(4).random((21, 2))  # the nearest fifteen are enough for a bar
+    points[400:450:5] = np.random.default_rng(5).random((10, 2))
+    algorithm = made(points, 400)
+    for last in range(401, 440):
+        step(algorithm, points, last - 1, last, 400)
+        assert algorithm.turned or last > 401
+        for slot in range(SLOTS):
+            plainly(algorithm, points, slot, last, 400)
+    algorithm._check()

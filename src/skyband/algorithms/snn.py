@@ -11,7 +11,7 @@ searched for.
 With `slack` s a search takes k + s·k rows and sets the bar that much further out: lists run short ever more rarely. A
 query that runs short again within two windows is searched for with twice the slack, up to sixteen times (rows that
 are alike come and leave together where they are correlated in time), and with half of it when it has lasted for
-eight; and its list may grow longer before its bar is raised: a search costs as much as thousands of rows that come
+eight; at once, if most of the rows that it begins with came within a quarter of the window; and its list may grow longer before its bar is raised: a search costs as much as thousands of rows that come
 and leave.
 
 **Cost.** A row: a copy, a look-up, and little more than an append for each query that it concerns (rows in order, one
@@ -35,7 +35,7 @@ from skyband.algorithms.ringed import AGAIN, FEW, LASTED, MOST_AHEAD, Ringed
 from skyband.jit import inlined, kernel
 from skyband.order import Floats, Ints, Recency
 from skyband.query.space import Space
-from skyband.structures.arrived import FIRST, Arrived, hand_back, measure, take_over
+from skyband.structures.arrived import FIRST, Arrived, gathered, hand_back, measure, take_over
 from skyband.structures.turnover import Notes, turning
 
 SLACK = 2.0
@@ -207,8 +207,8 @@ class SNN(Ringed):
         if not self.sure:
             self._meet(used)
             return
-        self._take_over(used)
         kernels = turning(self.space, self.constants.shape[1])
+        self._take_over(used, kernels)
         notes.provide(store.end - store.came, self.ks)
         progress = np.array([store.came, 0])
         stage = store.came, store.end, store.left, store.head, store.passed, *store.columns
@@ -273,7 +273,7 @@ class SNN(Ringed):
         )  # fmt: skip
         return fails
 
-    def _take_over(self, used: Ints) -> None:
+    def _take_over(self, used: Ints, kernels: Any) -> None:
         """Lists in order of arrival."""
         if self.turned:
             return
@@ -281,12 +281,27 @@ class SNN(Ringed):
         longest = np.maximum(self.keep(), self.ranked.size)
         self._lengths = None
         arrived.begin(self.ks, longest, self.usual())
-        take_over(
-            used, store.left, store.came, store.passed, store.time, store.seq,
-            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
-            *arrived.lists(), np.empty(int(ranked.size.max()), np.int64),
-        )  # fmt: skip
+
+        def take(slots: Ints) -> None:
+            take_over(
+                slots, store.left, store.came, store.passed, store.time, store.seq,
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
+                *arrived.lists(), np.empty(int(ranked.size.max()), np.int64),
+            )  # fmt: skip
+
+        take(used)
         self.turned = True
+        # who has looked no further ahead than usual, and has rows that will leave together, does so now: it would be
+        # searched for soon
+        fresh = used[self.ahead[used] == 1]
+        begin, end = store.left + store.passed, store.came + store.passed
+        slots = gathered(fresh, begin, end, arrived.line, arrived.place)
+        if len(slots):
+            fails = self._refill(kernels, slots, np.full(len(slots), store.came))
+            take(slots[fails])
+            known = slots[~fails]
+            assert self.index is not None
+            self.index.register(known, self.bar[known], self.constants)
 
     def _turn_back(self) -> None:
         """Lists in order of scores again, whole, with dominators counted."""

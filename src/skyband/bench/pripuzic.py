@@ -43,6 +43,7 @@ WORK = ("filtered", "entered", "admitted")
 COUNTED = ("searches", *WORK)  # for each row that comes, and each query
 WARM = 3
 MOMENT, MOMENTS = 50, 20  # rows of a batch at most, and moments, where it is told what is kept
+SHORT_TURN = 5  # where two streams are compared: what the machine does beside it changes within seconds
 TURN = 20  # batches of one after the other, where rows a second are told: else everybody would find his caches empty
 
 
@@ -426,7 +427,30 @@ def rates(size: Table9) -> list[Figure]:
     many = {} if size.data else measure(other, UNIFORM, with_options(named("pa", "rapf"), other))
     for name, values in many.items():
         figure.add(f"uniform, k = {other.k}", name, other.d, rate=1 / values["mean"], **values)
-    return [figure, pushed, work]
+    return [figure, in_order(long), pushed, work]
+
+
+def in_order(size: Table9) -> Figure:
+    """`snn` on readings in order of time in turns with the same ones shuffled: a busy moment counts for both."""
+    scale = f"{size.words('d')}, {SHORT_TURN} in turn"
+    title, unit = (
+        "snn on readings in order of time, in turns with the same ones shuffled",
+        "million rows a second",
+    )
+    figure = Figure("rates-order", title, "d", "rate", unit, scale, times=1e-6)
+    cycles = WARM + size.batches
+    for at in (replace(size, d=d) for d in ((2, 4) if size.name != "tiny" else (2,))):
+        (who,) = with_options(named("snn"), at)
+        rehearse(who.algorithm, who.options, at.d)
+        found = {kind: Rows(points_of(kind, at, at.n + cycles * at.r, 11)) for kind in READINGS}
+        made = {kind: engine(who, at, rows.points, rows, 11) for kind, rows in found.items()}
+        for begin in range(0, cycles, SHORT_TURN):
+            for kind, rows in found.items():
+                for first in range(at.n + begin * at.r, at.n + min(begin + SHORT_TURN, cycles) * at.r, at.r):
+                    made[kind].step(rows, first, first + at.r)
+        for kind, each in made.items():
+            figure.add(kind, "snn", at.d, rate=at.r / float(np.mean(each.kernel[WARM:])))
+    return figure
 
 
 def with_and_without(size: Table9) -> list[Figure]:

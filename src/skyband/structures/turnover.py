@@ -417,16 +417,18 @@ def scan(some, keep, begins, ends, {columns}, constants, sign, floors, found, he
             found[g], floors[g] = n, floor
 '''
 
-# The scores of up to 64 rows from `base` on, in vector instructions; on to the next ones if none reaches the limit.
+# The scores of up to 64 rows from `base` on, in vector instructions; on to the next ones if none reaches the limit:
+# mostly, and then they needn't be written.
 _BLOCK = """if {end} - base >= 64:
     hit = False
     for j in range(64):
 {loads}
-        raw = {raw}
-        block[U(j)] = raw
-        hit |= raw >= limit
+        hit |= {raw} >= limit
     if not hit:
         continue
+    for j in range(64):
+{loads}
+        block[U(j)] = {raw}
 else:
     for j in range({end} - base):
 {loads}
