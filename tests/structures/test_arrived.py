@@ -47,11 +47,19 @@ def test_a_sweep_leaves_what_fewer_than_k_newer_rows_are_as_good_as() -> None:
 
 def test_rows_that_came_together() -> None:
     line = np.zeros((4, 16), dtype=np.int64)
-    ages = [np.arange(0, 800, 40), np.arange(300, 480, 9), np.arange(700, 800, 5), np.r_[0:100:10, 400:500:10]]
+    ages = [
+        np.arange(0, 800, 40),
+        np.arange(300, 480, 9),
+        np.arange(700, 800, 5),
+        np.r_[0:100:10, 400:500:10],
+    ]
     place = np.concatenate(ages) + 1000
     line[:, END] = np.cumsum([len(each) for each in ages])
     line[1:, FIRST] = line[:-1, END]
     slots = np.arange(4)
-    assert gathered(slots, 1000, 1800, line, place).tolist() == [1, 2]  # evenly, in the midst, of late, at two times
+    assert gathered(slots, 1000, 1800, line, place).tolist() == [
+        1,
+        2,
+    ]  # evenly, in the midst, of late, at two times
     assert gathered(slots[:2], 1000, 1800, line, place).tolist() == [1]
     assert gathered(slots[:0], 1000, 1800, line, place).tolist() == []

@@ -256,7 +256,7 @@ def take_over(
 
 @kernel
 def gathered(slots: Ints, begin: int, end: int, line: Ints, place: Ints) -> Ints:
-    """Those of some slots of whose rows two in three came within a quarter of the window, the places [begin, end):
+    """Those of some slots of whose rows five in six came within a quarter of the window, the places [begin, end):
     they will leave together, too. Of rows in random order hardly ever so many do."""
     found = np.empty(slots.shape[0], np.int64)
     eighth = np.empty(8, np.int64)
@@ -271,7 +271,7 @@ def gathered(slots: Ints, begin: int, end: int, line: Ints, place: Ints) -> Ints
         for i in range(7):
             most = max(most, eighth[i] + eighth[i + 1])
         found[count] = slot
-        count += 3 * most >= 2 * n
+        count += 6 * most >= 5 * n
     return found[:count]
 
 
