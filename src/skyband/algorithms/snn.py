@@ -11,8 +11,8 @@ searched for.
 With `slack` s a search takes k + s·k rows and sets the bar that much further out: lists run short ever more rarely. A
 query that runs short again within two windows is searched for with twice the slack, up to sixteen times (rows that
 are alike come and leave together where they are correlated in time), and with half of it when it has lasted for
-eight; at once, if most of the rows that it begins with came within a quarter of the window; and its list may grow longer before its bar is raised: a search costs as much as thousands of rows that come
-and leave.
+eight; at once, if most of the rows that it begins with came within a quarter of the window. And its list may grow
+longer before its bar is raised: a search costs as much as thousands of rows that come and leave.
 
 **Cost.** A row: a copy, a look-up, and little more than an append for each query that it concerns (rows in order, one
 window for all: structures/turnover.py, where a batch is gone through row by row; else O(k), see `ringed.py`). A search:
