@@ -433,11 +433,8 @@ def rates(size: Table9) -> list[Figure]:
 def in_order(size: Table9) -> Figure:
     """`snn` on readings in order of time in turns with the same ones shuffled: a busy moment counts for both."""
     scale = f"{size.words('d')}, {SHORT_TURN} in turn"
-    title, unit = (
-        "snn on readings in order of time, in turns with the same ones shuffled",
-        "million rows a second",
-    )
-    figure = Figure("rates-order", title, "d", "rate", unit, scale, times=1e-6)
+    title = "snn on readings in order of time, in turns with the same ones shuffled"
+    figure = Figure("rates-order", title, "d", "rate", "million rows a second", scale, times=1e-6)
     cycles = WARM + size.batches
     for at in (replace(size, d=d) for d in ((2, 4) if size.name != "tiny" else (2,))):
         (who,) = with_options(named("snn"), at)

@@ -430,7 +430,7 @@ that has both, `pa` without an index takes less time than the fastest filter beh
 
 **What the filters are for, here.** They keep rows away from the skybands, and so save memory. A gain in time on `ra`
 is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and about three times at
-d = 2 where generated rows come in random order (3.0 to 3.5 times in three runs). Counted (second section): behind an
+d = 2 where generated rows come in random order (2.9 to 3.5 times in five runs). Counted (second section): behind an
 index both let about as many rows into their skybands. A probable filter takes in fewer rows than a strict one (those
 that better ones of the same batch push out at once are neither written nor counted), but only a few times fewer,
 because what a strict filter has no use for doesn't reach it either: the index passes over cells that are worse than
@@ -456,9 +456,8 @@ sensorscope-monitor-[0-9]*.txt > luce.txt` the command is `skyband bench pripuzi
 readings, too, `snn` in order of time is some four times slower than on the same ones shuffled at d = 4, and one and a
 half times at d = 2, the two currents, where searches are rare. What makes the difference is searches for lists that
 ran short, and the many rows that longer lists take in and sweep out again, which are those of queries whose rows come
-and leave together. Of the generated readings at d = 4 a row in order of time is good enough for ten times as many
-lists as one of those shuffled (3.6 and 0.4); that, with the look-ups, is two thirds of the time, and searches, with
-entering what they found, a third. Their ratio is told by a table of its own, for which both streams run in turns.
+and leave together; `rates.json` beside the table has how many rows lists take in, and how many searches there are. The
+ratio of the two orders is told by a table of its own, for which both streams run in turns.
 
 The calibrated error is the exact expectation for a window of n rows in random order: of 1,000 rows and k = 81 it is
 three fifths of what a very long window has, which is what `explain` states.

@@ -73,9 +73,8 @@ LEAST, MOST, CAME, LOOK, AGAIN, CHECK, RAISE, ENOUGH, GROWN, OUTSIDE, SINCE, DUE
 # the first row, and its address
 FIRST, COUNT, LEFT, TELL_SIGN, SEQ, SEQ_AT = range(6)
 NOTHING, UPKEEP, LISTS = range(3)  # what is left to do
-LISTED, LACKING, LOWERED = range(
-    3
-)  # what `renew` has done: lists; those before one that needs room; maps, too
+# what `renew` has done: lists; only those before one that needs room; the maps, too
+LISTED, LACKING, LOWERED = range(3)
 REFUSED, HALF = -1, -2  # instead of the changes' number: rows untouched; lists, or changes, not done with
 # of an array as Arrow tells it to C, in words
 NULLS, OFFSET, BUFFERS, CHILDREN, RELEASE, EXTENT = 1, 2, 5, 6, 8, 10
