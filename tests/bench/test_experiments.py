@@ -171,3 +171,11 @@ def test_placements_are_judged_in_the_larger_batches() -> None:
     assert judged == [(True, "0.67"), (False, "0.25")]
     (empty,) = (each for each in pictures(Figures(FULL), "full") if each.name == "placements")
     assert [claim.judge(empty) for claim in BOOK.claims["placements"]] == [None, None]
+
+
+def test_an_operator_that_needs_a_missing_package_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from skyband.spark.blob_time import operators
+
+    monkeypatch.setitem(sys.modules, "google", None)  # not even the package that protobuf would be in
+    monkeypatch.delitem(sys.modules, "google.protobuf", raising=False)
+    assert operators() == ("applyInPandasWithState",)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -191,3 +193,22 @@ def test_large_files_are_split_and_small_ones_are_not(
     covered = [group for s in splits for group in range(s.first, s.first + s.count)]
     assert covered == list(range(40))
     assert sum(s.rows for s in splits) == 4000
+
+
+def test_a_process_that_looks_for_files_loads_nothing_else(tmp_path: Path) -> None:
+    """Every start of a pipeline waits for it: pandas alone, which Arrow loads at its first array, takes a second."""
+    put(tmp_path / "data" / "a.parquet")
+    code = f"""
+import json, sys
+from skyband.spark.filelog import StreamFiles
+from skyband.spark.source import SplitSource, source_options
+streams = [StreamFiles("s", "parquet", {str(tmp_path / "data")!r}, None)]
+source = SplitSource(source_options(streams, {str(tmp_path / "log")!r}, 2))
+reader = source.streamReader(source.schema())
+reader.prepareForTriggerAvailableNow()
+end = reader.latestOffset(reader.initialOffset(), None)
+assert len(reader.partitions(reader.initialOffset(), end)) > 0
+print([name for name in ("pandas", "numba", "sqlglot", "skyband.algorithms", "skyband.sift") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

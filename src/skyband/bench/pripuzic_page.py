@@ -418,32 +418,33 @@ shape. The readings are generated (23 stations, a daily cycle and a slow wander)
 `--data` have a section of their own at the end.
 
 A time is the CPU time of the algorithm alone for one row that comes, all answers brought up to date with each batch;
-everybody gets the same batches, in turns. `rapf2` is `rapf` with a buffer of half the window. The index partitions the
-space by the data's quantiles, where the paper has a regular grid. `ra` has no index: it scores every row for every
-query, in vector instructions. So does `pa` in batches of fewer than 4,096 rows, and in every table here but its own:
-there an index saves scores, which are cheap, but not the work on the lists, which is most of a small batch's, and its
-regions move with every row that leaves. In larger batches it looks rows up. Its certificates need the best score that
-was dropped, and an index doesn't score what it passes over; what is registered there is a bound for it, and is
-deep enough below what is kept that hardly a certificate is lost (part `pa` of this command). In every table here
-that has both, `pa` without an index takes less time than the fastest filter behind one, but for `rapf2` at k = 9
-(Figure 9), whose buffer is half the window.
+everybody gets the same batches, in turns. `rapf2` is `rapf` with a buffer of half the window. The index partitions
+the space by the data's quantiles, where the paper has a regular grid. `ra` has no index: it scores every row for
+every query, in vector instructions. So does `pa` in batches of fewer than 4,096 rows, and in every table here but its
+own: there an index saves scores, which are cheap, but not the work on the lists, which is most of a small batch's,
+and its regions move with every row that leaves. In larger batches it looks rows up. Its certificates need the best
+score that was dropped, and an index doesn't score what it passes over; what is registered there is a bound for it,
+and is deep enough below what is kept that an answer in a thousand loses its certificate at k = 1 and none at larger k
+(part `pa` of this command). In every table here that has both, `pa` without an index takes less time than the fastest
+filter behind one, but for `rapf2` (Figure 9), whose buffer is half the window, and batches of ten rows, where both
+take the same.
 
 **What the filters are for, here.** They keep rows away from the skybands, and so save memory. A gain in time on `ra`
 is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and about three times at
-d = 2 where generated rows come in random order (2.9 to 3.5 times in five runs). Counted (second section): behind an
-index both let about as many rows into their skybands. A probable filter takes in fewer rows than a strict one (those
-that better ones of the same batch push out at once are neither written nor counted), but only a few times fewer,
-because what a strict filter has no use for doesn't reach it either: the index passes over cells that are worse than
-its k-th row, where the paper's strict filter without an index meets every row. In exchange the region of a probable
-filter is larger (it reaches to its worst row, not to its k-th) and moves with every row that the filter loses. So it
-is entered in the index four times as large as it is, where a strict filter's is entered twice as large, and anew only
-when it has become sixteen times as large; and its cells are larger, some four to a region where a strict filter's has
-sixteen. So each row is scored for several times as many queries as it concerns, which costs less than entering
-regions. Of `rapf`'s time at d = 2 half is the filters and the hand-over (rows into filters, out of the buffer, into
-skybands and sweeps of these), a sixth look-ups, a tenth answers; look-ups and answers `sasf` has alike, and no part of
-the rest dominates. The finer cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in
-vector instructions, and sweeps a batch against itself before it takes anything in. Without an index a probable filter
-is many times faster than a strict or relaxed one (Figure 10), though the paper's groups are not seen.
+d = 2 where generated rows come in random order (2.9 to 3.5 times in seven runs on two machines). Counted (second
+section): behind an index both let about as many rows into their skybands. A probable filter takes in fewer rows than
+a strict one (those that better ones of the same batch push out at once are neither written nor counted), but only a
+few times fewer, because what a strict filter has no use for doesn't reach it either: the index passes over cells that
+are worse than its k-th row, where the paper's strict filter without an index meets every row. In exchange the region
+of a probable filter is larger (it reaches to its worst row, not to its k-th) and moves with every row that the filter
+loses. So it is entered in the index four times as large as it is, where a strict filter's is entered twice as large,
+and anew only when it has become sixteen times as large; and its cells are larger, some four to a region where a
+strict filter's has sixteen. So each row is scored for several times as many queries as it concerns, which costs less
+than entering regions. Most of `rapf`'s time at d = 2 goes into the filters and the hand-over (rows into filters, out
+of the buffer, into skybands and sweeps of these), and no part of that dominates; look-ups and answers `sasf` has
+alike. The finer cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector
+instructions, and sweeps a batch against itself before it takes anything in. Without an index a probable filter is
+many times faster than a strict or relaxed one (Figure 10), though the paper's groups are not seen.
 
 **The file** of the last section is SensorScope's LUCE, as in the paper: solar panel current, global current, primary
 and secondary buffer voltage, in that order, but of 23 of the 97 stations (669,084 readings, November 2006 to May
@@ -466,9 +467,7 @@ three fifths of what a very long window has, which is what `explain` states.
 in turns and empty one another's caches; where rows a second are told, a turn is twenty batches, so that this doesn't
 count for much. At the scale `quick` most parts have a quarter of Table IX's sizes (n = 10,000, b = 500, 100 queries or
 fewer); rows a second and the admissions of the six have its own. The published run was made on an otherwise idle
-machine, but for the readings of Figure 10, the index of `pa`, and of Figure 11 cells and batches: these are of older
-code, where probable filters lost more time to regions, sweeps and rows that were shown to all.
-Parts that are missing on this page (`skyband bench pripuzic --only` names them) were not measured yet.
+machine. Parts that are missing on this page (`skyband bench pripuzic --only` names them) were not measured yet.
 """
 
 BOOK = Book(

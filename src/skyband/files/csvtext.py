@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -20,7 +21,12 @@ from skyband.errors import InputError
 from skyband.files.rows import BadRow, Chunk, cast_each, digits_fit, set_aside
 
 DELIMITERS = ",\t;|"
-_NULLS = pa.array(pacsv.ConvertOptions().null_values or [], pa.string())
+
+
+@cache
+def _nulls() -> pa.Array:
+    """What Arrow's reader takes for a null. Made when it is asked for: Arrow loads pandas at its first array."""
+    return pa.array(pacsv.ConvertOptions().null_values or [], pa.string())
 
 
 def header_of(line: bytes, name: str) -> tuple[list[str], str]:
@@ -182,7 +188,7 @@ def _column(raw: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[tu
     if pa.types.is_string(to):
         return text, misfits
     text = pc.utf8_trim_whitespace(text)
-    text = pc.if_else(pc.is_in(text, _NULLS), pa.scalar(None, pa.string()), text)
+    text = pc.if_else(pc.is_in(text, _nulls()), pa.scalar(None, pa.string()), text)
     values, wrong = cast_each(text, to)
     misfits += [(row, f"{_short(text[row].as_py())!r} is not {to}") for row in wrong]
     return values, misfits

@@ -32,11 +32,20 @@ _TOLD = "unit bigint, size bigint"
 _NAMES = ("applyInPandasWithState", "transformWithState")
 
 
+def operators() -> tuple[str, ...]:
+    """Those that can be run here."""
+    try:
+        known = importlib.util.find_spec("google.protobuf") is not None
+    except ModuleNotFoundError:  # nothing of `google` at all
+        known = False
+    return _NAMES if known else _NAMES[:1]
+
+
 def blob_seconds(session: SparkSession, home: Path, batches: int, warm: int) -> dict[int, dict[str, float]]:
     """By size of the blob, the seconds of a micro-batch with each operator."""
     data = home / "blobs"
     write_files(data, batches, 200)
-    names = _NAMES if importlib.util.find_spec("google.protobuf") is not None else _NAMES[:1]
+    names = operators()
     found: dict[int, dict[str, float]] = {}
     for size in SIZES:
         seconds: dict[str, list[float]] = {name: [] for name in names}

@@ -6,6 +6,9 @@ gets a few lines that say what to read, and reads it with Arrow (see `sifting`).
 
 Where the state is with the executors, the source reads the rows at once and its lines are the units' parts of them
 (`routing`): lines that go to the JVM and back to another Python worker take 20 ms of every micro-batch.
+
+Each start of a pipeline waits for a new process that does no more than look for files (PySpark's runner), so what a
+source of splits doesn't need, `routing` with all the algorithms above all, is imported where it is used.
 """
 
 from __future__ import annotations
@@ -21,12 +24,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from .filelog import FileLog, StreamFiles
 from .residents import begin_task
-from .routing import PART_COLUMNS, Packed, share_files
 from .splits import Offset, Split, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from .routing import Packed
 
 SPLIT_COLUMNS = (
     "number bigint, stream string, format string, path string, size bigint, changed bigint, "
@@ -50,13 +54,21 @@ class SplitSource(DataSource):
         return "skyband_splits"
 
     def schema(self) -> str:
-        return PART_COLUMNS if "job" in self.options else SPLIT_COLUMNS
+        if "job" not in self.options:
+            return SPLIT_COLUMNS
+        from .routing import PART_COLUMNS
+
+        return PART_COLUMNS
 
     def streamReader(self, schema: StructType) -> SplitReader:
         options = self.options
         streams = [StreamFiles(**s) for s in json.loads(options["streams"])]
         job = options.get("job")
-        packed = None if job is None else Packed.from_text(job)
+        packed = None
+        if job is not None:
+            from .routing import Packed
+
+            packed = Packed.from_text(job)
         return SplitReader(streams, Path(options["log"]), int(options["tasks"]), packed)
 
 
@@ -116,6 +128,8 @@ class SplitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin_task()
         assert isinstance(partition, _Run)
         if self._packed is not None:
+            from .routing import share_files
+
             yield from share_files(self._packed, partition.splits)
             return
         columns = list(zip(*(astuple(split) for split in partition.splits), strict=True))
