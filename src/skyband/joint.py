@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from skyband.objects import ObjectChanges, ObjectGroup
 from skyband.order import LOWEST, Ints, Recency
 from skyband.query.model import Joined
 from skyband.reading import reading_of
 from skyband.stream.batches import Batch
+from skyband.stream.schema import known_type
 from skyband.stream_state import Stream
 
 if TYPE_CHECKING:
@@ -42,6 +44,16 @@ class Joint(Stream):
         assert isinstance(query, Joined)
         known = [self.monitor.streams.get(name) for name in self.members]
         reading_of(query).check([None if stream is None else stream.schema for stream in known])
+
+    def keys(self) -> set[str]:
+        """The columns that tell which objects rows are of."""
+        queries: list[Any] = [watch.query for watch in self.watches]
+        return {query.key for query in queries}
+
+    def types_of(self, name: str) -> set[pa.DataType]:
+        """The types of a column in the members of which it is known."""
+        schemas = (stream.schema for stream in self.streams())
+        return {s.field(name).type for s in schemas if s is not None and known_type(s, name)}
 
     def has_updates(self) -> bool:
         key = self.monitor.key

@@ -24,7 +24,6 @@ from skyband.lane import Lane
 from skyband.order import MINIMUM, Ints
 from skyband.planner import choose
 from skyband.query.asked import asked
-from skyband.query.expression import columns_of
 from skyband.query.model import Joined, Last, Query, Window
 from skyband.report import TIMELESS, Report
 from skyband.sift import Sifted, Sifter
@@ -32,7 +31,7 @@ from skyband.stream import clock
 from skyband.stream.accept import Accepted, accept, without_ahead
 from skyband.stream.batches import Batch, names_of, no_times, read
 from skyband.stream.rejects import KEPT, Reject, Rejects
-from skyband.stream.schema import Raw, declared, extend, infer, old_type
+from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type
 from skyband.stream.updates import COUNTED
 from skyband.stream_state import Stream
 from skyband.watch import Watch
@@ -295,12 +294,7 @@ class Monitor:
         if rows == 0 and target.schema is None:
             return self.no_changes()
         if target.schema is None:
-            target.schema = target.readable(infer(raw), raw)
-            try:
-                self._settle(target)
-            except (InputError, QueryError):
-                target.schema = None
-                raise
+            self._learn(target, target.readable(infer(raw), raw), {})
         elif target.unknown_types or not target.names.issuperset(names_of(raw)):
             self._extend(target, raw)
         if not target.pushed:
@@ -309,22 +303,31 @@ class Monitor:
         return self._step([(target, [accept(target.door(), raw, rows, unread, KEPT)])])
 
     def _extend(self, stream: Stream, raw: Raw) -> None:
-        """New columns, or types that were not known yet. A score that turns out to be no number can't stop the
-        stream: its column is a number then, and rows that have something else there are rejected."""
+        """New columns, or types that were not known yet."""
         assert stream.schema is not None
-        before, stream.schema = stream.schema, extend(stream.schema, raw)
-        try:
+        schema = stream.readable(extend(stream.schema, raw), raw)
+        new = [f.name for f in schema if f.name != stream.time and not known_type(stream.schema, f.name)]
+        self._learn(stream, schema, dict.fromkeys(new, LIKELY))
+
+    def _learn(self, stream: Stream, schema: pa.Schema, unsure: dict[str, tuple[pa.DataType, ...]]) -> None:
+        """A stream's columns are known, or more of them. A key is of the type that other streams of a join have."""
+        before = stream.schema
+        for joint in self.joints.values():
+            for key in joint.keys() if stream.name in joint.members else ():
+                if key in schema.names and not known_type(before, key):
+                    own = schema.field(key).type
+                    others = (type_ for type_ in joint.types_of(key) if castable(own, type_))
+                    unsure[key] = (*others, *unsure.get(key, ()))
+
+        def settle(tried: pa.Schema) -> None:
+            stream.schema = tried
             self._settle(stream)
+
+        try:
+            agree(schema, unsure, settle)
         except (InputError, QueryError):
-            scores = {name for watch in stream.watches for name in columns_of(watch.query.score)}
-            new = {name for name in scores if pa.types.is_null(old_type(before, name))}
-            fields = [(f.name, pa.float64() if f.name in new else f.type) for f in stream.schema]
-            stream.schema = pa.schema(fields)
-            try:
-                self._settle(stream)
-            except (InputError, QueryError):
-                stream.schema = before
-                raise
+            stream.schema = before
+            raise
 
     def advance(self, time: Any) -> pa.Table:
         """Time passes without rows; to an earlier time: nothing."""

@@ -107,11 +107,9 @@ class Stream:
         op = None if self.updates is None else self.updates.op
         if op in schema.names and pa.types.is_null(schema.field(op).type):
             schema = schema.set(schema.get_field_index(op), pa.field(op, pa.string()))
-        if (
-            self.time is None
-            or self.time not in schema.names
-            or not pa.types.is_string(schema.field(self.time).type)
-        ):
+        if self.time is None or self.time not in schema.names:
+            return schema
+        if schema.field(self.time).type not in (pa.string(), pa.large_string()):
             return schema
         first = next((v for v in _values(columns(raw)[self.time]) if v is not None), None)
         for type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC")):

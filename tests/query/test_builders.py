@@ -165,3 +165,11 @@ def test_seconds_are_the_decimal_that_is_seen() -> None:
     assert sb.last(0.1) == Last(100_000_000)
     assert sb.last(300) == sb.last("5 minutes") == sb.last(datetime.timedelta(minutes=5))
     assert sb.last(300).seconds == 300.0
+
+
+def test_a_bound_of_more_digits_than_a_float_has() -> None:
+    exact = Decimal("0.10000000000000000001")
+    asked = sb.above("x", exact, sb.rows(5), stream="s", select=["x"])
+    m = sb.Monitor()
+    m.watch(f"SELECT x FROM s WHERE x > {exact} WINDOW 5 ROWS", name="sql")
+    assert m.watches["sql"].query == asked

@@ -34,7 +34,7 @@ from skyband.query.model import (
 from skyband.query.nodes import Call, Column, Expression
 from skyband.query.options import check_option
 from skyband.query.text import expression_text
-from skyband.query.threshold import BEYOND
+from skyband.query.threshold import BEYOND, constant
 from skyband.query.words import located
 
 WindowLike = str | Window | datetime.timedelta
@@ -142,8 +142,8 @@ def above(
     value, limit = _score(score), _number(c, "the bound")
     condition = nodes.all_of([nodes.Compare(op, value, limit), *nodes.conjuncts(_where(where))])
     assert condition is not None
-    bound = nodes.literal(limit)
-    assert isinstance(bound, int | float)
+    bound = constant(limit)  # as SQL has it: the row's own comparison is with the number as it was given
+    assert bound is not None
     chosen = _options(options, "above")
     return Threshold(
         stream, _select(select), value, op[0] == ">", bound, op, _window(window), condition, chosen

@@ -8,13 +8,13 @@ Dictionary-encoded columns are decoded, for the stream's type is that of the val
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.errors import InputError
+from skyband.errors import InputError, QueryError
 from skyband.stream.arrow import python_value
 
 Raw: TypeAlias = pa.Table | dict[str, pa.ChunkedArray | Sequence[Any]]
@@ -70,9 +70,39 @@ def extend(schema: pa.Schema, raw: Raw) -> pa.Schema:
     return pa.schema(list(fields.items()))
 
 
-def old_type(schema: pa.Schema, name: str) -> pa.DataType:
-    """A column's type, the null type for one that isn't there."""
-    return schema.field(name).type if name in schema.names else pa.null()
+def known_type(schema: pa.Schema | None, name: str) -> bool:
+    """Whether a column is there and its type is known."""
+    return schema is not None and name in schema.names and not pa.types.is_null(schema.field(name).type)
+
+
+LIKELY = pa.float64(), pa.string(), pa.bool_(), pa.timestamp("us")  # types that expressions can ask for
+
+
+def agree(
+    schema: pa.Schema, unsure: Mapping[str, Iterable[pa.DataType]], settle: Callable[[pa.Schema], None]
+) -> None:
+    """Settle a schema, or one with other types in columns that it was too soon to be sure of.
+
+    `settle` raises if the queries can't do with a schema. Then each unsure column in turn gets the first type, its own
+    or another, that they can do with: rows with something else there are rejected, and nothing stops the stream.
+    """
+    try:
+        return settle(schema)
+    except (InputError, QueryError) as problem:
+        if not unsure:
+            raise
+        first = problem
+    types = {field.name: pa.null() if field.name in unsure else field.type for field in schema}
+    for name, others in unsure.items():
+        for type_ in (schema.field(name).type, *others):
+            try:
+                settle(pa.schema(list({**types, name: type_}.items())))
+            except (InputError, QueryError):
+                continue
+            types[name] = type_
+            break
+        else:
+            raise first
 
 
 def fit(raw: Raw, rows: int, schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
@@ -141,11 +171,30 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """
     if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):
         array = pc.cast(array, pa.decimal128(38, 0))
+    if pa.types.is_nested(wanted) and _drops(array, wanted):
+        raise pa.ArrowInvalid("the cast would drop a field")
     fitted = pc.cast(array, wanted, safe=True)
     rounds = pa.types.is_decimal(wanted) or (pa.types.is_date(wanted) and pa.types.is_timestamp(array.type))
     if rounds and not pc.all(pc.equal(pc.cast(fitted, array.type, safe=False), array)).as_py():
         raise pa.ArrowInvalid("the cast would lose something")
     return fitted
+
+
+def _drops(array: pa.Array, wanted: pa.DataType) -> bool:
+    """Whether a struct, alone or in a list, has a value in a field that the stream's type hasn't."""
+    given = array.type
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        names = [field.name for field in wanted]
+        return any(
+            _drops(child, wanted.field(field.name).type)
+            if field.name in names
+            else child.null_count < len(child)
+            for field, child in zip(given, array.flatten(), strict=True)
+        )
+    lists = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
+    if any(test(given) for test in lists) and any(test(wanted) for test in lists):
+        return _drops(array.flatten(), wanted.value_type)
+    return False
 
 
 def castable(given: pa.DataType, wanted: pa.DataType) -> bool:
