@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import skyband as sb
+from skyband.query.window import Window
 
 TOP = "SELECT x FROM s ORDER BY x DESC LIMIT {} WINDOW {}"
 
@@ -235,3 +236,17 @@ def test_a_snapshot_does_not_disturb() -> None:
     assert xs(w, k=1, window="1 rows") == [1]
     assert xs(w) == [4, 3]
     assert push(m).num_rows == 0
+
+
+@pytest.mark.parametrize("retain", [sb.rows(50), sb.last("1 hour")])
+def test_retained_rows_say_which_are_the_last(retain: Window) -> None:
+    """With event times a row window needs the recencies of its rows: retained rows have them."""
+    m = sb.Monitor(time="t", retain=retain)
+    w = m.watch("SELECT x FROM s ORDER BY x LIMIT 5 WINDOW 100 SECONDS")
+    m.push({"t": [1.0, 2.0, 3.0, 4.0], "x": [1.0, 2.0, 3.0, 4.0]})
+    m.push({"t": [5.0, 0.5], "x": [9.0, 0.0]})
+    assert w.top(window="3 rows")["x"].to_pylist() == [3.0, 4.0, 9.0]
+    w.change(window="2 rows")
+    assert w.top()["x"].to_pylist() == [4.0, 9.0]
+    m.push({"t": [5.5, 4.5], "x": [7.0, 0.0]})
+    assert w.top()["x"].to_pylist() == [7.0, 9.0]

@@ -168,6 +168,7 @@ class Stream:
     def must_know(self, window: Rows, beginning: Recency) -> None:
         """Which rows from `beginning` on are the last n must be known: with event times that takes their recencies."""
         log = self.recencies
+        self._recall(window.n)
         if isinstance(log, Recencies) and len(log) < window.n and log.complete_from > beginning:
             raise QueryError(
                 f"Which rows are the last {window.n} is known only where a watch of this stream has had a row window "
@@ -259,15 +260,15 @@ class Stream:
         if self.monitor.retain is not None:
             windows.append(self.monitor.retain)
         self.row_limit = max((window.n for window in windows if isinstance(window, Rows)), default=0)
-        if (
-            isinstance(self.recencies, Recencies)
-            and len(self.recencies) < self.row_limit
-            and self.monitor.retain
-        ):
-            # retained rows know more of the past than the row windows have needed so far
-            time, seq = self.retained.recencies(self.horizon(self.monitor.retain))
-            if len(seq) > len(self.recencies):
-                self.recencies.begin_with(time, seq)
+        self._recall(self.row_limit)
+
+    def _recall(self, rows: int) -> None:
+        """Retained rows may know more of the past than the row windows have needed so far."""
+        log, retain = self.recencies, self.monitor.retain
+        if isinstance(log, Recencies) and len(log) < rows and retain:
+            time, seq = self.retained.recencies(self.horizon(retain))
+            if len(seq) > len(log):
+                log.begin_with(time, seq)
 
     def count(self, time: Ints, seq: Ints, total: int) -> None:
         """Rows were accepted (in order of arrival): windows move."""
