@@ -69,6 +69,12 @@ def rows_not_counted() -> None:
     w.change(window="2 rows")
 
 
+def lists_joined() -> None:
+    m = sb.Monitor()
+    m.watch(JOINED)
+    m.push({"id": [[1]], "x": [1.0]}, stream="a")
+
+
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a batch of nothing known": (
         lambda: sb.Monitor().push(5),
@@ -279,6 +285,26 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         ).watch(JOINED.replace("a.x + b.x", "a.x")),
         '"id" is string in stream a and int64 in b: cast one of them.',
     ),
+    "a group of lists": (
+        lambda: sb.Monitor(schema=pa.schema([("id", pa.list_(pa.int64())), ("x", pa.float64())])).watch(
+            GROUPED
+        ),
+        'GROUP BY can\'t take "id", which is list<item: int64>: take a column of numbers, texts or times.',
+    ),
+    "a group of lists, with another type not known yet": (
+        lambda: sb.Monitor(schema=pa.schema([("id", pa.list_(pa.int64())), ("x", pa.null())])).watch(GROUPED),
+        'GROUP BY can\'t take "id", which is list<item: int64>: take a column of numbers, texts or times.',
+    ),
+    "a group of intervals": (
+        lambda: sb.Monitor(
+            schema=pa.schema([("id", pa.month_day_nano_interval()), ("x", pa.float64())])
+        ).watch(GROUPED),
+        'GROUP BY can\'t take "id", which is month_day_nano_interval: take a column of numbers, texts or times.',
+    ),
+    "streams joined by lists": (
+        lists_joined,
+        'USING can\'t take "id", which is list<item: int64>: take a column of numbers, texts or times.',
+    ),
     "an option of a joined query": (
         lambda: sb.Monitor().watch(JOINED + " WITH (gamma = 1)"),
         "A joined query has no option gamma; leave it out.",
@@ -375,3 +401,15 @@ def test_a_dropped_watch_says_so() -> None:
     m.drop("a")
     with pytest.raises(sb.SkybandError, match="dropped"):
         w.top()
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}])
+def test_a_key_that_can_be_none_stops_no_other_watch(value: Any) -> None:
+    m = sb.Monitor()
+    w = m.watch(OK)
+    m.watch(GROUPED, name="grouped")
+    with pytest.raises(sb.QueryError, match=r"GROUP BY can't take \"id\", which is (list|struct)"):
+        m.push([{"x": 1.0, "id": value}])
+    assert m.rows_seen == 0 and w.top().num_rows == 0
+    m.push([{"x": 1.0, "id": 1}])
+    assert w.top()["seq"].to_pylist() == [0] and m.watches["grouped"].top()["id"].to_pylist() == [1]

@@ -27,6 +27,7 @@ from skyband.query.nodes import Arithmetic, Expression
 from skyband.query.promises import Promise, Range, cannot_walk, promise_of, uses_count
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import Batch, View, numbers
+from skyband.stream.keys import can_be_key
 from skyband.structures.objects import Objects
 from skyband.structures.records import LAST, MAX, MOST_SUMS, SUM, Aggregate
 
@@ -251,6 +252,7 @@ class GroupedReading(Reading):
         for name in query.key:
             if name not in schema.names:
                 raise unknown_column(name, schema.names)
+            _must_be_key("GROUP BY", name, schema.field(name).type)
         used = [name for name in self.used if name in schema.names]
         if any(pa.types.is_null(schema.field(name).type) for name in used):
             return  # a type that is not known yet fits
@@ -336,6 +338,7 @@ class JoinedReading(Reading):
         for stream, schema in known:
             if query.key not in schema.names:
                 raise unknown_column(query.key, schema.names)
+            _must_be_key("USING", query.key, schema.field(query.key).type)
             other, type_ = types.setdefault("key", (stream, schema.field(query.key).type))
             if schema.field(query.key).type != type_:
                 raise QueryError(
@@ -358,6 +361,15 @@ class JoinedReading(Reading):
                     "time",
                 ):
                     raise QueryError(f"{stream}.{name} must be a number, not a condition or a text.")
+
+
+def _must_be_key(clause: str, name: str, type_: pa.DataType) -> None:
+    """An error if objects can't be told by a column of this type; an interval has no text that could be an id."""
+    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    if not can_be_key(plain) or pa.types.is_interval(plain):
+        raise QueryError(
+            f'{clause} can\'t take "{name}", which is {type_}: take a column of numbers, texts or times.'
+        )
 
 
 def reading_of(query: Any) -> Reading:

@@ -19,7 +19,7 @@ from skyband.stream.tables import AHEAD, LEAST_ROOM, Slots, SlotTable, homes, lo
 from skyband.stream.texts import TextKeys, is_text
 from skyband.stream.window import Ints
 
-__all__ = ["LEAST_ROOM", "Keys", "PlainKeys", "ValueKeys", "is_plain", "keys_for", "longer"]
+__all__ = ["LEAST_ROOM", "Keys", "PlainKeys", "ValueKeys", "can_be_key", "is_plain", "keys_for", "longer"]
 
 
 class PlainKeys(SlotTable):
@@ -122,6 +122,19 @@ def is_plain(type_: pa.DataType) -> bool:
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_):
         return True
     return bool(pa.types.is_temporal(type_)) and type_.bit_width <= 64
+
+
+def can_be_key(type_: pa.DataType) -> bool:
+    """Whether values of this type can be told apart. A type that is not known yet may come out as one that can."""
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    if is_plain(type_) or pa.types.is_null(type_):
+        return True
+    try:
+        pa.array([], type_).dictionary_encode()
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return False
+    return True
 
 
 def _bits(array: pa.Array) -> Ints:

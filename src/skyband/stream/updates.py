@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from skyband.errors import InputError
 from skyband.jit import kernel
 from skyband.stream.arrow import values_of
-from skyband.stream.keys import LEAST_ROOM, Keys, is_plain, keys_for, longer
+from skyband.stream.keys import LEAST_ROOM, Keys, can_be_key, keys_for, longer
 from skyband.stream.window import LOWEST, Ints, Recency
 
 Codes = npt.NDArray[np.uint8]
@@ -55,14 +55,10 @@ ENDED, FREE = -1, -2
 
 def must_be_key(name: str, type_: pa.DataType) -> None:
     """An error if a column of this type can't be a key."""
-    if is_plain(type_) or pa.types.is_null(type_):
-        return
-    try:
-        pa.array([], type_).dictionary_encode()
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+    if not can_be_key(type_):
         raise InputError(
             f'The key column "{name}" is {type_}, which can\'t be a key: take a column of numbers, texts or times.'
-        ) from None
+        )
 
 
 def must_be_op(name: str, type_: pa.DataType) -> None:
