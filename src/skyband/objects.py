@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from skyband.algorithms import OBJECTS
 from skyband.order import Floats, Ints, Recency
@@ -21,6 +20,7 @@ from skyband.query.model import Grouped, Joined, Rows, Window
 from skyband.reading import reading_of
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch
+from skyband.stream.ids import text_ids
 from skyband.structures.objects import Objects
 from skyband.watch import Watch
 
@@ -176,7 +176,7 @@ class ObjectGroup:
         keys = self.algorithm.slots[slot].keys
         if keys is None or not len(codes):
             return []
-        return [str(text) for text in pc.cast(keys.values(codes), pa.string()).to_pylist()]
+        return text_ids(keys.values(codes))
 
     def refill(self, slot: int, batch: Batch, stream: int = 0) -> Ints:
         """Add retained rows that a slot hasn't."""

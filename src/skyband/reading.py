@@ -10,7 +10,6 @@ good an object is. A row with a null or a NaN in a column that is used, or in an
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,9 @@ from skyband.query.expression import Column, check, evaluate, unknown_column
 from skyband.query.model import Grouped, Joined, Output
 from skyband.query.nodes import Arithmetic, Expression
 from skyband.query.promises import Promise, Range, cannot_walk, promise_of, uses_count
-from skyband.stream.arrow import numbers_array, values_of
+from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, View, numbers
+from skyband.stream.ids import array_ids, values_in
 from skyband.stream.keys import can_be_key
 from skyband.structures.objects import Objects
 from skyband.structures.records import LAST, MAX, MOST_SUMS, SUM, Aggregate
@@ -172,27 +172,15 @@ class Reading:
         else:
             arrays = [batch.array(name).take(numbers_array(place)) for name in self.key]
         for name, array in zip(self.key, arrays, strict=True):
-            self.types.setdefault(name, array.type)
-        if len(arrays) == 1:
-            array = arrays[0]
-            return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-        coded = [array.dictionary_encode() for array in arrays]
-        mixed = np.zeros(len(arrays[0]), dtype=np.int64)
-        for array in coded:
-            mixed = mixed * max(1, len(array.dictionary)) + values_of(array.indices)
-        _, first, inverse = np.unique(mixed, return_index=True, return_inverse=True)
-        words = [array.take(numbers_array(first)).to_pylist() for array in arrays]
-        texts = [json.dumps(list(row), default=str, ensure_ascii=False) for row in zip(*words, strict=True)]
-        return pa.array(texts, pa.string()).take(numbers_array(inverse.astype(np.int64)))
+            if not pa.types.is_null(array.type):
+                self.types.setdefault(name, array.type)
+        if len(arrays) > 1:
+            return array_ids(arrays)
+        return arrays[0].dictionary_decode() if pa.types.is_dictionary(arrays[0].type) else arrays[0]
 
     def key_column(self, keys: pa.Array, name: str) -> pa.Array:
         """One of the key columns of some objects."""
-        if len(self.key) == 1:
-            return keys
-        at = self.key.index(name)
-        values = pa.array([json.loads(text)[at] for text in keys.to_pylist()])
-        type_ = self.types.get(name, values.type)
-        return values.cast(type_.value_type if pa.types.is_dictionary(type_) else type_)
+        return keys if len(self.key) == 1 else values_in(keys, self.key.index(name), self.types.get(name))
 
     def _ordered(
         self, batch: Batch, view: View, columns: list[Floats], stream: int, there: list[int]

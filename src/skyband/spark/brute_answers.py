@@ -7,7 +7,6 @@ from one answer to the next, so this costs the window (its square for pairs) at 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ from ..query.expression import columns_of, evaluate
 from ..query.model import Grouped, Joined, Output, Pairs, Query, Threshold, TopK
 from ..query.nodes import Column, Expression, walk
 from ..stream.arrow import python_value
-from ..stream.batches import numbers
+from ..stream.batches import flat, numbers
+from ..stream.ids import array_ids, text_ids
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -260,7 +260,7 @@ class _Object:
     """Rows with one key: their places by stream, and the recency of the latest."""
 
     id: str
-    key: list[Any]
+    key: list[pa.Scalar]
     rows: list[list[int]]
     latest: tuple[int, int]
 
@@ -268,18 +268,25 @@ class _Object:
 def _gather(parts: list[Part], key: tuple[str, ...]) -> list[_Object]:
     found: dict[str, _Object] = {}
     for number, part in enumerate(parts):
-        keys = [part.table.column(name) for name in key]
-        texts = [pc.cast(column, pa.string()).to_pylist() for column in keys[:1]]
-        plain = [column.to_pylist() for column in keys] if len(keys) > 1 else []
+        keys = [_key_column(part.table.column(name)) for name in key]
+        texts = text_ids(keys[0]) if len(keys) == 1 else array_ids(keys).to_pylist()
         for at, recency in enumerate(zip(part.times.tolist(), part.seq.tolist(), strict=True)):
-            text = texts[0][at]
-            if plain:
-                text = json.dumps([values[at] for values in plain], default=str, ensure_ascii=False)
+            text = texts[at]
             if text not in found:
                 found[text] = _Object(text, [column[at] for column in keys], [[] for _ in parts], recency)
             found[text].rows[number].append(at)
             found[text].latest = max(found[text].latest, recency)
     return list(found.values())
+
+
+def _key_column(column: pa.ChunkedArray) -> pa.Array:
+    """A key's values, among which equal ones look the same: -0.0 equals 0.0."""
+    array = flat(column)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_floating(array.type):
+        array = pc.add(pc.cast(array, pa.float64()), 0.0).cast(array.type)
+    return array
 
 
 def _ranked(
@@ -296,7 +303,7 @@ def _ranked(
     names = query.key if isinstance(query, Grouped) else (query.key,)
     arrays = dict(columns)
     for at, name in enumerate(names):
-        arrays[name] = pa.array([o.key[at].as_py() for o in objects], objects[0].key[at].type)
+        arrays[name] = pa.array([o.key[at] for o in objects], objects[0].key[at].type)
     source = _Source(len(objects), arrays)
     scores = np.asarray(evaluate(score, source), dtype=np.float64) + np.zeros(len(objects))
     if condition is not None:
