@@ -253,6 +253,16 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a grouped query: take "
         f"{', '.join(sorted(OBJECTS))}, or leave the algorithm out.",
     ),
+    "an algorithm for rows where only one for objects fits": (
+        lambda: sb.Monitor().watch(GROUPED.replace("DESC", "ASC") + " WITH (algorithm = 'ra')"),
+        "The algorithm ra (relaxed k-skyband) answers top-k queries, and this is a grouped query: take sums, or leave "
+        "the algorithm out.",
+    ),
+    "an algorithm for pairs of another score": (
+        lambda: sb.Monitor().watch(PAIRS.replace("abs(a.x - b.x)", "a.x / b.x") + " WITH (algorithm = 'sa')"),
+        "The algorithm sa (strict k-skyband) answers top-k queries, and this is a pairs query: take basic, naive, "
+        "scase, or leave the algorithm out.",
+    ),
     "an algorithm for objects": (
         lambda: sb.Monitor().watch(OK + " WITH (algorithm = 'sums')"),
         "The algorithm sums (exact running totals of all objects) answers grouped and joined queries, and this is a "

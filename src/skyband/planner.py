@@ -128,10 +128,9 @@ def _for_pairs(query: Pairs, facts: Facts) -> Choice:
     """Pairs of rows: every row of the window is scored with a new one, unless the window is large and the score made
     of differences, so that a tree or sorted lists tell which rows can matter."""
     options: dict[str, Any] = dict(query.options)
-    known: list[str] = [*PAIRS]
     name = options.pop("algorithm", None)
     if name is not None:
-        chosen = _named_pairs(str(name), query, known)
+        chosen = _named_pairs(str(name), query)
         return Choice(chosen, _pair_options(chosen, options), "asked for with WITH (algorithm = …)")
     if options:
         first = next(iter(options))
@@ -174,16 +173,17 @@ def _pair_options(chosen: str, options: dict[str, Any]) -> dict[str, float]:
     return {option: float(value) for option, value in options.items()}
 
 
-def _named_pairs(name: str, query: Pairs, known: list[str]) -> str:
+def _named_pairs(name: str, query: Pairs) -> str:
     if name not in CARDS:
         _named(name, query, Facts())
-    if name not in known:
-        raise QueryError(_other_kind(name, "pairs", known))
-    reason = PAIRS[name].unfit_score(query.score)
-    if reason is not None:
+    reasons = {other: PAIRS[other].unfit_score(query.score) for other in PAIRS}
+    fit = [other for other, reason in reasons.items() if reason is None]
+    if name not in PAIRS:
+        raise QueryError(_other_kind(name, "pairs", fit))
+    if reasons[name] is not None:
         raise QueryError(
-            f"The algorithm {name} ({CARDS[name].title}) can't answer this query: {reason}. Take scase, or leave the "
-            "algorithm out."
+            f"The algorithm {name} ({CARDS[name].title}) can't answer this query: {reasons[name]}. Take scase, or "
+            "leave the algorithm out."
         )
     return name
 
@@ -208,13 +208,13 @@ def _for_objects(query: Grouped | Joined, facts: Facts) -> Choice:
         chosen, why = str(name), "asked for with WITH (algorithm = …)"
         if chosen not in CARDS:
             _named(chosen, query, facts)
+        fit = [other for other, reason in reasons.items() if reason is None]
         if chosen not in OBJECTS:
-            raise QueryError(_other_kind(chosen, kind, list(OBJECTS)))
+            raise QueryError(_other_kind(chosen, kind, fit))
         if reasons[chosen] is not None:
-            fit = ", ".join(other for other, reason in reasons.items() if reason is None)
             raise QueryError(
                 f"The algorithm {chosen} ({CARDS[chosen].title}) can't answer this query: {reasons[chosen]}. "
-                f"Take {fit}, or leave the algorithm out."
+                f"Take {', '.join(fit)}, or leave the algorithm out."
             )
     elif promised and reasons["eaa"] is None:
         chosen, why = (
@@ -245,6 +245,7 @@ def unfit_objects(name: str, query: Grouped | Joined, facts: Facts) -> str | Non
 
 
 def _other_kind(name: str, wanted: str, fit: list[str]) -> str:
+    """The sentence for an algorithm that answers other queries; `fit` are those that answer this very one."""
     card = CARDS[name]
     answered = " and ".join(_WORDS[answer] for answer in sorted(card.answers))
     return (
