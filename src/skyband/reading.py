@@ -187,7 +187,7 @@ class Reading:
     ) -> Read:
         """Rows of a view, which has them newest first, without those that have a NaN or a value outside its range.
 
-        there: the columns that rows of this stream have.
+        there: the columns that rows of this stream have a value in, which may have a range.
         """
         sound = np.ones(len(view), dtype=bool)
         for column in columns:
@@ -230,7 +230,8 @@ class GroupedReading(Reading):
         predicate = None if where is None else (lambda view: np.asarray(evaluate(where, view), dtype=bool))
         view = View(batch).where(self.used, predicate)
         columns = [np.asarray(evaluate(e, view), dtype=np.float64) for e in self.halves.arguments]
-        return self._ordered(batch, view, columns, 0, [*range(len(columns))])
+        values = [i for i in range(len(columns)) if i not in self.halves.truths]
+        return self._ordered(batch, view, columns, 0, values)
 
     def check(self, schemas: list[pa.Schema | None]) -> None:
         (schema,) = schemas
@@ -246,8 +247,9 @@ class GroupedReading(Reading):
             return  # a type that is not known yet fits
         if query.where is not None and check(query.where, schema) != "bool":
             raise QueryError("WHERE must be a condition that is true or false.")
-        for argument in self.halves.arguments:
-            if check(argument, schema) not in ("number", "time"):
+        for number, argument in enumerate(self.halves.arguments):
+            kinds = ("bool",) if number in self.halves.truths else ("number", "time")
+            if check(argument, schema) not in kinds:
                 raise QueryError("SUM and MAX need a number, not a condition or a text.")
         if check(query.score, schema) not in ("number", "time"):
             raise QueryError("The score (ORDER BY) must be a number; it is a condition or a text.")
