@@ -176,11 +176,11 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a text as score": (
         lambda: pushed().watch("SELECT x FROM s ORDER BY name DESC LIMIT 2 WINDOW 5 ROWS"),
-        "The score (ORDER BY) must be a number; it is a condition or a text.",
+        "The score (ORDER BY) must be a number, but name is a text (line 1, column 26).",
     ),
     "a number as condition": (
         lambda: pushed().watch("SELECT x FROM s WHERE x ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS"),
-        "WHERE must be a condition that is true or false.",
+        "WHERE must be a condition that is true or false, but x is a number (line 1, column 23).",
     ),
     "a time window without times": (
         lambda: sb.Monitor().watch("SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 SECONDS"),
@@ -334,17 +334,21 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-SCORE = "The score (ORDER BY) must be a number; it is a condition or a text."
-WHERE = "WHERE must be a condition that is true or false."
+SCORE = "The score (ORDER BY) must be a number, but"
+CONDITION = "must be a condition that is true or false, but"
 TYPED = {  # what only the columns' types tell
-    PAIRS.replace("abs(a.x - b.x)", "a.x > b.x"): SCORE,
-    PAIRS.replace("a.id < b.id", "a.x + b.x"): WHERE,
+    PAIRS.replace("abs(a.x - b.x)", "a.x > b.x"): f"{SCORE} a.x > b.x is true or false (line 1, column 55).",
+    PAIRS.replace(
+        "a.id < b.id", "a.x + b.x"
+    ): f"WHERE {CONDITION} a.x + b.x is a number (line 1, column 30).",
     PAIRS.replace(" ROWS", " ROWS WITH (buffer = 3)"): "A pairs query has no option buffer; leave it out.",
-    GROUPED.replace("GROUP", "WHERE x GROUP"): WHERE,
+    GROUPED.replace("GROUP", "WHERE x GROUP"): f"WHERE {CONDITION} x is a number (line 1, column 32).",
     GROUPED.replace(
         "GROUP BY id", "GROUP BY id HAVING SUM(x)"
-    ): "HAVING must be a condition that is true or false.",
-    GROUPED.replace("BY SUM(x)", "BY SUM(x) > 1"): SCORE,
+    ): f"HAVING {CONDITION} SUM(x) is a number (line 1, column 45).",
+    GROUPED.replace(
+        "BY SUM(x)", "BY SUM(x) > 1"
+    ): f"{SCORE} SUM(x) > 1 is true or false (line 1, column 54).",
 }
 
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 from skyband.algorithms import PAIRS
 from skyband.algorithms.halves import Halves
 from skyband.algorithms.partners import Couples, Question
-from skyband.errors import QueryError
 from skyband.order import LOWEST, Floats, Ints, Recency
 from skyband.query import nodes
-from skyband.query.expression import Column, check, evaluate, unknown_column
+from skyband.query.check import check_condition, check_score
+from skyband.query.expression import Column, evaluate, unknown_column
 from skyband.query.model import Output, Pairs, Rows
 from skyband.query.nodes import Expression
 from skyband.stream.arrow import numbers_array
@@ -275,10 +275,9 @@ def check_pairs(query: Pairs, schema: pa.Schema) -> None:
     if any(pa.types.is_null(schema.field(name).type) for name in used_columns(query)):
         return
     both = pa.schema([(f"{side}.{field.name}", field.type) for side in "ab" for field in schema])
-    if check(_plainly(query.score), both) not in ("number", "time"):
-        raise QueryError("The score (ORDER BY) must be a number; it is a condition or a text.")
-    if query.where is not None and check(_plainly(query.where), both) != "bool":
-        raise QueryError("WHERE must be a condition that is true or false.")
+    check_score(_plainly(query.score), both, query.score)
+    if query.where is not None:
+        check_condition("WHERE", _plainly(query.where), both, query.where)
 
 
 def _plainly(e: Expression) -> Expression:

@@ -20,6 +20,7 @@ from skyband.errors import QueryError
 from skyband.order import Floats, Ints
 from skyband.query import nodes
 from skyband.query.aggregates import COUNTED, SIDE, row_columns, split
+from skyband.query.check import check_condition, check_score
 from skyband.query.expression import Column, check, evaluate, unknown_column
 from skyband.query.model import Grouped, Joined, Output
 from skyband.query.nodes import Arithmetic, Expression
@@ -245,16 +246,13 @@ class GroupedReading(Reading):
         used = [name for name in self.used if name in schema.names]
         if any(pa.types.is_null(schema.field(name).type) for name in used):
             return  # a type that is not known yet fits
-        if query.where is not None and check(query.where, schema) != "bool":
-            raise QueryError("WHERE must be a condition that is true or false.")
+        check_condition("WHERE", query.where, schema)
         for number, argument in enumerate(self.halves.arguments):
             kinds = ("bool",) if number in self.halves.truths else ("number", "time")
             if check(argument, schema) not in kinds:
                 raise QueryError("SUM and MAX need a number, not a condition or a text.")
-        if check(query.score, schema) not in ("number", "time"):
-            raise QueryError("The score (ORDER BY) must be a number; it is a condition or a text.")
-        if query.having is not None and check(query.having, schema) != "bool":
-            raise QueryError("HAVING must be a condition that is true or false.")
+        check_score(query.score, schema)
+        check_condition("HAVING", query.having, schema)
         for output in query.select or ():
             if not isinstance(output.value, Column):
                 check(output.value, schema)
@@ -328,12 +326,14 @@ class JoinedReading(Reading):
         for stream, schema in known:
             if query.key not in schema.names:
                 raise unknown_column(query.key, schema.names)
-            _must_be_key("USING", query.key, schema.field(query.key).type)
-            other, type_ = types.setdefault("key", (stream, schema.field(query.key).type))
-            if schema.field(query.key).type != type_:
+            found = schema.field(query.key).type
+            _must_be_key("USING", query.key, found)
+            if pa.types.is_null(found):
+                continue  # not known yet: it will be what the others have
+            other, type_ = types.setdefault("key", (stream, found))
+            if found != type_:
                 raise QueryError(
-                    f'"{query.key}" is {type_} in stream {other} and {schema.field(query.key).type} in {stream}: '
-                    "cast one of them."
+                    f'"{query.key}" is {type_} in stream {other} and {found} in {stream}: cast one of them.'
                 )
         for name, side in self.told:
             having = [(stream, schema) for stream, schema in known if side in (None, stream)]

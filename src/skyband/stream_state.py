@@ -18,6 +18,7 @@ from skyband.group import NOTHING, Fits, Group, family
 from skyband.objects import ObjectChanges, ObjectGroup, object_family
 from skyband.order import LOWEST, Ints, Recency
 from skyband.planner import Facts, choose
+from skyband.query.check import check_condition, check_score
 from skyband.query.expression import Column, check, columns_of, lift, unknown_column
 from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, Window
 from skyband.reading import reading_of
@@ -148,10 +149,8 @@ class Stream:
         used = {*columns_of(query.score), *(columns_of(query.where) if query.where is not None else ())}
         if any(name in self.names and pa.types.is_null(self.schema.field(name).type) for name in used):
             return
-        if check(query.score, self.schema) not in ("number", "time"):
-            raise QueryError("The score (ORDER BY) must be a number; it is a condition or a text.")
-        if query.where is not None and check(query.where, self.schema) != "bool":
-            raise QueryError("WHERE must be a condition that is true or false.")
+        check_score(query.score, self.schema)
+        check_condition("WHERE", query.where, self.schema)
         for output in query.select or ():
             if isinstance(output.value, Column):  # only shown: any type will do
                 if output.value.name not in self.names:

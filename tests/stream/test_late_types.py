@@ -111,3 +111,14 @@ def test_a_struct_is_not_cut() -> None:
     shown = w.top().column("st").to_pylist()
     assert shown[:2] == [{"a": 1, "l": [{"c": 1.5}]}, {"a": 2, "l": None}]
     assert len(shown) == 3
+
+
+def test_a_key_of_a_join_that_is_null_at_first() -> None:
+    m = sb.Monitor()
+    w = m.watch(JOINED)
+    m.push({"id": [None], "x": [1.0]}, stream="r")
+    m.push({"id": [7, None], "x": [2.0, 3.0]}, stream="q")
+    assert w.top().column("score").to_pylist() == [2.0]
+    m.push({"id": [7.0, 7.5], "x": [1.0, 1.0]}, stream="r")
+    assert w.top().column("score").to_pylist() == [3.0]
+    assert rejected(m) == [(4, "type")]

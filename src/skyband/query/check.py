@@ -56,6 +56,25 @@ def check(e: Expression, schema: pa.Schema) -> Kind:
             return _compare(e, schema)
 
 
+def check_score(e: Expression, schema: pa.Schema, shown: Expression | None = None) -> None:
+    """Whether it can be ordered by; an error shows it as it was written, if that is otherwise."""
+    kind = check(e, schema)
+    if kind not in ("number", "time"):
+        raise _unfit("The score (ORDER BY) must be a number", e, kind, shown)
+
+
+def check_condition(
+    clause: str, e: Expression | None, schema: pa.Schema, shown: Expression | None = None
+) -> None:
+    """Whether it can be a clause's condition; none is one, too."""
+    if e is not None and (kind := check(e, schema)) != "bool":
+        raise _unfit(f"{clause} must be a condition that is true or false", e, kind, shown)
+
+
+def _unfit(wanted: str, e: Expression, kind: Kind, shown: Expression | None) -> QueryError:
+    return _error(f"{wanted}, but {expression_text(shown or e)} is {_A[kind]}", _place(e))
+
+
 def kind_of(type_: pa.DataType) -> Kind | None:
     """The kind of a column of this type, or None if expressions can't use it."""
     import pyarrow as pa
