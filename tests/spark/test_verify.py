@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,7 @@ def out(finished: Path) -> Path:
     fresh = finished / "fresh"
     if not fresh.exists():
         shutil.copytree(finished / "out", fresh)
-    shutil.rmtree(finished / "out")
+    shutil.rmtree(finished / "out", ignore_errors=True)
     return Path(shutil.copytree(fresh, finished / "out"))
 
 
@@ -122,12 +122,39 @@ def test_rejects_and_tops_that_are_wrong(finished: Path, out: Path) -> None:
     assert difference() == f"{top} has rows of 'other', which is not a query."
 
 
+@pytest.fixture
+def uncommitted(finished: Path) -> Iterator[None]:
+    """As if the last batch had been killed before Spark committed it."""
+    commit = finished / "checkpoint" / "commits" / "2"
+    text = commit.read_bytes()
+    commit.unlink()
+    yield
+    commit.write_bytes(text)
+
+
 @pytest.mark.spark
-def test_a_last_batch_without_output_is_left_to_the_next_start(finished: Path, out: Path) -> None:
-    shutil.rmtree(out)
-    shutil.copytree(finished / "before", out)
+def test_a_last_batch_without_output_is_left_to_the_next_start(
+    finished: Path, out: Path, uncommitted: None
+) -> None:
+    last = out / "changes" / "batch-2.parquet"
+    assert verify_pipeline(finished / "pipeline.toml").batches == 3
+    shutil.copy(finished / "before" / "top" / "top.parquet", out / "top")  # killed between changes and answers
+    report = verify_pipeline(finished / "pipeline.toml")
+    assert report.ok and report.batches == 3
+    last.unlink()  # killed before either
     report = verify_pipeline(finished / "pipeline.toml")
     assert report.ok and report.batches == 2
+
+
+@pytest.mark.spark
+def test_output_that_was_committed_and_is_gone(finished: Path, out: Path) -> None:
+    for kind in ("changes", "rejects"):
+        (out / kind / "batch-2.parquet").unlink()
+    report = verify_pipeline(finished / "pipeline.toml")
+    assert report.difference == "the output of batch 2 is missing." and report.batches == 2
+    shutil.rmtree(out)
+    report = verify_pipeline(finished / "pipeline.toml")
+    assert report.difference == "the output of batch 0 is missing." and report.batches == 0
 
 
 @pytest.mark.spark

@@ -113,16 +113,23 @@ class _Verification:
         difference = None
         try:
             start: dict[str, Any] = {}
+            committed = self._checkpoint.last_commit()
+            as_before = False
             for batch in range(len(batches)):
                 if batch not in batches:
                     raise _Different(f"batch {batch} is missing from the checkpoint.")
+                under_way = batch > committed and batch + 1 == len(batches)
                 if not self._output.there(batch):
-                    if batch + 1 < len(batches):
+                    if not under_way:
                         raise _Different(f"the output of batch {batch} is missing.")
                     break  # logged, and killed before its output: the next start puts it out
+                # The answers come last: who was killed before them has left those of the batch before.
+                as_before = under_way and self._wrong_top() is None
                 self._batch(batch, start, batches[batch])
                 start = batches[batch]
-            self._compare_top()
+            wrong = None if as_before else self._wrong_top()
+            if wrong is not None:
+                raise _Different(wrong)
         except _Different as found:
             difference = str(found)
         finally:
@@ -213,7 +220,8 @@ class _Verification:
                     f"batch {batch}: row {seq} is rejected for {told.get(seq)} and should be for {right.get(seq)}."
                 )
 
-    def _compare_top(self) -> None:
+    def _wrong_top(self) -> str | None:
+        """What is wrong with the current answers that were put out."""
         told: dict[str, list[tuple[int, float, str]]] = {}
         where = self._output.top
         for row in self._output.tops():
@@ -222,16 +230,13 @@ class _Verification:
             if query.name in self._loose:
                 scores = sorted(score for _, score, _ in told.pop(query.name, []))
                 if scores != sorted(self._folded.get(query.name, {}).values()):
-                    raise _Different(
-                        f"query '{query.name}': {where} does not hold what its changes add up to."
-                    )
+                    return f"query '{query.name}': {where} does not hold what its changes add up to."
                 continue
             truth = self._brute.top(query.name, with_rows=True)
             right = [(rank, r.score, json_text(r.row or {})) for rank, r in enumerate(truth, 1)]
             if told.pop(query.name, []) != right:
-                raise _Different(f"query '{query.name}': {where} does not hold its answer.")
-        if told:
-            raise _Different(f"{where} has rows of '{next(iter(told))}', which is not a query.")
+                return f"query '{query.name}': {where} does not hold its answer."
+        return f"{where} has rows of '{next(iter(told))}', which is not a query." if told else None
 
 
 def _may_miss(query: Query) -> bool:
