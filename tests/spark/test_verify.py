@@ -19,7 +19,7 @@ from skyband.files.rows import BadRow, Chunk
 from skyband.query.model import Threshold, TopK
 from skyband.query.sql import parse
 from skyband.spark import run_pipeline, verify_pipeline
-from skyband.spark.brute import Brute, Ranked
+from skyband.spark.brute import Brute, Ranked, Unfit
 from skyband.spark.verify import Report, _may_miss, _Verification
 
 if TYPE_CHECKING:
@@ -72,6 +72,12 @@ def as_another(rows: Rows, change: str, **values: Any) -> None:
     rows.append({**first(rows, change), **values})
 
 
+def swap(rows: Rows) -> None:
+    one, other = first(rows, "enter"), first(rows[::-1], "enter")
+    for column in ("seq", "score", "time"):
+        one[column], other[column] = other[column], one[column]
+
+
 CHANGES: dict[str, tuple[Callable[[Rows], Any], str]] = {
     "another batch's": (
         lambda rows: rows[0].update(batch=7),
@@ -88,6 +94,47 @@ CHANGES: dict[str, tuple[Callable[[Rows], Any], str]] = {
     ),
     "another score": (lambda rows: first(rows, "enter").update(score=0.5), "has score 0.5 and should have "),
     "one does not enter": (lambda rows: rows.remove(first(rows, "enter")), " is missing."),
+    "another rank": (
+        lambda rows: first(rows[::-1], "enter").update(rank=9),
+        " enters with rank 9 and should with ",
+    ),
+    "no rank": (
+        lambda rows: first(rows, "enter").update(rank=None),
+        " enters with rank None, which is none.",
+    ),
+    "another time": (
+        lambda rows: first(rows, "enter").update(time=datetime(2001, 1, 1)),
+        " enters with time 2001-01-01 00:00:00 and should with 2023-",
+    ),
+    "another time at leaving": (
+        lambda rows: first(rows, "leave").update(time=None),
+        " leaves with time None and should with 2023-",
+    ),
+    "another score at leaving": (
+        lambda rows: first(rows, "leave").update(score=0.5),
+        " leaves query 'rows' with another score than it entered with, 0.5.",
+    ),
+    "a rank at leaving": (
+        lambda rows: first(rows, "leave").update(rank=1),
+        " leaves with rank 1 and should ",
+    ),
+    "another change": (
+        lambda rows: rows.append({**rows[0], "change": "stay"}),
+        " is 'stay' and should be leave or enter.",
+    ),
+    "another order": (
+        lambda rows: rows.sort(key=lambda row: str(row["change"])),
+        "leaves after others have entered: leaves come first.",
+    ),
+    "another order of enters": (
+        lambda rows: rows.sort(key=lambda row: row["change"] == "enter" and -row["rank"]),
+        ": enters come by rank.",
+    ),
+    "another row at a rank": (swap, " enters out of order: enters come by rank."),
+    "an unknown query": (
+        lambda rows: as_another(rows, "enter", query="other"),
+        "batch 1 has changes of 'other', which is not a query.",
+    ),
 }
 
 
@@ -100,6 +147,40 @@ def test_changes_that_are_wrong(finished: Path, out: Path, case: str) -> None:
     assert not report.ok and report.difference is not None
     assert sentence in report.difference
     assert f"then a difference: {report.difference}" in str(report)
+
+
+REJECTS: dict[str, tuple[Callable[[Rows], Any], str]] = {
+    "another batch's": (lambda rows: rows[0].update(batch=7), "say that they are of batch 7."),
+    "one twice": (lambda rows: rows.append(rows[0]), " is rejected twice."),
+    "no row": (lambda rows: rows[0].update(seq=None), "row None is rejected and is no row."),
+    "another text": (
+        lambda rows: untimed(rows).update(raw="{}"),
+        " has raw '{}' and should have '{\"ts\": null",
+    ),
+    "another stream": (lambda rows: untimed(rows).update(stream="t"), " has stream 't' and should have 's'."),
+}
+
+
+def untimed(rows: Rows) -> dict[str, Any]:
+    return next(row for row in rows if row["reason"] == "time")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", REJECTS)
+def test_rejects_that_are_wrong(finished: Path, out: Path, case: str) -> None:
+    change, sentence = REJECTS[case]
+    spoil(out / "rejects" / "batch-1.parquet", change)
+    assert sentence in str(verify_pipeline(finished / "pipeline.toml").difference)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "name", ["changes/batch-3.parquet", "changes/x", "top/.x", "rejects/batch-3.parquet"]
+)
+def test_files_of_no_batch(finished: Path, out: Path, name: str) -> None:
+    shutil.copy(out / "changes" / "batch-1.parquet", out / name)
+    report = verify_pipeline(finished / "pipeline.toml")
+    assert report.difference == f"{out / name} is the output of no batch."
 
 
 @pytest.mark.spark
@@ -138,7 +219,9 @@ def test_a_last_batch_without_output_is_left_to_the_next_start(
 ) -> None:
     last = out / "changes" / "batch-2.parquet"
     assert verify_pipeline(finished / "pipeline.toml").batches == 3
-    shutil.copy(finished / "before" / "top" / "top.parquet", out / "top")  # killed between changes and answers
+    shutil.copy(
+        finished / "before" / "top" / "top.parquet", out / "top"
+    )  # killed between changes and answers
     report = verify_pipeline(finished / "pipeline.toml")
     assert report.ok and report.batches == 3
     last.unlink()  # killed before either
@@ -190,14 +273,16 @@ def test_the_brute_force_itself() -> None:
     brute.watch("plain", asked("SELECT x FROM r ORDER BY x DESC LIMIT 2 WINDOW 3 ROWS"))
     assert brute.top("timed") == []
     brute.push([("r", Chunk(pa.table({"x": ["1", "2"]}))), ("s", Chunk(schema.empty_table()))])
-    assert brute.unfit == {0: "type", 1: "type"} and brute.top("timed") == brute.top("plain") == []
-    brute.push([("r", Chunk(pa.table({"x": [1.0, 2.0]}), [BadRow(1, "", "")]))])
-    assert brute.unfit == {3: "type"}
+    assert brute.unfit == {place: Unfit("type", "r", f'{{"x": "{place + 1}"}}') for place in (0, 1)}
+    assert brute.top("timed") == brute.top("plain") == []
+    brute.push([("r", Chunk(pa.table({"x": [1.0, 2.0]}), [BadRow(1, "", "nothing")]))])
+    assert brute.unfit == {3: Unfit("type", "r", "nothing")}
     assert [(row.seq, row.score) for row in brute.top("plain")] == [(4, 2.0), (2, 1.0)]
     when = datetime(2024, 1, 1)
     brute.push([("s", Chunk(pa.table({"t": [when, None], "x": [1.0, 2.0]}, schema=schema)))])
-    assert brute.unfit == {6: "time"}
-    assert [row.seq for row in brute.top("timed")] == [5]
+    assert brute.unfit == {6: Unfit("time", "s", '{"t": null, "x": 2.0}')}
+    assert [(row.seq, row.time) for row in brute.top("timed")] == [(5, 1_704_067_200 * 10**9)]
+    assert {row.time for row in brute.top("plain")} == {None}
 
 
 def verification(told: dict[str, dict[Any, float]], loose: set[str]) -> Any:

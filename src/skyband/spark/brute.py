@@ -8,8 +8,8 @@ a long history fits into memory. What an answer is, kind by kind, is in `brute_a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,20 +19,30 @@ from ..files.rows import Chunk
 from ..query.model import Joined, Last, Query
 from ..stream import clock
 from ..stream.batches import flat
+from ..stream.rejects import raw_text
 from ..stream.schema import fit
 from ..stream.updates import DELETE, UNREAD, keyless, operations
 from .brute_answers import Part, Ranked, answer
 
-__all__ = ["Brute", "Ranked"]
+__all__ = ["Brute", "Ranked", "Unfit"]
 
 Ints = npt.NDArray[np.int64]
 _BEFORE = (-(2**63), -1)  # older than any row
+
+
+class Unfit(NamedTuple):
+    """A row that doesn't fit by itself, as `rejects` has it."""
+
+    reason: str
+    stream: str
+    raw: str
 
 
 @dataclass
 class _Stream:
     """The rows of a stream that some window may still see."""
 
+    name: str
     schema: pa.Schema
     time: str | None
     kind: clock.Kind | None
@@ -68,12 +78,12 @@ class Brute:
             kind = clock.kind_of(schema.field(time).type, time) if time is not None else None
             none = np.zeros(0, np.int64)
             key, op = (updates or {}).get(name, (None, None))
-            self._streams[name] = _Stream(schema, time, kind, schema.empty_table(), none, none, key, op)
+            self._streams[name] = _Stream(name, schema, time, kind, schema.empty_table(), none, none, key, op)
         self._watches: dict[str, _Watch] = {}
         self._now: int | None = None
         self._next = 0
-        # seq and reason of the rows of the last step that have no type, no time, no key or no operation
-        self.unfit: dict[int, str] = {}
+        # the rows of the last step, by their seqs, that have no type, no time, no key or no operation
+        self.unfit: dict[int, Unfit] = {}
 
     def watch(self, name: str, query: Query) -> None:
         """Ask from now on."""
@@ -119,31 +129,40 @@ class Brute:
                 inside = inside[[int(seq) not in held.gone for seq in held.seq[inside]]]
             order = inside[np.lexsort((held.seq[inside], held.times[inside]))]
             parts.append(Part(stream, held.table.take(pa.array(order)), held.times[order], held.seq[order]))
-        return answer(watch.query, parts, with_rows)
+        found = answer(watch.query, parts, with_rows)
+        if isinstance(watch.query, Joined) or self._streams[watch.streams[0]].time is not None:
+            return found
+        return [replace(ranked, time=None) for ranked in found]
 
     def _accept(self, stream: _Stream, chunk: Chunk, latest: list[int]) -> tuple[Ints, Ints, pa.Table]:
         """Number the rows; leave out those that don't fit. Late ones can do no harm and stay."""
-        bad = {row.position for row in chunk.bad}
+        bad = {row.position: row.raw for row in chunk.bad}
         places = np.array([p for p in range(chunk.count) if p not in bad], np.int64)
         seq = self._next + places
-        self.unfit.update({self._next + place: "type" for place in bad})
+        self.unfit.update({self._next + at: Unfit("type", stream.name, raw) for at, raw in bad.items()})
         self._next += chunk.count
         table, misfits = fit(
             dict(zip(chunk.table.column_names, chunk.table.columns, strict=True)), len(seq), stream.schema
         )
         good = np.ones(len(seq), bool)
-        self._reject(seq, good, np.isin(np.arange(len(seq)), list(misfits)), "type")
+
+        def reject(wrong: Any, reason: str) -> None:
+            for at in np.flatnonzero(wrong & good).tolist():
+                self.unfit[int(seq[at])] = Unfit(reason, stream.name, raw_text(chunk.table, at))
+            good[wrong] = False
+
+        reject(np.isin(np.arange(len(seq)), list(misfits)), "type")
         deletes = np.zeros(len(seq), bool)
         if stream.op is not None and len(seq):
             codes = operations(flat(table.column(stream.op)))
             deletes = codes == DELETE
-            self._reject(seq, good, codes == UNREAD, "op")
+            reject(codes == UNREAD, "op")
         if stream.key is not None and len(seq):
-            self._reject(seq, good, keyless(flat(table.column(stream.key))), "key")
+            reject(keyless(flat(table.column(stream.key))), "key")
         times = np.zeros(len(seq), np.int64)
         if stream.time is not None and stream.kind is not None and len(seq):
             times, missing = clock.keys_of(flat(table.column(stream.time)), stream.kind)
-            self._reject(seq, good, missing & ~deletes, "time")
+            reject(missing & ~deletes, "time")
             latest.extend(
                 times[good & deletes & ~missing].tolist()
             )  # a delete may have a time, and moves now
@@ -151,10 +170,6 @@ class Brute:
             self._update(stream, table, seq, good, deletes)
             good &= ~deletes
         return seq[good], times[good], table.filter(pa.array(good))
-
-    def _reject(self, seq: Ints, good: Any, wrong: Any, reason: str) -> None:
-        self.unfit.update({int(s): reason for s in seq[wrong & good]})
-        good &= ~wrong
 
     def _update(self, stream: _Stream, table: pa.Table, seq: Ints, good: Any, deletes: Any) -> None:
         """Row by row in order of arrival: the last one of a key lives, if it is no delete."""

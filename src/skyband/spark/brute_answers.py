@@ -52,6 +52,15 @@ class Ranked:
     row: dict[str, Any] | None
     seq_b: int | None = None
     id: str | None = None
+    time: int | None = (
+        None  # its key: of a row, of a pair's older row, of an object's latest; None if there is none
+    )
+    latest: int | None = None  # of an object, the seq of its latest row
+
+    @property
+    def entry(self) -> tuple[int | None, int | None, int | None, float]:
+        """What tells one entry from another: an object whose score or latest row has changed leaves and enters."""
+        return (self.seq, self.seq_b, self.latest, self.score)
 
     @property
     def who(self) -> tuple[int | None, int | None, str | None]:
@@ -139,8 +148,8 @@ def _rows(query: TopK | Threshold, part: Part, with_rows: bool) -> list[Ranked]:
         if query.select is not None:
             outputs = [(output.name, output.value) for output in query.select]  # type: ignore[misc]
         shown = _source(best).selected(outputs)
-    told = zip(best.seq.tolist(), (scores[order] + 0.0).tolist(), shown, strict=True)
-    return [Ranked(seq, score, row) for seq, score, row in told]
+    told = zip(best.seq.tolist(), (scores[order] + 0.0).tolist(), shown, best.times.tolist(), strict=True)
+    return [Ranked(seq, score, row, time=time) for seq, score, row, time in told]
 
 
 def _names(where: Expression | None) -> tuple[str, ...]:
@@ -198,7 +207,7 @@ def _pairs(query: Pairs, part: Part, with_rows: bool) -> list[Ranked]:
             outputs = [(output.name, output.value) for output in query.select]
         shown = _Both(part.table, a, b).selected(outputs)
     return [
-        Ranked(int(part.seq[i]), float(s) + 0.0, row, seq_b=int(part.seq[j]))
+        Ranked(int(part.seq[i]), float(s) + 0.0, row, seq_b=int(part.seq[j]), time=int(part.times[i]))
         for i, j, s, row in zip(older, newer, score, shown, strict=True)
     ]
 
@@ -311,10 +320,11 @@ def _ranked(
     latest = np.array([o.latest for o in objects], np.int64).reshape(-1, 2)
     order = _order(query, scores, latest[:, 0], latest[:, 1])
     rows = None if outputs is None else source.selected(outputs)
-    return [
-        Ranked(None, float(scores[at]) + 0.0, None if rows is None else rows[at], id=objects[at].id)
-        for at in order.tolist()
-    ]
+    found = []
+    for at in order.tolist():
+        (time, seq), row = objects[at].latest, None if rows is None else rows[at]
+        found.append(Ranked(None, float(scores[at]) + 0.0, row, id=objects[at].id, time=time, latest=seq))
+    return found
 
 
 def _grouped(query: Grouped, part: Part, with_rows: bool) -> list[Ranked]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ..query.model import Pairs
+from ..query.model import Joined, Pairs
 from ..stream.arrow import numbers_array
 from .answers import Slices
 from .frames import make_frame
@@ -67,7 +67,7 @@ class Gather:
     def _compared(self, name: str, query: Query, old: list[pa.Table], new: list[pa.Table]) -> pa.Table:
         k = getattr(query, "k", None)
         sign = 1.0 if query.descending else -1.0
-        timed = not isinstance(query, Pairs) or query.stream in self._timed
+        timed = isinstance(query, Joined) or query.stream in self._timed
         time = self._time if timed else (None, self._time[1])
         pairs = isinstance(query, Pairs)
         return changes_of(name, merged(old, k)[0], merged(new, k)[0], sign, time, pairs)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import InputError
 from .config import Pipeline
+from .sinks import plain_value
 from .tables import TableSink, table_sink
 
 Rows = list[dict[str, Any]]
@@ -26,6 +28,12 @@ class Output(Protocol):
 
     def tops(self) -> Rows:
         """The current answers."""
+
+    def shown(self, value: Any) -> Any:
+        """A value of a change or a reject as it is read back."""
+
+    def strange(self, batches: Callable[[], Collection[int]]) -> str | None:
+        """Something that is there and is no batch's, in words; `batches` tells which there are."""
 
 
 def output_of(pipeline: Pipeline) -> Output:
@@ -56,6 +64,18 @@ class _Files:
     def tops(self) -> Rows:
         return self._read(self._top)
 
+    def shown(self, value: Any) -> Any:
+        return plain_value(value) if self._form == "json" else value
+
+    def strange(self, batches: Callable[[], Collection[int]]) -> str | None:
+        there = [path for kind in ("changes", "rejects", "top") for path in _below(self._folder / kind)]
+        # in this order: a pipeline that is running writes a batch down before it puts it out
+        known = {self._file(kind, batch) for kind in ("changes", "rejects") for batch in batches()}
+        for path in there:
+            if path != self._top and path not in known:
+                return f"{path} is the output of no batch."
+        return None
+
     def _file(self, kind: str, batch: int) -> Path:
         return self._folder / kind / f"batch-{batch}.{self._form}"
 
@@ -82,3 +102,19 @@ class _Tables:
 
     def tops(self) -> Rows:
         return self._sink.rows("top")
+
+    def shown(self, value: Any) -> Any:
+        return self._sink.shown(value)
+
+    def strange(self, batches: Callable[[], Collection[int]]) -> str | None:
+        kinds = ("changes", "rejects", "batches")
+        there = [(kind, number) for kind in kinds for number in self._sink.numbers(kind)]
+        known = set(batches())
+        for kind, number in there:
+            if number not in known:
+                return f"the table of {kind} has rows of batch {number}, which there is not."
+        return None
+
+
+def _below(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -286,6 +287,24 @@ class TableSink:
     def _last(self, cursor: Any) -> int | None:
         found = cursor.execute(f"SELECT max(batch) FROM {self._tables['batches']}").fetchone()[0]
         return None if found is None else int(found)
+
+    def numbers(self, name: str) -> list[int]:
+        """The batches that a table has rows of; for `skyband verify`."""
+        with self._transaction() as cursor:
+            if not self._has(cursor, name):
+                return []
+            found = cursor.execute(
+                f"SELECT DISTINCT batch FROM {self._tables[name]} ORDER BY batch"
+            ).fetchall()
+        return [number for (number,) in found]
+
+    def shown(self, value: Any) -> Any:
+        """A value of a change or a reject as it is read back; for `skyband verify`."""
+        if isinstance(value, int | Decimal):
+            return float(value)  # numbers of seconds are floats there
+        if hasattr(value, "nanosecond"):
+            value = value.replace(nanosecond=0) if self._database.name == "PostgreSQL" else value
+        return self._database.value(value)
 
     def rows(self, name: str, batch: int | None = None) -> list[dict[str, Any]]:
         """The rows of a table, or those of one batch, in order; for `skyband verify`."""

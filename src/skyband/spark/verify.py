@@ -1,8 +1,9 @@
 """`skyband verify`: is what a pipeline put out what it should have been?
 
 The input is read again in its order of arrival, batch by batch (`again`), and every query is answered by brute force.
-After each batch that answer is compared with the changes folded so far; after the last, with `top` too; and the
-rows that don't fit by themselves (type, time, key, operation), with `rejects`. Only Kafka's records need Spark.
+After each batch that answer is compared with the changes folded so far, and the batch's changes with what they must be
+(`due`); after the last, the answer with `top` too; and the rows that don't fit by themselves (type, time, key,
+operation), with `rejects`. Nothing else may be there. Only Kafka's records need Spark.
 
 A query that allows an error (`WITH (error = …)`, or an algorithm that isn't exact) may miss a row now and then: what it
 missed is counted and told, and is no difference. Its `top` must still be what its changes add up to.
@@ -23,8 +24,9 @@ from .again import Again
 from .brute import Brute, Ranked
 from .checkpoint import Checkpoint, Queries
 from .config import Pipeline, load_pipeline
-from .engine import bound, compare_queries
-from .outputs import Output, output_of
+from .due import Who, due, name_of, number, who_of, wrong_form, wrong_rows
+from .engine import bound, compare_queries, new_monitor
+from .outputs import Output, Rows, output_of
 from .sinks import json_text
 
 
@@ -61,7 +63,6 @@ class Report:
         )
 
 
-Who = tuple[int | None, int | None, str | None]  # seq, seq_b and id, as a change has them
 _JUDGED = (
     "type",
     "time",
@@ -102,7 +103,10 @@ class _Verification:
         self._brute = Brute(
             schemas, {s.name: s.time for s in streams}, {s.name: (s.key, s.op) for s in streams}
         )
+        self._time = new_monitor(pipeline, schemas)._time_type()
         self._queries: Queries = ()
+        self._right: dict[str, list[Ranked]] = {}  # the answers before the batch
+        self._dropped: dict[str, list[Ranked]] = {}  # those of queries that the batch has no more
         self._folded: dict[str, dict[Who, float]] = {}
         self._loose: set[str] = set()  # queries that allow an error
         self._missed: set[tuple[str, Who]] = set()
@@ -128,6 +132,7 @@ class _Verification:
                 self._batch(batch, start, batches[batch])
                 start = batches[batch]
             wrong = None if as_before else self._wrong_top()
+            wrong = wrong or self._output.strange(self._checkpoint.batches)
             if wrong is not None:
                 raise _Different(wrong)
         except _Different as found:
@@ -142,15 +147,27 @@ class _Verification:
         self._brute.push(rows)
         self._counts["batches"] += 1
         self._counts["rows"] += sum(chunk.count for _, chunk in rows)
-        self._fold(batch)
+        told = self._fold(batch)
         for query in self._queries:
-            self._compare(batch, query.name, self._brute.top(query.name))
+            truth = self._brute.top(query.name)
+            self._compare(batch, query.name, truth)
+            self._compare_changes(batch, query.name, told.pop(query.name, []), truth)
+        for name in [*self._dropped]:  # and nothing else is asked under this name
+            self._compare_changes(batch, name, told.pop(name, []), [])
+            for who in self._folded.pop(name, {}):
+                raise _Different(
+                    f"batch {batch}: {name_of(who)} should leave query '{name}', which was dropped."
+                )
+        for name in told:
+            raise _Different(f"batch {batch} has changes of {name!r}, which is not a query.")
         self._compare_rejects(batch)
 
     def _ask(self, queries: Queries) -> None:
         _, added, dropped = compare_queries(self._queries, queries)
+        self._dropped = {}
         for name in dropped:
             self._brute.drop(name)
+            self._dropped[name] = self._right.pop(name, [])
         for query in queries:
             if query.name in added:
                 asked = bound(query, self._pipeline)
@@ -160,8 +177,8 @@ class _Verification:
                     self._loose.add(query.name)
         self._queries = queries
 
-    def _fold(self, batch: int) -> None:
-        """Apply a batch's changes: leaves first, then enters."""
+    def _fold(self, batch: int) -> dict[str, Rows]:
+        """Apply a batch's changes: leaves first, then enters; the rows by query, as they stand."""
         rows = self._output.rows("changes", batch)
         for wanted in ("leave", "enter"):
             for row in rows:
@@ -171,22 +188,30 @@ class _Verification:
                     )
                 if row["change"] == wanted:
                     self._apply(batch, row)
+        told: dict[str, Rows] = {}
+        for row in rows:
+            told.setdefault(row["query"], []).append(row)
+        return told
 
     def _apply(self, batch: int, row: dict[str, Any]) -> None:
         answer = self._folded.setdefault(row["query"], {})
-        who = (row["seq"], row["seq_b"], row["id"])
+        who = who_of(row)
         if row["change"] == "leave" and who not in answer:
             raise _Different(
-                f"batch {batch}: {_name(who)} leaves query '{row['query']}' and never was in it."
+                f"batch {batch}: {name_of(who)} leaves query '{row['query']}' and never was in it."
             )
         if row["change"] == "enter" and who in answer:
             raise _Different(
-                f"batch {batch}: {_name(who)} enters query '{row['query']}' and is in it already."
+                f"batch {batch}: {name_of(who)} enters query '{row['query']}' and is in it already."
             )
-        if row["change"] == "leave":
-            del answer[who]
-        else:
-            answer[who] = _number(row["score"])
+        score = number(row["score"])
+        if row["change"] == "enter":
+            answer[who] = score
+        elif answer.pop(who) != score:
+            raise _Different(
+                f"batch {batch}: {name_of(who)} leaves query '{row['query']}' with another score than it entered "
+                f"with, {score!r}."
+            )
 
     def _compare(self, batch: int, name: str, truth: list[Ranked]) -> None:
         self._counts["answers"] += 1
@@ -203,29 +228,60 @@ class _Verification:
             if who not in told and loose:
                 continue
             if who not in told:
-                raise _Different(f"{where}: {_name(who)} with score {score!r} is missing.")
+                raise _Different(f"{where}: {name_of(who)} with score {score!r} is missing.")
             if told[who] != score:
-                raise _Different(f"{where}: {_name(who)} has score {told[who]!r} and should have {score!r}.")
+                raise _Different(
+                    f"{where}: {name_of(who)} has score {told[who]!r} and should have {score!r}."
+                )
         for who in told:
             if who not in right and not loose:
-                raise _Different(f"{where}: {_name(who)} should not be there.")
+                raise _Different(f"{where}: {name_of(who)} should not be there.")
+
+    def _compare_changes(self, batch: int, name: str, rows: Rows, truth: list[Ranked]) -> None:
+        """A query's rows of a batch, column by column, with what they must be."""
+        right = due(self._right.get(name, []), truth, self._dropped.pop(name, []))
+        wrong = wrong_form(rows)
+        if wrong is None and name not in self._loose:
+            wrong = wrong_rows(rows, right, self._time, self._output.shown)
+        if wrong is not None:
+            raise _Different(f"batch {batch}, query '{name}': {wrong}")
+        self._right[name] = truth
 
     def _compare_rejects(self, batch: int) -> None:
-        told = {r["seq"]: r["reason"] for r in self._output.rows("rejects", batch) if r["reason"] in _JUDGED}
-        right = self._brute.unfit
+        rows: dict[int, dict[str, Any]] = {}
+        for row in self._output.rows("rejects", batch):
+            seq = row["seq"]
+            if row["batch"] != batch:
+                raise _Different(f"the rejects of batch {batch} say that they are of batch {row['batch']}.")
+            if not isinstance(seq, int) or seq in rows:
+                how = "twice" if seq in rows else "and is no row"
+                raise _Different(f"batch {batch}: row {seq} is rejected {how}.")
+            rows[seq] = row
+        told = {seq: row for seq, row in rows.items() if row["reason"] in _JUDGED}
+        right, shown = self._brute.unfit, self._output.shown
         self._counts["rejects"] += len(right)
         for seq in sorted(told.keys() | right.keys()):
-            if told.get(seq) != right.get(seq):
+            reasons = [
+                told[seq]["reason"] if seq in told else None,
+                right[seq].reason if seq in right else None,
+            ]
+            if reasons[0] != reasons[1]:
                 raise _Different(
-                    f"batch {batch}: row {seq} is rejected for {told.get(seq)} and should be for {right.get(seq)}."
+                    f"batch {batch}: row {seq} is rejected for {reasons[0]} and should be for {reasons[1]}."
                 )
+            for column, value in (("stream", right[seq].stream), ("raw", right[seq].raw)):
+                if told[seq][column] != shown(value):
+                    raise _Different(
+                        f"batch {batch}: the rejected row {seq} has {column} {told[seq][column]!r} and should have "
+                        f"{value!r}."
+                    )
 
     def _wrong_top(self) -> str | None:
         """What is wrong with the current answers that were put out."""
         told: dict[str, list[tuple[int, float, str]]] = {}
         where = self._output.top
         for row in self._output.tops():
-            told.setdefault(row["query"], []).append((row["rank"], _number(row["score"]), row["row"]))
+            told.setdefault(row["query"], []).append((row["rank"], number(row["score"]), row["row"]))
         for query in self._queries:
             if query.name in self._loose:
                 scores = sorted(score for _, score, _ in told.pop(query.name, []))
@@ -244,16 +300,3 @@ def _may_miss(query: Query) -> bool:
     options = dict(query.options)
     card = CARDS.get(str(options.get("algorithm")))
     return "error" in options or (card is not None and not card.exact)
-
-
-def _name(who: Who) -> str:
-    """What a change is about, in words."""
-    seq, seq_b, key = who
-    if seq is None:
-        return f"object {key!r}"
-    return f"row {seq}" if seq_b is None else f"the pair of rows {seq} and {seq_b}"
-
-
-def _number(score: Any) -> float:
-    """A score as it was put out; JSON has words for infinities."""
-    return float(score)
