@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,9 @@ from skyband.query.model import Threshold, TopK
 from skyband.query.sql import parse
 from skyband.spark import run_pipeline, verify_pipeline
 from skyband.spark.brute import Brute, Ranked, Unfit
+from skyband.spark.config import load_pipeline
+from skyband.spark.outputs import output_of
+from skyband.spark.sinks import json_bytes
 from skyband.spark.verify import Report, _may_miss, _Verification
 
 if TYPE_CHECKING:
@@ -183,6 +187,78 @@ def test_files_of_no_batch(finished: Path, out: Path, name: str) -> None:
     assert report.difference == f"{out / name} is the output of no batch."
 
 
+def without(path: Path, column: str) -> None:
+    pq.write_table(pq.read_table(path).drop_columns([column]), path)
+
+
+def with_one_more(path: Path) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.append_column("more", table.column(0)), path)
+
+
+BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "garbage": (
+        lambda path: path.write_bytes(b"garbage" * 9),
+        " cannot be read (Parquet magic bytes not found",
+    ),
+    "empty": (lambda path: path.write_bytes(b""), " cannot be read (Parquet file size is 0 bytes"),
+    "a column less": (
+        lambda path: without(path, "score" if "seq" not in pq.read_schema(path).names else "seq"),
+        " lacks the column 's",
+    ),
+    "a column more": (with_one_more, " has a column too many, 'more': bring it back from a copy, or run"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), " cannot be read ("),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize("name", ["changes/batch-1.parquet", "rejects/batch-1.parquet", "top/top.parquet"])
+def test_files_that_cannot_be_read(finished: Path, out: Path, case: str, name: str) -> None:
+    spoil_file, sentence = BROKEN[case]
+    spoil_file(out / name)
+    with pytest.raises(InputError) as told:
+        verify_pipeline(finished / "pipeline.toml")
+    assert str(told.value).startswith(f"{out / name}{sentence}")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("garbage\n", "cannot be read (Expecting value"),
+        ("[1]\n", "cannot be read (a line is no object)"),
+        ('{"query": "q"}\n', "lacks the column 'rank'"),
+        ('{"query": "q", "rank": [1], "score": 1, "row": "{}"}\n', "has lists or objects for values"),
+        ("\xff", "cannot be read ('utf-8' codec"),
+    ],
+)
+def test_lines_that_cannot_be_read(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "pipeline.toml"
+    path.write_text(
+        pipeline_text(ASKED).replace('format = "parquet"\npath = "out"', 'format = "json"\npath = "out"')
+    )
+    output = output_of(load_pipeline(path))
+    top = tmp_path / "out" / "top" / "top.json"
+    top.parent.mkdir(parents=True)
+    top.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError) as told:
+        output.tops()
+    assert str(told.value).startswith(f"{top} {sentence}")
+    rows = [{"query": "q", "rank": 1, "score": 1.0, "row": "a\u2028b"}]
+    top.write_bytes(json_bytes(pa.Table.from_pylist(rows)))
+    assert output.tops() == rows
+
+
+def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.toml"
+    path.write_text(pipeline_text(ASKED))
+    (tmp_path / "checkpoint").touch()
+    with pytest.raises(
+        InputError, match=r"The checkpoint .*/checkpoint is a file and no folder: name the right one"
+    ):
+        verify_pipeline(path)
+
+
 @pytest.mark.spark
 def test_rejects_and_tops_that_are_wrong(finished: Path, out: Path) -> None:
     def difference() -> str:
@@ -326,3 +402,18 @@ def test_misses_of_queries_that_allow_an_error_are_counted() -> None:
 )
 def test_who_may_miss(options: str, loose: bool) -> None:
     assert _may_miss(asked(f"SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 ROWS {options}")) is loose
+
+
+def test_tables_that_are_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.toml"
+    path.write_text(pipeline_text(ASKED, sink='[sink]\nformat = "sqlite"\npath = "out.db"\n'))
+    output = output_of(load_pipeline(path))
+    with sqlite3.connect(tmp_path / "out.db") as connection:
+        connection.execute("CREATE TABLE skyband_changes (batch INTEGER, number INTEGER)")
+        connection.execute("INSERT INTO skyband_changes VALUES (2, 0)")
+    assert output.strange(lambda: [0, 1, 2]) is None
+    assert output.strange(lambda: [0, 1]) == "the table of changes has rows of batch 2, which there is not."
+    with pytest.raises(
+        InputError, match=r"The table skyband_changes in SQLite cannot be read \(no such column: "
+    ):
+        output.rows("changes", 2)

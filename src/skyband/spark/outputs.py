@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import InputError
+from ..stream.arrow import python_rows
 from .config import Pipeline
 from .sinks import plain_value
-from .tables import TableSink, table_sink
+from .tables import COLUMNS, TableSink, table_sink
 
 Rows = list[dict[str, Any]]
+_AGAIN = "bring it back from a copy, or run the pipeline again with an empty checkpoint and output folder."
 
 
 class Output(Protocol):
@@ -59,10 +61,10 @@ class _Files:
         return self._file("changes", batch).exists()
 
     def rows(self, kind: str, batch: int) -> Rows:
-        return self._read(self._file(kind, batch))
+        return self._read(self._file(kind, batch), kind)
 
     def tops(self) -> Rows:
-        return self._read(self._top)
+        return self._read(self._top, "top")
 
     def shown(self, value: Any) -> Any:
         return plain_value(value) if self._form == "json" else value
@@ -79,14 +81,41 @@ class _Files:
     def _file(self, kind: str, batch: int) -> Path:
         return self._folder / kind / f"batch-{batch}.{self._form}"
 
-    def _read(self, path: Path) -> Rows:
+    def _read(self, path: Path, kind: str) -> Rows:
         if not path.exists():
             return []
-        if self._form == "json":
-            return [json.loads(line) for line in path.read_text().splitlines()]
-        import pyarrow.parquet as pq
+        try:
+            rows = _json_rows(path) if self._form == "json" else _parquet_rows(path)
+        except (OSError, ValueError) as problem:  # Arrow's errors are among them
+            told = (str(problem).strip().splitlines() or ["nothing is in it"])[0].rstrip(".")
+            raise InputError(f"{path} cannot be read ({told}): {_AGAIN}") from None
+        columns = {*COLUMNS[kind]} - {"number"}
+        for row in rows:
+            if row.keys() != columns:
+                wrong = min(row.keys() ^ columns)
+                how = "lacks the column" if wrong in columns else "has a column too many,"
+                raise InputError(f"{path} {how} '{wrong}': {_AGAIN}")
+            if any(isinstance(value, list | dict) for value in row.values()):
+                raise InputError(f"{path} has lists or objects for values: {_AGAIN}")
+        return rows
 
-        return list(pq.read_table(path).to_pylist())
+
+def _json_rows(path: Path) -> Rows:
+    # not splitlines, which also ends a line at marks that JSON may have in a text
+    rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("a line is no object")
+    return rows
+
+
+def _parquet_rows(path: Path) -> Rows:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        table = file.read()
+    if not table.num_rows:  # rows would tell of their columns
+        return []
+    return python_rows(table)
 
 
 class _Tables:

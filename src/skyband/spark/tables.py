@@ -24,7 +24,7 @@ from ..stream.arrow import python_rows
 from .config import SinkSpec
 from .sinks import plain_value
 
-_COLUMNS = {
+COLUMNS = {
     "changes": ("batch", "number", "query", "change", "rank", "score", "seq", "seq_b", "id", "time"),
     "top": ("query", "rank", "score", "row"),
     "rejects": ("batch", "number", "seq", "stream", "reason", "detail", "raw"),
@@ -159,7 +159,7 @@ class TableSink:
 
     def __init__(self, database: Database, spec: SinkSpec) -> None:
         self._database = database
-        self._plain = {name: spec.option(name) for name in _COLUMNS}
+        self._plain = {name: spec.option(name) for name in COLUMNS}
         self._tables = {name: database.quoted(table) for name, table in self._plain.items()}
         self._connection: Any = None
         self._made = False
@@ -210,7 +210,7 @@ class TableSink:
 
     def _numbered(self, name: str, table: pa.Table) -> list[Row]:
         """Rows in the order of the table's columns, with their numbers in the batch."""
-        value, columns = self._database.value, _COLUMNS[name]
+        value, columns = self._database.value, COLUMNS[name]
         rows = []
         for number, row in enumerate(python_rows(table)):
             row["number"] = number
@@ -220,7 +220,7 @@ class TableSink:
     def _answers(self, tops: pa.Table) -> dict[str, list[Row]]:
         answers: dict[str, list[Row]] = {}
         for row in tops.to_pylist():
-            line = tuple(self._database.value(row[column]) for column in _COLUMNS["top"])
+            line = tuple(self._database.value(row[column]) for column in COLUMNS["top"])
             answers.setdefault(row["query"], []).append(line)
         return answers
 
@@ -238,7 +238,7 @@ class TableSink:
 
     def _insert(self, cursor: Any, name: str, rows: list[Row]) -> None:
         if rows:
-            self._database.insert(cursor, self._tables[name], _COLUMNS[name], rows)
+            self._database.insert(cursor, self._tables[name], COLUMNS[name], rows)
 
     def _run(self, cursor: Any, statement: str, *values: Any) -> Any:
         return cursor.execute(statement.format(*[self._database.mark()] * len(values)), values)
@@ -252,7 +252,7 @@ class TableSink:
             "row": types["json"],
             "time": self._database.time_type(time),
         }
-        for name, columns in _COLUMNS.items():
+        for name, columns in COLUMNS.items():
             counts = dict.fromkeys(("changes", "rejects"), types["whole"]) if name == "batches" else {}
             told = ", ".join(f'"{c}" {counts.get(c) or kinds.get(c, types["text"])}' for c in columns)
             cursor.execute(
@@ -288,9 +288,20 @@ class TableSink:
         found = cursor.execute(f"SELECT max(batch) FROM {self._tables['batches']}").fetchone()[0]
         return None if found is None else int(found)
 
+    @contextlib.contextmanager
+    def _reading(self, name: str) -> Iterator[Any]:
+        try:
+            with self._transaction() as cursor:
+                yield cursor
+        except self._database.errors as problem:
+            raise InputError(
+                f"The table {self._plain[name]} in {self._database.name} cannot be read ({_first_line(problem)}): "
+                f"bring it back from a copy, or run the pipeline again with an empty checkpoint and other tables."
+            ) from None
+
     def numbers(self, name: str) -> list[int]:
         """The batches that a table has rows of; for `skyband verify`."""
-        with self._transaction() as cursor:
+        with self._reading(name) as cursor:
             if not self._has(cursor, name):
                 return []
             found = cursor.execute(
@@ -308,12 +319,13 @@ class TableSink:
 
     def rows(self, name: str, batch: int | None = None) -> list[dict[str, Any]]:
         """The rows of a table, or those of one batch, in order; for `skyband verify`."""
-        columns = _COLUMNS[name]
-        with self._transaction() as cursor:
+        columns = COLUMNS[name]
+        with self._reading(name) as cursor:
             if not self._has(cursor, name):
                 return []
-            chosen = ", ".join(f'CAST("{c}" AS text)' if c == "row" else f'"{c}"' for c in columns)
-            statement = f"SELECT {chosen} FROM {self._tables[name]}"
+            # SQLite takes a name in quotes that is no column for a text, unless it says of what
+            chosen = ", ".join(f'CAST(t."{c}" AS text)' if c == "row" else f't."{c}"' for c in columns)
+            statement = f"SELECT {chosen} FROM {self._tables[name]} AS t"
             order = f" ORDER BY {_KEYS[name]}"
             if batch is None:
                 found = cursor.execute(statement + order).fetchall()

@@ -80,6 +80,10 @@ def verify_pipeline(path: str | Path) -> Report:
     pipeline = load_pipeline(path)
     output = output_of(pipeline)
     checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
+    if checkpoint.folder.exists() and not checkpoint.folder.is_dir():
+        raise InputError(
+            f"The checkpoint {checkpoint.folder} is a file and no folder: name the right one in [spark]."
+        )
     schemas = checkpoint.schemas(pipeline.streams)
     batches = checkpoint.batches()
     if schemas is None or not batches:
