@@ -67,6 +67,20 @@ def test_a_pipeline_that_stops_by_itself(tmp_path: Path) -> None:
     assert load_pipeline(write(tmp_path, text)).spark.trigger == "available-now"
 
 
+@pytest.mark.parametrize(
+    ("told", "trigger"),
+    [
+        ("2 Minutes", "2 minutes"),
+        ("2seconds", "2 seconds"),
+        ("1.5 minutes", "90000 milliseconds"),  # Spark itself takes parts of seconds only
+        ("0.25 days", "21600000 milliseconds"),
+        ("1.2345678901 seconds", "1234 milliseconds"),
+    ],
+)
+def test_triggers(tmp_path: Path, told: str, trigger: str) -> None:
+    assert load_pipeline(write(tmp_path, WHOLE.replace("2 seconds", told))).spark.trigger == trigger
+
+
 STREAM = '[stream.s]\npath = "data"\n'
 QUERY = '[[query]]\nname = "q"\nsql = "SELECT * FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"\n'
 
@@ -130,6 +144,10 @@ def test_the_smallest_file(tmp_path: Path) -> None:
         ),
         (
             STREAM + QUERY + '[spark]\ntrigger = "soon"\n',
+            "must be a time such as '2 seconds' or 'available-now'",
+        ),
+        (
+            STREAM + QUERY + '[spark]\ntrigger = "99999999999 days"\n',
             "must be a time such as '2 seconds' or 'available-now'",
         ),
         (STREAM + QUERY + "[metrics]\n", "[metrics] needs a key 'port'"),

@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ FORMATS = (*FILES, "kafka", "rate")
 SINKS = ("parquet", "json", "kafka", "postgres", "sqlite", "console")
 VALUES = ("json", "arrow")  # what the value of a Kafka record may be
 TABLES = {name: f"skyband_{name}" for name in ("changes", "top", "rejects", "batches")}
+_MILLISECONDS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+_LONGEST = 10**15  # milliseconds between two micro-batches: more is beyond what Spark counts with
 _TYPES = (
     "double, float, int, long, short, byte, bool, string, date, timestamp, timestamp_utc or decimal(p, s)"
 )
@@ -381,11 +384,14 @@ class _Reader:
         value = self.text(where, table, "trigger").strip().lower()
         if value == "available-now":
             return value
-        if re.fullmatch(r"\d+(\.\d+)?\s*(milliseconds?|seconds?|minutes?|hours?|days?)", value) is None:
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*((millisecond|second|minute|hour|day)s?)", value)
+        length = 0 if found is None else int(Decimal(found[1]) * _MILLISECONDS[found[3]])
+        if found is None or length > _LONGEST:
             raise self.fail(
                 f"'trigger' of {where} must be a time such as '2 seconds' or 'available-now', not '{value}'."
             )
-        return value
+        # Spark knows parts of seconds, and of nothing else
+        return f"{length} milliseconds" if "." in found[1] else f"{found[1]} {found[2]}"
 
 
 def arrow_type(text: str) -> Any | None:
