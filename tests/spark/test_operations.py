@@ -112,7 +112,17 @@ def test_figures_and_a_full_disk(
 
 
 @pytest.mark.spark
-def test_rate_is_the_same_again(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_rate_is_the_same_again(tmp_path: Path, spark: SparkSession, zone: str) -> None:
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        rate_again(tmp_path, spark)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def rate_again(tmp_path: Path, spark: SparkSession) -> None:
     path = tmp_path / "pipeline.toml"
     path.write_text(
         '[stream.clock]\nformat = "rate"\nrows_per_second = 7\ntime = "timestamp"\n'

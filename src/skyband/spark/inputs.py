@@ -89,7 +89,9 @@ def record_lines(reader: Any, spec: StreamSpec, **options: str) -> DataFrame:
     if spec.format == "rate":
         # one partition, so that rows come in the order of their values
         frame = reader.format("rate").options(**dict(spec.options), numPartitions="1", **options).load()
-        told = "to_json(struct(date_format(timestamp, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\") AS timestamp, value))"
+        # as UTC, whatever zone the session is in
+        shown = "map('timeZone', 'UTC', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
+        told = f"to_json(struct(timestamp, value), {shown})"
         return frame.selectExpr(*_columns(spec, "0L", "value", f"encode({told}, 'UTF-8')"))
     frame = reader.format("kafka").options(**{**dict(spec.options), **options}).load()
     return frame.selectExpr(*_columns(spec, "CAST(partition AS bigint)", "offset", "value"))
