@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from skyband.errors import InputError
 from skyband.java import find_java
 from skyband.spark.demo import QUERIES
 
-from .conftest import Outcome
+from .conftest import Outcome, environment
 from .test_terminal import on_a_terminal
 
 pytestmark = [pytest.mark.spark]
@@ -72,6 +74,21 @@ def test_run_and_verify_in_a_pipe(skyband: Callable[..., Outcome], pipeline: Pat
     differs = skyband("verify", "pipeline.toml")
     assert differs.code == 1 and "a difference" in differs.out
     assert differs.err.startswith("The output is not what the brute force finds")
+
+
+@pytest.mark.slow
+def test_a_reader_that_has_had_enough_of_the_console(pipeline: Path) -> None:
+    """As `top` does it: quietly, and with 0."""
+    pipeline.write_text(PIPELINE.replace('format = "parquet"\npath = "out"', 'format = "console"'))
+    command = [sys.executable, "-m", "skyband", "run", "pipeline.toml"]  # which would go on for ever
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=pipeline.parent, env=environment()
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read().decode()
+        assert process.wait(120) == 0, said
+    assert [line for line in said.splitlines() if not line.startswith(("skyband: ", "pipeline: "))] == []
 
 
 @pytest.mark.slow

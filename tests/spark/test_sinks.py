@@ -22,6 +22,7 @@ from skyband.spark.sinks import (
     TOP_SCHEMA,
     ConsoleSink,
     FileSink,
+    NobodyReads,
     batch_column,
     json_bytes,
     json_text,
@@ -101,6 +102,15 @@ def test_the_sink_that_was_asked_for(tmp_path: Path, capsys: pytest.CaptureFixtu
     console.prepare(True)
     console.put(7, CHANGES.slice(0, 1), REJECTS.slice(0, 0), TOP_SCHEMA.empty_table())
     assert capsys.readouterr().out == "batch 7  q  leave  score 0.5  row 3\n"
+
+
+def test_a_console_that_nobody_reads() -> None:
+    class Closed(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(NobodyReads, match="Broken pipe"):
+        ConsoleSink(Closed()).put(7, CHANGES, REJECTS, TOP_SCHEMA.empty_table())
 
 
 def test_console() -> None:

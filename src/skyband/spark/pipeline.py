@@ -36,7 +36,7 @@ from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
 from .reading import declared_schema, infer_schema
 from .sifting import SiftJob, collect_sifted
 from .signals import Signals, signals_ignored
-from .sinks import Sink, make_sink
+from .sinks import NobodyReads, Sink, make_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -379,6 +379,9 @@ class Run:
             try:
                 self._do(splits, batch)
                 self._done = batch
+            except NobodyReads as problem:
+                self._problem = problem
+                raise
             except OSError as problem:
                 self._problem = InputError(
                     f"Batch {batch} cannot be written ({problem}): see to the disk and the folders' rights; the next "

@@ -106,6 +106,10 @@ class FileSink:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 
+class NobodyReads(BrokenPipeError):
+    """Who read the console has had enough (| head): no failure, and an end."""
+
+
 class ConsoleSink:
     """A line for each change, on standard output."""
 
@@ -119,7 +123,12 @@ class ConsoleSink:
         pass
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
-        out = self._out or sys.stdout
+        try:
+            self._print(self._out or sys.stdout, batch, changes, rejects)
+        except BrokenPipeError as problem:
+            raise NobodyReads(*problem.args) from None
+
+    def _print(self, out: TextIO, batch: int, changes: pa.Table, rejects: pa.Table) -> None:
         for row in python_rows(changes):
             rank = "" if row["rank"] is None else f" rank {row['rank']}"
             score = f"score {row['score']!r}"
