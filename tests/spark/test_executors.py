@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.streams import (
@@ -93,6 +94,10 @@ def test_equals_the_oracle_and_the_driver(tmp_path: Path, spark: SparkSession) -
     assert [{n: a for n, a in answers.items() if n not in MORE} for answers in told] == history
     for kind in ("changes", "rejects", "top"):
         assert outputs(tmp_path / "executors" / "out", kind) == outputs(tmp_path / "driver" / "out", kind)
+        files_of = [*tmp_path.glob(f"*/out/{kind}/*.parquet")]
+        one, *others = {pq.read_schema(file) for file in files_of}
+        assert not others, (one, others)
+        pa.concat_tables(pq.ParquetFile(file).read() for file in files_of)
     assert verify_pipeline(path).ok
 
 

@@ -51,6 +51,18 @@ REJECTS = batch_column(
 TOP = pa.table([[1], [0.5], [4], [0.25], ["é"]], names=["rank", "score", "seq", "x", "g"])
 
 
+def test_files_of_a_folder_have_one_schema(tmp_path: Path) -> None:
+    """However a batch's changes were made: with codes, without, or with none at all."""
+    sink = FileSink(tmp_path, "parquet")
+    plain = CHANGES.set_column(1, "query", CHANGES.column("query").cast(pa.string()))
+    coded = CHANGES.set_column(2, "change", CHANGES.column("change").dictionary_encode())
+    for batch, changes in enumerate((CHANGES, plain, coded, plain.slice(0, 0))):
+        sink.put(batch, changes, REJECTS.slice(0, 0), TOP_SCHEMA.empty_table())
+    tables = [pq.read_table(path) for path in sorted((tmp_path / "changes").iterdir())]
+    assert [table.schema.equals(tables[0].schema) for table in tables] == [True] * 4
+    assert pa.concat_tables(tables).num_rows == 6
+
+
 @pytest.mark.parametrize(("form", "many"), [("parquet", 5), ("json", 5), ("parquet", 1)])
 def test_files(tmp_path: Path, form: str, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "_MANY", many)  # changes from which on files are encoded in two threads

@@ -89,6 +89,7 @@ class FileSink:
         pass
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
+        changes = _coded(changes)
         tables = {
             self.folder / "rejects" / f"batch-{batch}.{self._form}": rejects,
             self.folder / "changes" / f"batch-{batch}.{self._form}": changes,
@@ -145,6 +146,15 @@ def _who(change: Mapping[str, Any]) -> str:
     return (
         f"row {change['seq']}" if change["seq_b"] is None else f"rows {change['seq']} and {change['seq_b']}"
     )
+
+
+def _coded(changes: pa.Table) -> pa.Table:
+    """The words of a change table as codes, wherever it was made: all files of a folder have one schema."""
+    for name in ("query", "change"):
+        at = changes.schema.get_field_index(name)
+        if not pa.types.is_dictionary(changes.schema.field(at).type):
+            changes = changes.set_column(at, name, changes.column(at).dictionary_encode())
+    return changes
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
