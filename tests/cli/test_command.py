@@ -241,6 +241,14 @@ def test_rejects_are_counted_and_keep_their_seq(skyband: Run, cars: Path) -> Non
     assert done.code == 0
 
 
+def test_a_broken_time_is_one_reject(skyband: Run, tmp_path: Path) -> None:
+    (tmp_path / "j.csv").write_text("ts,id,x\n1,a,1\nzz,b,2\n3,c,3\n")
+    query = "SELECT id FROM s ORDER BY x DESC LIMIT 3 WINDOW 10 SECONDS"
+    done = skyband("top", "j.csv", "--time", "ts", "--format", "csv", "--sql", query)
+    assert done.code == 0 and done.out.splitlines()[1:] == ["1,3.0,2,c", "2,1.0,0,a"]
+    assert done.err == "1 row rejected: 1 type\n  such as row 1: column ts: 'zz' is not int64\n"
+
+
 def test_a_file_without_rows(skyband: Run, tmp_path: Path) -> None:
     (tmp_path / "none.csv").write_text("ts,id,speed\n")
     assert skyband("top", "none.csv", "--sql", FASTEST, "--format", "json") == Outcome(0, "[]\n", "")

@@ -73,6 +73,14 @@ def test_csv_bad_rows_keep_their_places_and_text(tmp_path: Path) -> None:
     assert chunk.count == 6
 
 
+@pytest.mark.parametrize("times", [["1", "zz", "3"], ["zz", "1.5", "2"], ["7", "zz", "zz", "zz"]])
+def test_a_broken_value_among_times_that_are_numbers(tmp_path: Path, times: list[str]) -> None:
+    path = written(tmp_path, "ts,x\n" + "".join(f"{time},1\n" for time in times))
+    chunk = read(path, {"ts": "time", "x": "number"})
+    assert chunk.table["ts"].to_pylist() == [float(time) for time in times if time != "zz"]
+    assert [row.raw for row in chunk.bad] == [f"{time},1" for time in times if time == "zz"]
+
+
 def test_csv_a_column_without_a_name_is_called_by_its_place(tmp_path: Path) -> None:
     """As a data frame that was written with its index has one."""
     assert read(written(tmp_path, ",a\n0,1\n")).table.to_pydict() == {"column_1": [0], "a": [1]}

@@ -193,6 +193,16 @@ def test_schema_of_the_first_file(tmp_path: Path) -> None:
         infer_schema(StreamSpec("s", "parquet", path, ""), path, {})
 
 
+def test_a_first_file_with_a_broken_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("t,x\n1,5\nzz,6\n3,7\n")
+    spec = StreamSpec("s", "csv", path, "", time="t")
+    schema = infer_schema(spec, path, {"t": "time", "x": "number"})
+    chunk = rows_of(splits_of(path, "csv"), schema)
+    assert chunk.table.column("t").to_pylist() == [1, 3]
+    assert [(bad.position, bad.raw) for bad in chunk.bad] == [(1, "zz,6")]
+
+
 def test_a_first_file_in_another_format(tmp_path: Path) -> None:
     path = tmp_path / "a"
     spec = StreamSpec("s", "json", path, "")

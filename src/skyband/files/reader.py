@@ -109,6 +109,7 @@ class _JsonLines(Reader):
         texts = texts_among(kinds, self.schema)
         if texts:
             fields = pa.schema([self.schema.field(name) for name in texts])
+            texts = {name: "iso" if kind == "time" else kind for name, kind in texts.items()}
             self.schema = settle(self.schema, parse_json_lines(self._first, fields).table, texts)
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:

@@ -104,6 +104,8 @@ def set_aside(table: pa.Table, bad: dict[int, BadRow], places: list[int]) -> Chu
 _ZONE = r"[ T]\d.*(Z|[+-][\d:]+)$"  # at the end of a time in ISO 8601
 _TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
 _NUMBERS = (pa.int64(), pa.float64())
+# A time is ISO 8601 or a number of seconds, and no text is both. "iso": where a number in quotes is no number, in JSON.
+_CANDIDATES = {"time": (*_TIMES, *_NUMBERS), "iso": _TIMES, "number": _NUMBERS}
 
 
 def times_of(values: pa.Array[Any]) -> pa.DataType | None:
@@ -120,7 +122,7 @@ def times_of(values: pa.Array[Any]) -> pa.DataType | None:
 
 
 def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
-    """What a column of text is meant to be that a query uses as a "time" or a "number".
+    """What a column of text is meant to be that a query uses as a "time" (or "iso": one in ISO 8601) or a "number".
 
     One broken value among the first rows makes a column text to a reader that only looks; here the user
     has said what it is, so the type that most of the values fit is taken and the others are misfits.
@@ -128,8 +130,8 @@ def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
     sample = values.slice(0, 1000).drop_null()
     sample = sample.filter(pc.not_equal(sample, pa.scalar("")))
     # The column of times was named as such; a score's column may yet be the wrong one: most must be numbers.
-    best, fewest = None, len(sample) if kind == "time" else len(sample) / 2
-    for to in _TIMES if kind == "time" else _NUMBERS:
+    best, fewest = None, len(sample) / 2 if kind == "number" else len(sample)
+    for to in _CANDIDATES[kind]:
         misfits = len(cast_each(sample, to)[1]) if len(sample) else 0
         if misfits < fewest:
             best, fewest = to, misfits
