@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skyband.errors import InputError
+from skyband.files.reader import open_rows
 from skyband.files.rows import Chunk
 from skyband.spark.config import StreamSpec
 from skyband.spark.filelog import FileLog, StreamFiles
@@ -99,6 +100,29 @@ def test_a_csv_without_a_header_stops_nothing(tmp_path: Path, header: str) -> No
     assert chunk.table.to_pylist() == [{"n": 1, "x": 0.5}] * 2
     assert [bad.position for bad in chunk.bad] == [1, 2, 3] and chunk.bad[1].raw == "3,4"
     assert chunk.bad[0].detail.startswith("The file ")
+
+
+@pytest.mark.parametrize("before", ["\n\n", "\r\n\n", "\ufeff\n", "\ufeff", "\n" * 300])
+def test_blank_lines_before_a_header(tmp_path: Path, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyband.spark.reading._BLOCK", 10)
+    monkeypatch.setattr("skyband.files.source.BLOCK", 10)
+    path = tmp_path / "a.csv"
+    path.write_text(before + "n,x\n1,9\n\nbad\n2,5\n\n\nzz,5\n3,4\n", newline="")
+    spec = StreamSpec("s", "csv", path, "")
+    assert infer_schema(spec, path, {}).names == ["n", "x"]
+    chunk = rows_of(splits_of(path, "csv"))
+    assert chunk.table.column("n").to_pylist() == [1, 2, 3]
+    bad = [(1, "bad"), (3, "zz,5")]
+    assert [(row.position, row.raw) for row in chunk.bad] == bad
+    of_top = join_chunks(list(open_rows(path, {"n": "number"}).chunks()))
+    assert of_top.table.column("n").to_pylist() == [1, 2, 3]
+    assert [(row.position, row.raw) for row in of_top.bad] == bad
+
+
+def test_a_csv_of_blank_lines_has_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("\n\r\n\n")
+    assert rows_of(splits_of(path, "csv")).count == 0
 
 
 def test_a_large_csv_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

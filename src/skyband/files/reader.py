@@ -75,6 +75,8 @@ class _Csv(Reader):
         self._source = source
         self._blocks = source.blocks(last_record_end)
         block = next(self._blocks).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+        while not block and (more := next(self._blocks, b"")):
+            block = more.lstrip(b"\r\n")  # a slow pipe: blank lines came alone
         if not block.strip():
             raise InputError(f"{source.sentence_name} has only empty lines: there are no rows to read.")
         header, _, self._first = block.partition(b"\n")

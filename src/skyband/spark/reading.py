@@ -140,9 +140,11 @@ def _read_group(file: Any, path: Path, group: int, columns: list[str]) -> Chunk:
 def _read_csv(path: Path, schema: pa.Schema) -> Iterator[Chunk]:
     """A whole file, in blocks of whole records: a line end inside quotes ends no record."""
     with open_plain(path) as file:
-        header = file.readline()
+        header = file.readline().removeprefix(b"\xef\xbb\xbf")
+        while header and not header.strip(b"\r\n"):
+            header = file.readline()  # blank lines are no rows, nor a header, as everywhere
         try:
-            names, delimiter = header_of(header.removeprefix(b"\xef\xbb\xbf"), "The file")
+            names, delimiter = header_of(header.lstrip(b"\r"), "The file")
         except InputError as problem:
             # Its lines have their places already, and nobody may change the file any more.
             yield _unread(lines_of(header + file.read()), str(problem), schema)
