@@ -81,6 +81,30 @@ def test_a_broken_value_among_times_that_are_numbers(tmp_path: Path, times: list
     assert [row.raw for row in chunk.bad] == [f"{time},1" for time in times if time == "zz"]
 
 
+MIXED = ["2024-05-01T10:00:00Z", "2024-05-01T10:00:05", "2024-05-01 12:00:12+02:00", "2024-05-01T10:00:20"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 3, 0), (3, 2, 1)])
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("block", [24, 4096])
+def test_times_with_and_without_a_zone(
+    tmp_path: Path, form: str, order: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those without are UTC's, whichever came first and whether they are in one block or not."""
+    monkeypatch.setattr(bytes_of, "BLOCK", block)
+    path = tmp_path / "file"
+    if form == "parquet":
+        pq.write_table(pa.table({"ts": [MIXED[i] for i in order]}), path)
+    elif form == "csv":
+        path.write_text("ts,x\n" + "".join(f"{MIXED[i]},1\n" for i in order))
+    else:
+        path.write_text("".join(f'{{"ts": "{MIXED[i]}"}}\n' for i in order))
+    chunk = read(path, {"ts": "time"})
+    assert chunk.bad == []
+    seconds = chunk.table["ts"].cast(pa.timestamp("s", chunk.table["ts"].type.tz)).cast(pa.int64())
+    assert seconds.to_pylist() == [1714557600 + (0, 5, 12, 20)[i] for i in order]
+
+
 def test_csv_a_column_without_a_name_is_called_by_its_place(tmp_path: Path) -> None:
     """As a data frame that was written with its index has one."""
     assert read(written(tmp_path, ",a\n0,1\n")).table.to_pydict() == {"column_1": [0], "a": [1]}

@@ -227,6 +227,21 @@ def test_a_first_file_with_a_broken_time(tmp_path: Path) -> None:
     assert [(bad.position, bad.raw) for bad in chunk.bad] == [(1, "zz,6")]
 
 
+@pytest.mark.parametrize(
+    "first", ["2024-05-01T10:00:00", "2024-05-01T10:00:00Z", "2024-05-01T12:00:00.5+02:00"]
+)
+def test_times_with_and_without_a_zone_in_several_files(tmp_path: Path, first: str) -> None:
+    path, next_path = tmp_path / "a.csv", tmp_path / "b.csv"
+    path.write_text(f"t,x\n{first},1\n")
+    next_path.write_text("t,x\n2024-05-01T10:00:01.25Z,1\n2024-05-01T10:00:02,2\n2024-05-01T10:00:03Z,3\n")
+    schema = infer_schema(StreamSpec("s", "csv", path, "", time="t"), path, {"t": "time", "x": "number"})
+    assert rows_of(splits_of(path, "csv"), schema).bad == []
+    chunk = rows_of(splits_of(next_path, "csv"), schema)
+    assert chunk.bad == []
+    times = chunk.table.column("t").cast(pa.timestamp("us", schema.field("t").type.tz)).cast(pa.int64())
+    assert [time - 1714557600_000_000 for time in times.to_pylist()] == [1_250_000, 2_000_000, 3_000_000]
+
+
 def test_a_first_file_in_another_format(tmp_path: Path) -> None:
     path = tmp_path / "a"
     spec = StreamSpec("s", "json", path, "")

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from skyband.errors import InputError
-from skyband.files.rows import BadRow, Chunk, cast_each, digits_fit, set_aside
+from skyband.files.rows import BadRow, Chunk, cast_each, cast_texts, digits_fit, set_aside
 
 DELIMITERS = ",\t;|"
 
@@ -189,7 +189,7 @@ def _column(raw: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[tu
         return text, misfits
     text = pc.utf8_trim_whitespace(text)
     text = pc.if_else(pc.is_in(text, _nulls()), pa.scalar(None, pa.string()), text)
-    values, wrong = cast_each(text, to)
+    values, wrong = cast_texts(text, to)
     misfits += [(row, f"{_short(text[row].as_py())!r} is not {to}") for row in wrong]
     return values, misfits
 

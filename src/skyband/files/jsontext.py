@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from skyband.errors import InputError
-from skyband.files.rows import BadRow, Chunk, cast_each, cast_times, digits_fit, set_aside, times_of
+from skyband.files.rows import BadRow, Chunk, cast_each, cast_texts, digits_fit, set_aside, times_of
 
 _BARE_NULL = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\n}])[ \t\r\n]*n")
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which JSON can say and UTF-8 can't
@@ -190,10 +190,8 @@ def _column(values: list[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[int
         texts = pc.if_else(pc.is_valid(days), pa.scalar(None, pa.string()), texts)
         typed, misfits = cast_each(texts, to)
         typed = pc.coalesce(typed, days.cast(to))
-    elif pa.types.is_timestamp(to):
-        typed, misfits = cast_times(texts, to)
     else:
-        typed, misfits = cast_each(texts, to)
+        typed, misfits = cast_texts(texts, to)
     return typed, sorted({*wrong, *misfits})
 
 

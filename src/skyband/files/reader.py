@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from skyband.errors import InputError
 from skyband.files.csvtext import header_of, infer_csv, last_record_end, parse_csv
 from skyband.files.jsontext import infer_json, parse_json_lines
-from skyband.files.rows import BadRow, Chunk, cast_each, set_aside, settle, texts_among, without_rows
+from skyband.files.rows import BadRow, Chunk, cast_texts, set_aside, settle, texts_among, without_rows
 from skyband.files.source import Source
 
 BATCH = 1 << 16  # rows of a Parquet batch: large enough to be quick, small enough to stay in the cache
@@ -165,7 +165,7 @@ class _Parquet(Reader):
                 continue
             to = self.schema.field(name).type
             texts = table[name].combine_chunks().cast(pa.string())
-            values, wrong = cast_each(texts, to)
+            values, wrong = cast_texts(texts, to)
             table = table.set_column(table.schema.get_field_index(name), name, values)
             for row in wrong:
                 raw = texts[row].as_py()

@@ -74,10 +74,15 @@ def cast_each(values: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], li
     return pa.concat_arrays([left, right]), left_bad + [middle + place for place in right_bad]
 
 
+def cast_texts(texts: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[int]]:
+    """Texts as values of a column, and the places of those that aren't."""
+    return cast_times(texts, to) if pa.types.is_timestamp(to) else cast_each(texts, to)
+
+
 def cast_times(texts: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[int]]:
     """Texts as times, with or without a zone; the places of the rest. A time without one is UTC's, whatever `to` is:
-    Arrow's reader of JSON takes both, its casts don't."""
-    zoned = pc.match_substring_regex(texts, _ZONE)
+    Arrow's reader of JSON takes both, its casts and its reader of CSV don't."""
+    zoned = _zoned(texts)
     none = pa.scalar(None, pa.string())
     there, there_bad = cast_each(pc.if_else(zoned, texts, none), pa.timestamp(to.unit, "UTC"))
     bare, bare_bad = cast_each(pc.if_else(zoned, none, texts), pa.timestamp(to.unit))
@@ -103,9 +108,14 @@ def set_aside(table: pa.Table, bad: dict[int, BadRow], places: list[int]) -> Chu
 
 _ZONE = r"[ T]\d.*(Z|[+-][\d:]+)$"  # at the end of a time in ISO 8601
 _TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
+_NAIVE = (pa.timestamp("us"), pa.timestamp("ns"))
 _NUMBERS = (pa.int64(), pa.float64())
 # A time is ISO 8601 or a number of seconds, and no text is both. "iso": where a number in quotes is no number, in JSON.
-_CANDIDATES = {"time": (*_TIMES, *_NUMBERS), "iso": _TIMES, "number": _NUMBERS}
+_CANDIDATES = {"time": (*_NAIVE, *_NUMBERS), "iso": _NAIVE, "number": _NUMBERS}
+
+
+def _zoned(texts: pa.Array[Any]) -> pa.Array[Any]:
+    return pc.match_substring_regex(texts, _ZONE)
 
 
 def times_of(values: pa.Array[Any]) -> pa.DataType | None:
@@ -132,9 +142,11 @@ def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
     # The column of times was named as such; a score's column may yet be the wrong one: most must be numbers.
     best, fewest = None, len(sample) / 2 if kind == "number" else len(sample)
     for to in _CANDIDATES[kind]:
-        misfits = len(cast_each(sample, to)[1]) if len(sample) else 0
+        misfits = len(cast_texts(sample, to)[1]) if len(sample) else 0
         if misfits < fewest:
             best, fewest = to, misfits
+    if best is not None and pa.types.is_timestamp(best) and pc.any(_zoned(sample)).as_py():
+        return pa.timestamp(best.unit, "UTC")  # of times with and without a zone, these are UTC's
     return best
 
 
