@@ -249,6 +249,14 @@ def test_a_broken_time_is_one_reject(skyband: Run, tmp_path: Path) -> None:
     assert done.err == "1 row rejected: 1 type\n  such as row 1: column ts: 'zz' is not int64\n"
 
 
+@pytest.mark.parametrize("data", ["id,x\na,\nb,\n", '{"id": "a", "x": null}\n'])
+@pytest.mark.parametrize("asked", ["ORDER BY x DESC LIMIT 3", "WHERE id = 'a' AND x + 1 > 3"])
+def test_a_column_without_a_value(skyband: Run, tmp_path: Path, data: str, asked: str) -> None:
+    (tmp_path / "file").write_text(data)
+    done = skyband("top", "file", "--format", "json", "--sql", f"SELECT id FROM s {asked} WINDOW 10 ROWS")
+    assert (done.code, done.out, done.err) == (0, "[]\n", "")
+
+
 def test_a_file_without_rows(skyband: Run, tmp_path: Path) -> None:
     (tmp_path / "none.csv").write_text("ts,id,speed\n")
     assert skyband("top", "none.csv", "--sql", FASTEST, "--format", "json") == Outcome(0, "[]\n", "")

@@ -105,6 +105,31 @@ def test_times_with_and_without_a_zone(
     assert seconds.to_pylist() == [1714557600 + (0, 5, 12, 20)[i] for i in order]
 
 
+@pytest.mark.parametrize(
+    "data",
+    ["id,x,t\na,,\nb,,\n", "id,x,t\na,NA,NULL\nb, ,\n", '{"id": "a", "x": null, "t": null}\n' * 2, None],
+)
+def test_columns_without_a_value_are_what_they_are_used_for(tmp_path: Path, data: str | None) -> None:
+    path = written(tmp_path, data or "")
+    if data is None:
+        pq.write_table(pa.table({"id": ["a", "b"], "x": pa.nulls(2), "t": pa.nulls(2)}), path)
+    table = read(path, {"x": "number", "t": "time"}).table
+    assert table.schema.types == [pa.string(), pa.float64(), pa.timestamp("us")]
+    assert table["x"].null_count == table["t"].null_count == table.num_rows == 2
+
+
+def test_what_csv_has_for_a_null_is_no_misfit(tmp_path: Path) -> None:
+    """Where one broken value makes a column text, nulls don't outvote the numbers."""
+    chunk = read(written(tmp_path, "id,x\na,NA\nb,NA\nc,1\nd,2\ne,oops\n"), {"x": "number"})
+    assert chunk.table["x"].to_pylist() == [None, None, 1, 2]
+    assert [row.raw for row in chunk.bad] == ["e,oops"]
+
+
+def test_numbers_after_many_empty_values(tmp_path: Path) -> None:
+    chunk = read(written(tmp_path, "id,x\n" + "a,\n" * 1500 + "b,oops\nc,1\nd,2\n"), {"x": "number"})
+    assert chunk.table["x"].to_pylist() == [None] * 1500 + [1, 2]
+
+
 def test_csv_a_column_without_a_name_is_called_by_its_place(tmp_path: Path) -> None:
     """As a data frame that was written with its index has one."""
     assert read(written(tmp_path, ",a\n0,1\n")).table.to_pydict() == {"column_1": [0], "a": [1]}

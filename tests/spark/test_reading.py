@@ -242,6 +242,25 @@ def test_times_with_and_without_a_zone_in_several_files(tmp_path: Path, first: s
     assert [time - 1714557600_000_000 for time in times.to_pylist()] == [1_250_000, 2_000_000, 3_000_000]
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_a_first_file_without_a_value(tmp_path: Path, form: str) -> None:
+    """What the next files have in that column counts."""
+    path, next_path = tmp_path / "a", tmp_path / "b"
+    if form == "csv":
+        path.write_text("x,s\n,\n,\n")
+        next_path.write_text("x,s\n5,a\n7,b\n")
+    elif form == "json":
+        path.write_text('{"x": null, "s": null}\n')
+        next_path.write_text('{"x": 5, "s": "a"}\n{"x": 7, "s": "b"}\n')
+    else:
+        pq.write_table(pa.table({"x": pa.nulls(2), "s": pa.nulls(2)}), path)
+        pq.write_table(pa.table({"x": [5, 7], "s": ["a", "b"]}), next_path)
+    schema = infer_schema(StreamSpec("s", form, path, ""), path, {"x": "number"})
+    assert schema == pa.schema([("x", pa.float64()), ("s", pa.string())])
+    chunk = rows_of(splits_of(next_path, form), schema)
+    assert chunk.bad == [] and chunk.table.column("x").to_pylist() == [5, 7]
+
+
 def test_a_first_file_in_another_format(tmp_path: Path) -> None:
     path = tmp_path / "a"
     spec = StreamSpec("s", "json", path, "")

@@ -103,6 +103,18 @@ def parse_csv(
     return _parse_slowly(data, schema, delimiter, wanted) if ragged else Chunk(table)
 
 
+def csv_texts(data: bytes, names: Sequence[str], delimiter: str, columns: Sequence[str]) -> pa.Table:
+    """Columns as they stand in the records, with a null for whatever a column of numbers would have as a null."""
+    schema = pa.schema([pa.field(name, pa.string()) for name in names])
+    table = parse_csv(data, schema, delimiter, columns).table
+    return pa.table([_nulls_told(table[name].combine_chunks()) for name in columns], names=list(columns))
+
+
+def _nulls_told(text: pa.Array[Any]) -> pa.Array[Any]:
+    text = pc.utf8_trim_whitespace(text)
+    return pc.if_else(pc.is_in(text, _nulls()), pa.scalar(None, pa.string()), text)
+
+
 def _read(
     data: bytes,
     names: Sequence[str],
@@ -187,8 +199,7 @@ def _column(raw: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[tu
     misfits = [(row, "not UTF-8") for row in foreign]
     if pa.types.is_string(to):
         return text, misfits
-    text = pc.utf8_trim_whitespace(text)
-    text = pc.if_else(pc.is_in(text, _nulls()), pa.scalar(None, pa.string()), text)
+    text = _nulls_told(text)
     values, wrong = cast_texts(text, to)
     misfits += [(row, f"{_short(text[row].as_py())!r} is not {to}") for row in wrong]
     return values, misfits

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skyband.errors import InputError
-from skyband.files.csvtext import header_of, infer_csv, last_record_end, parse_csv
+from skyband.files.csvtext import csv_texts, header_of, infer_csv, last_record_end, parse_csv
 from skyband.files.jsontext import infer_json, parse_json_lines
 from skyband.files.rows import BadRow, Chunk, cast_texts, set_aside, settle, texts_among, without_rows
 from skyband.files.source import Source
@@ -88,7 +88,7 @@ class _Csv(Reader):
             self.schema = without_rows(names, kinds)
         texts = texts_among(kinds, self.schema)
         if texts:
-            sample = parse_csv(self._first, self.schema, self._delimiter, list(texts)).table
+            sample = csv_texts(self._first, names, self._delimiter, list(texts))
             self.schema = settle(self.schema, sample, texts)
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[Chunk]:

@@ -112,6 +112,8 @@ _NAIVE = (pa.timestamp("us"), pa.timestamp("ns"))
 _NUMBERS = (pa.int64(), pa.float64())
 # A time is ISO 8601 or a number of seconds, and no text is both. "iso": where a number in quotes is no number, in JSON.
 _CANDIDATES = {"time": (*_NAIVE, *_NUMBERS), "iso": _NAIVE, "number": _NUMBERS}
+# What a column without any value is, by what it is used for.
+VALUELESS = {"time": pa.timestamp("us"), "iso": pa.timestamp("us"), "number": pa.float64()}
 
 
 def _zoned(texts: pa.Array[Any]) -> pa.Array[Any]:
@@ -136,13 +138,16 @@ def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
 
     One broken value among the first rows makes a column text to a reader that only looks; here the user
     has said what it is, so the type that most of the values fit is taken and the others are misfits.
+    A column without any value is of the type that can take most of what may come.
     """
-    sample = values.slice(0, 1000).drop_null()
-    sample = sample.filter(pc.not_equal(sample, pa.scalar("")))
+    sample = values.drop_null()
+    sample = sample.filter(pc.not_equal(sample, pa.scalar(""))).slice(0, 1000)
+    if not len(sample):
+        return VALUELESS[kind]
     # The column of times was named as such; a score's column may yet be the wrong one: most must be numbers.
     best, fewest = None, len(sample) / 2 if kind == "number" else len(sample)
     for to in _CANDIDATES[kind]:
-        misfits = len(cast_texts(sample, to)[1]) if len(sample) else 0
+        misfits = len(cast_texts(sample, to)[1])
         if misfits < fewest:
             best, fewest = to, misfits
     if best is not None and pa.types.is_timestamp(best) and pc.any(_zoned(sample)).as_py():
@@ -151,18 +156,17 @@ def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
 
 
 def texts_among(kinds: Mapping[str, str], schema: pa.Schema) -> dict[str, str]:
-    """Those of the columns with a known kind that the file has as text."""
+    """Those of the columns with a known kind that the file has as text, or as nothing but nulls."""
     return {
         name: kind
         for name, kind in kinds.items()
-        if name in schema.names and _is_text(schema.field(name).type)
+        if name in schema.names and _is_untold(schema.field(name).type)
     }
 
 
 def without_rows(names: Sequence[str], kinds: Mapping[str, str]) -> pa.Schema:
     """The schema of a file that has a header and no rows: what the query takes the columns for."""
-    types: dict[str | None, pa.DataType] = {"time": pa.timestamp("us"), "number": pa.float64()}
-    return pa.schema([pa.field(name, types.get(kinds.get(name), pa.string())) for name in names])
+    return pa.schema([pa.field(name, VALUELESS.get(kinds.get(name, ""), pa.string())) for name in names])
 
 
 def settle(schema: pa.Schema, sample: pa.Table, texts: Mapping[str, str]) -> pa.Schema:
@@ -174,7 +178,7 @@ def settle(schema: pa.Schema, sample: pa.Table, texts: Mapping[str, str]) -> pa.
     return schema
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def _is_untold(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))

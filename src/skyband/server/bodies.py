@@ -23,7 +23,7 @@ import pyarrow.json as pajson
 
 from skyband.durable.codec import Packed
 from skyband.errors import InputError
-from skyband.files.csvtext import header_of, infer_csv, parse_csv
+from skyband.files.csvtext import csv_texts, header_of, infer_csv, parse_csv
 from skyband.files.jsontext import bare_null
 from skyband.files.rows import settle, texts_among
 from skyband.server.problems import Problem, limit
@@ -227,8 +227,7 @@ def _csv(data: bytes, known: Known) -> Body:
         found = infer_csv(rest, names, delimiter)
         texts = texts_among({name: known.kinds[name] for name in new if name in known.kinds}, found)
         if texts and rest.strip():
-            as_text = pa.schema([pa.field(name, pa.string()) for name in names])
-            found = settle(found, parse_csv(rest, as_text, delimiter, list(texts)).table, texts)
+            found = settle(found, csv_texts(rest, names, delimiter, list(texts)), texts)
         types |= {name: found.field(name).type for name in new}
     schema = pa.schema([pa.field(name, types[name]) for name in names])
     chunk = parse_csv(rest, schema, delimiter)

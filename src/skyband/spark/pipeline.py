@@ -16,7 +16,6 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +127,7 @@ def find_schemas(pipeline: Pipeline, wait: bool, stop: Signals) -> dict[str, pa.
 def _kinds(pipeline: Pipeline, spec: StreamSpec) -> dict[str, str]:
     """What the queries take a stream's columns for; one broken value must not make them text."""
     from ..query.model import Joined
+    from ..query.numeric import numeric_columns
     from ..query.sql import parse
 
     kinds: dict[str, str] = {}
@@ -138,22 +138,11 @@ def _kinds(pipeline: Pipeline, spec: StreamSpec) -> dict[str, str]:
         else:
             mine, sides = len(pipeline.streams) == 1 or model.stream == spec.name, {None, "a", "b"}
         if mine:
-            columns = [column for column in _counted(model.score) if column.side in sides]
+            columns = [column for column in numeric_columns(model) if column.side in sides]
             kinds.update({c.name: "number" for c in columns if c.name != getattr(model, "key", None)})
     if spec.time is not None:
         kinds[spec.time] = "time"
     return kinds
-
-
-def _counted(score: Any) -> Iterator[Any]:
-    """The columns of a score that must be numbers; COUNT takes whatever there is."""
-    from ..query.nodes import Call, Column, children
-
-    if isinstance(score, Column):
-        yield score
-    elif not (isinstance(score, Call) and score.name == "count"):
-        for part in children(score):
-            yield from _counted(part)
 
 
 def _first_schema(spec: StreamSpec, kinds: dict[str, str]) -> pa.Schema | None:

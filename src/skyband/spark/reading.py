@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..errors import InputError
 from ..files.csvtext import header_of, last_record_end, parse_csv
 from ..files.jsontext import lines_of, parse_json_lines
-from ..files.rows import BadRow, Chunk
+from ..files.rows import VALUELESS, BadRow, Chunk
 from ..files.source import open_plain, packing
 from ..stream.schema import plain
 from .splits import Split
@@ -88,8 +88,9 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
             f"'format' in pipeline.toml, or declare the columns: schema = {{column = \"double\", ...}}."
         ) from None
     known = [(f.name, plain(f.type)) for f in found if not pa.types.is_nested(f.type)]
-    # Nothing but nulls so far: text can take whatever comes.
-    return pa.schema([(name, pa.string() if pa.types.is_null(kind) else kind) for name, kind in known])
+    # Nothing but nulls so far: what the queries take it for, or text.
+    untold = {name: VALUELESS.get(kinds.get(name, ""), pa.string()) for name, _ in known}
+    return pa.schema([(name, untold[name] if pa.types.is_null(kind) else kind) for name, kind in known])
 
 
 def _bare(problem: Exception) -> str:

@@ -106,7 +106,9 @@ def _check_time(queries: Mapping[str, Query], time: str | None, schema: pa.Schem
 
 def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
     """What the call says of columns: the one of --time holds times, those of a score hold numbers."""
-    kinds = {name: "number" for query in queries.values() for name in _names(query.score)}
+    from skyband.query.numeric import numeric_columns
+
+    kinds = {column.name: "number" for query in queries.values() for column in numeric_columns(query)}
     return kinds if time is None else kinds | {time: "time"}
 
 
