@@ -102,6 +102,23 @@ def test_a_csv_without_a_header_stops_nothing(tmp_path: Path, header: str) -> No
     assert chunk.bad[0].detail.startswith("The file ")
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_json_among_csv_files_is_rejected(tmp_path: Path, rows: int) -> None:
+    """Its first line is no header: rows would be lost, and nobody be told."""
+    path, line = tmp_path / "a.csv", '{"n": 1, "x": 2.5}'
+    path.write_text(f"{line}\n" * rows)
+    chunk = rows_of(splits_of(path, "csv"))
+    assert chunk.table.num_rows == 0
+    assert [(bad.position, bad.raw) for bad in chunk.bad] == [(row, line) for row in range(rows)]
+    assert "seems to be JSON lines and no CSV" in chunk.bad[0].detail
+
+
+def test_a_header_that_only_looks_like_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("{n},n,x\n1,2,3\n")
+    assert rows_of(splits_of(path, "csv")).table.column("n").to_pylist() == [2]
+
+
 @pytest.mark.parametrize("before", ["\n\n", "\r\n\n", "\ufeff\n", "\ufeff", "\n" * 300])
 def test_blank_lines_before_a_header(tmp_path: Path, before: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skyband.spark.reading._BLOCK", 10)

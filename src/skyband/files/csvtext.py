@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal
@@ -37,6 +38,11 @@ def header_of(line: bytes, name: str) -> tuple[list[str], str]:
         raise InputError(
             f"{name} isn't UTF-8 (its header can't be read): convert it, for instance with iconv -t UTF-8."
         ) from None
+    if _is_object(text):
+        raise InputError(
+            f"{name} seems to be JSON lines and no CSV: its first line is {_short(text)!r}; "
+            "add a first line with the names of the columns, or read it as JSON."
+        )
     delimiter = max(DELIMITERS, key=text.count)
     try:
         names = next(csv.reader([text], delimiter=delimiter), [])
@@ -63,6 +69,14 @@ def _is_value(field: str) -> bool:
         float(field or "0")
         return True
     except ValueError:
+        return False
+
+
+def _is_object(text: str) -> bool:
+    """Whether a line is a JSON object, of which CSV could make names of columns that no row has."""
+    try:
+        return text.lstrip().startswith("{") and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
         return False
 
 
