@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -331,6 +332,10 @@ def main() -> None:
     """The entry point: run the command, turn what goes wrong into a sentence and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal or a pipe can't say (é in ASCII) is escaped: data may hold anything, and must not end us.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     code = _run(arguments, debug)
     if "pyspark" not in sys.modules:
         # Arrow's reading threads may still be at work on what nobody wants any more (a query found wrong after the

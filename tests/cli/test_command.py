@@ -257,6 +257,18 @@ def test_a_column_without_a_value(skyband: Run, tmp_path: Path, data: str, asked
     assert (done.code, done.out, done.err) == (0, "[]\n", "")
 
 
+@pytest.mark.parametrize("form, text", [("json", "Jos\\u00e9"), ("csv", "Jos\\xe9"), ("table", "Jos\\xe9")])
+def test_an_output_that_cannot_say_everything(skyband: Run, tmp_path: Path, form: str, text: str) -> None:
+    (tmp_path / "names.csv").write_text("id,x\nJosé,1\n", encoding="utf-8")
+    query = "SELECT id FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"
+    done = skyband("top", "names.csv", "--format", form, "--sql", query, PYTHONIOENCODING="ascii")
+    assert (done.code, done.err) == (0, "") and text in done.out
+    if form == "json":
+        assert json.loads(done.out)[0]["id"] == "José"
+    said = skyband("top", "names.csv", "--format", form, "--sql", query, PYTHONIOENCODING="utf-8").out
+    assert "José" in said
+
+
 def test_a_file_without_rows(skyband: Run, tmp_path: Path) -> None:
     (tmp_path / "none.csv").write_text("ts,id,speed\n")
     assert skyband("top", "none.csv", "--sql", FASTEST, "--format", "json") == Outcome(0, "[]\n", "")

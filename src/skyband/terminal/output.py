@@ -4,10 +4,14 @@ JSON is always one array of objects. A top is an array of its rows; tops taken o
 array of `{"rows": how many rows had come, "top": [...]}`. With several queries every object also says which
 `query` it belongs to. JSON has no infinities: they are written as the texts "Infinity" and "-Infinity", and
 NaN as null. Times are ISO 8601.
+
+Output is in the encoding that standard output has, nearly always UTF-8. What another one can't say is escaped: in JSON
+as JSON does it, in tables and CSV with a backslash.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import sys
@@ -35,6 +39,7 @@ class Answers:
         self.several = several
         self._write = {"table": self._write_table, "json": self._write_json, "csv": self._write_csv}[form]
         self._json = form == "json"
+        self._ascii = not _says_everything(self.out)
         self._begun = False
 
     def write(self, query: str, rows: int, top: pa.Table) -> None:
@@ -57,7 +62,7 @@ class Answers:
             objects = [{"rows": rows} | name | {"top": json_rows(top)}]
         for item in objects:
             self.out.write(",\n " if self._begun else "[\n ")
-            self.out.write(json.dumps(item, ensure_ascii=False, allow_nan=False))
+            self.out.write(json.dumps(item, ensure_ascii=self._ascii, allow_nan=False))
             self._begun = True
 
     def _write_csv(self, query: str, rows: int, top: pa.Table) -> None:
@@ -85,6 +90,12 @@ class Answers:
             screen.print(table)
         lines = [line.rstrip() for line in drawn.get().splitlines()]
         self.out.write("\n".join(line for line in lines if line) + "\n")
+
+
+def _says_everything(out: IO[str]) -> bool:
+    """Whether every character can be written there; where not, JSON has escapes of its own."""
+    encoding = getattr(out, "encoding", None)
+    return encoding is None or codecs.lookup(encoding).name.startswith("utf")
 
 
 def _csv_value(value: Any) -> Any:
