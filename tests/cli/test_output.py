@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from datetime import UTC, date, datetime
@@ -51,7 +52,7 @@ def test_json_values() -> None:
 
 def test_csv_values() -> None:
     lines = written("csv").splitlines()
-    assert lines[1] == '1,inf,7,True,2024-02-29,2024-02-29T12:00:00+00:00,1.10,"Müller, „x“",nan'
+    assert lines[1] == '1,inf,7,true,2024-02-29,2024-02-29T12:00:00+00:00,1.10,"Müller, „x“",nan'
 
 
 def test_table_values() -> None:
@@ -90,6 +91,33 @@ def test_times_that_python_has_not() -> None:
         answers.close()
         for text in ("10680-07-14T06:09:04", "<value out of range: 1152921504606846976>", "13453-08-13"):
             assert text in out.getvalue()
+
+
+def test_bytes_and_lists() -> None:
+    columns = {
+        "raw": pa.array([b"a\xff", None]),
+        "some": [[2, None], []],
+        "words": [["é", "b"], None],
+        "deep": [{"at": [date(2024, 2, 29)], "far": float("inf"), "raw": b"\x00"}, None],
+        "no": [False, None],
+    }
+    deep = {"at": ["2024-02-29"], "far": "Infinity", "raw": "00"}
+    said = {}
+    for form in ("table", "json", "csv"):
+        out = io.StringIO()
+        answers = Answers(form, out=out)
+        answers.write("q", 1, pa.table(columns))
+        answers.close()
+        said[form] = out.getvalue()
+    assert json.loads(said["json"]) == [
+        {"raw": "61ff", "some": [2, None], "words": ["é", "b"], "deep": deep, "no": False},
+        {"raw": None, "some": [], "words": None, "deep": None, "no": None},
+    ]
+    rows = list(csv.reader(io.StringIO(said["csv"])))
+    assert rows[1] == ["61ff", "[2, null]", '["é", "b"]', json.dumps(deep), "false"]
+    assert rows[2] == ["", "[]", "", "", ""]
+    for text in ("61ff", "[2, null]", '["é", "b"]', json.dumps(deep), "false"):
+        assert text in said["table"]
 
 
 def test_what_people_read_in_passing() -> None:

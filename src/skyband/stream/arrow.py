@@ -84,11 +84,17 @@ def json_rows(top: pa.Table) -> list[dict[str, Any]]:
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON can say it: infinities are texts, NaN is null, times are ISO 8601."""
+    """A value as JSON can say it: infinities are texts, NaN is null, times are ISO 8601, bytes are hexadecimal."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dt.date | dt.datetime):
         return value.isoformat()
     if isinstance(value, bool | int | float | str) or value is None:
         return value
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in value]
+    if isinstance(value, dict):
+        return {str(name): json_value(part) for name, part in value.items()}
     return str(value)

@@ -3,7 +3,8 @@
 JSON is always one array of objects. A top is an array of its rows; tops taken on the way (`--every`) are an
 array of `{"rows": how many rows had come, "top": [...]}`. With several queries every object also says which
 `query` it belongs to. JSON has no infinities: they are written as the texts "Infinity" and "-Infinity", and
-NaN as null. Times are ISO 8601.
+NaN as null. Times are ISO 8601, bytes are hexadecimal digits (as in the output of pipelines), lists are arrays. In a
+table or in CSV a list is the text of its JSON, and truth is true or false.
 
 Output is in the encoding that standard output has, nearly always UTF-8. What another one can't say is escaped: in JSON
 as JSON does it, in tables and CSV with a backslash.
@@ -19,7 +20,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
-from skyband.stream.arrow import json_rows, python_rows
+from skyband.stream.arrow import json_rows, json_value, python_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +100,17 @@ def _says_everything(out: IO[str]) -> bool:
 
 
 def _csv_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes | list | dict):
+        return _nested(value)
     return value.isoformat() if isinstance(value, (date, datetime)) else value
+
+
+def _nested(value: bytes | list[Any] | dict[str, Any]) -> str:
+    """What has no form of its own in a table, as JSON has it."""
+    plain = json_value(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
 def shown(value: Any) -> str:
@@ -114,7 +125,7 @@ def shown(value: Any) -> str:
         return value.isoformat(sep=" ").removesuffix("+00:00")
     if isinstance(value, Decimal):
         return f"{value:f}"
-    text = str(value)
+    text = _nested(value) if isinstance(value, bytes | list | dict) else str(value)
     # Data may hold anything, also what would move a terminal's cursor or colour the rest of the screen.
     return text if text.isprintable() else "".join(c if c.isprintable() else "␣" for c in text)
 
