@@ -323,6 +323,15 @@ def test_json_columns_without_a_value_are_text(tmp_path: Path) -> None:
     assert chunk.table.schema == pa.schema([("a", pa.int64()), ("b", pa.string())])
 
 
+def test_json_columns_without_a_value_take_whatever_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bytes_of, "BLOCK", 24)
+    lines = ['{"a": 1, "b": null}', '{"a": 2, "b": 1.50}', '{"a": 3, "b": "x"}', '{"a": 4, "b": [true]}']
+    chunk = read(written(tmp_path, "\n".join(lines)))
+    assert chunk.bad == [] and chunk.table["b"].to_pylist() == [None, "1.5", "x", "[true]"]
+
+
 def test_json_empty_lines_are_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bytes_of, "BLOCK", 16)
     assert read(written(tmp_path, '{"a": 1}\n' + "\n" * 40 + '{"a": 2}\n')).table["a"].to_pylist() == [1, 2]

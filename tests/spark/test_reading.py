@@ -21,6 +21,7 @@ from skyband.spark.filelog import FileLog, StreamFiles
 from skyband.spark.reading import declared_schema, infer_schema, join_chunks
 from skyband.spark.sifting import read_runs
 from skyband.spark.splits import Split, plan_splits
+from skyband.stream.schema import fit
 
 SCHEMA = pa.schema([("n", pa.int64()), ("x", pa.float64())])
 
@@ -259,23 +260,26 @@ def test_times_with_and_without_a_zone_in_several_files(tmp_path: Path, first: s
     assert [time - 1714557600_000_000 for time in times.to_pylist()] == [1_250_000, 2_000_000, 3_000_000]
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
-def test_a_first_file_without_a_value(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("form, broken", [("csv", 0), ("json", 0), ("json", 1), ("parquet", 0)])
+def test_a_first_file_without_a_value(tmp_path: Path, form: str, broken: int) -> None:
     """What the next files have in that column counts."""
     path, next_path = tmp_path / "a", tmp_path / "b"
     if form == "csv":
-        path.write_text("x,s\n,\n,\n")
-        next_path.write_text("x,s\n5,a\n7,b\n")
+        path.write_text("x,s,n\n,,\n,,\n")
+        next_path.write_text("x,s,n\n5,a,1\n7,b,2\n")
     elif form == "json":
-        path.write_text('{"x": null, "s": null}\n')
-        next_path.write_text('{"x": 5, "s": "a"}\n{"x": 7, "s": "b"}\n')
+        path.write_text('{"x": null, "s": null, "n": null}\n' + "broken\n" * broken)
+        next_path.write_text('{"x": 5, "s": "a", "n": 1}\n{"x": 7, "s": "b", "n": 2}\n')
     else:
-        pq.write_table(pa.table({"x": pa.nulls(2), "s": pa.nulls(2)}), path)
-        pq.write_table(pa.table({"x": [5, 7], "s": ["a", "b"]}), next_path)
+        pq.write_table(pa.table({"x": pa.nulls(2), "s": pa.nulls(2), "n": pa.nulls(2)}), path)
+        pq.write_table(pa.table({"x": [5, 7], "s": ["a", "b"], "n": [1, 2]}), next_path)
     schema = infer_schema(StreamSpec("s", form, path, ""), path, {"x": "number"})
-    assert schema == pa.schema([("x", pa.float64()), ("s", pa.string())])
-    chunk = rows_of(splits_of(next_path, form), schema)
-    assert chunk.bad == [] and chunk.table.column("x").to_pylist() == [5, 7]
+    assert schema == pa.schema([("x", pa.float64()), ("s", pa.string()), ("n", pa.string())])
+    kept = pa.ipc.read_schema(schema.serialize())  # as the checkpoint has it
+    chunk = rows_of(splits_of(next_path, form), kept)
+    table, misfits = fit(chunk.table, 2, kept)
+    assert chunk.bad == [] and misfits == {}
+    assert table.to_pydict() == {"x": [5, 7], "s": ["a", "b"], "n": ["1", "2"]}
 
 
 def test_a_first_file_in_another_format(tmp_path: Path) -> None:

@@ -18,7 +18,17 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 
 from skyband.errors import InputError
-from skyband.files.rows import BadRow, Chunk, cast_each, cast_texts, digits_fit, set_aside, times_of
+from skyband.files.rows import (
+    UNTOLD,
+    BadRow,
+    Chunk,
+    cast_each,
+    cast_texts,
+    digits_fit,
+    set_aside,
+    times_of,
+    untold,
+)
 
 _BARE_NULL = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\n}])[ \t\r\n]*n")
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, which JSON can say and UTF-8 can't
@@ -42,7 +52,8 @@ def infer_json(data: bytes, name: str = "The input") -> tuple[pa.Schema, list[st
             nested.append(column.name)
             continue
         if pa.types.is_null(kind):
-            kind = pa.string()
+            fields.append(pa.field(column.name, pa.string(), metadata=UNTOLD))
+            continue
         if pa.types.is_string(kind):
             kind = times_of(values.combine_chunks()) or kind
         fields.append(pa.field(column.name, kind))
@@ -71,7 +82,10 @@ def _infer_slowly(data: bytes, name: str) -> pa.Table:
     for key in names:
         values = [row.get(key) for row in rows]
         kinds = Counter(type(value) for value in values if value is not None)
-        kind = kinds.most_common(1)[0][0] if kinds else str
+        if not kinds:
+            columns.append(pa.nulls(len(rows)))
+            continue
+        kind = kinds.most_common(1)[0][0]
         if kind is int and kinds[float]:
             kind = float
         to = _KINDS.get(kind)
@@ -85,6 +99,8 @@ def _infer_slowly(data: bytes, name: str) -> pa.Table:
 def parse_json_lines(data: bytes, schema: pa.Schema) -> Chunk:
     """Whole lines into rows with the columns of `schema`; other fields are left out."""
     lines = lines_of(data)
+    anything = {column.name for column in schema if untold(column)}
+    schema = pa.schema([column.remove_metadata() for column in schema])
     if not lines:
         return Chunk(schema.empty_table())
     try:
@@ -94,7 +110,7 @@ def parse_json_lines(data: bytes, schema: pa.Schema) -> Chunk:
             return Chunk(digits_fit(table.select(schema.names).cast(schema)))
     except pa.ArrowInvalid:
         pass
-    return _parse_slowly(lines, schema)
+    return _parse_slowly(lines, schema, anything)
 
 
 class _Told(float):
@@ -145,8 +161,11 @@ _CHECKS: dict[pa.DataType, Callable[[Any], bool]] = {
 }
 
 
-def _parse_slowly(lines: list[bytes], schema: pa.Schema) -> Chunk:
-    """Line by line. What fits is the same as in a block without a misfit: a row doesn't depend on its neighbours."""
+def _parse_slowly(lines: list[bytes], schema: pa.Schema, anything: set[str]) -> Chunk:
+    """Line by line. What fits is the same as in a block without a misfit: a row doesn't depend on its neighbours.
+
+    A column of text that may have `anything` takes what is no text as its JSON.
+    """
     bad: dict[int, BadRow] = {}
 
     def reject(place: int, detail: str) -> None:
@@ -163,6 +182,8 @@ def _parse_slowly(lines: list[bytes], schema: pa.Schema) -> Chunk:
     columns = []
     for column in schema:
         values = [row.get(column.name) for row in rows]
+        if column.name in anything:
+            values = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
         typed, wrong = _column(values, column.type)
         for place in wrong:
             value = values[place]

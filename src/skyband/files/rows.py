@@ -114,6 +114,13 @@ _NUMBERS = (pa.int64(), pa.float64())
 _CANDIDATES = {"time": (*_NAIVE, *_NUMBERS), "iso": _NAIVE, "number": _NUMBERS}
 # What a column without any value is, by what it is used for.
 VALUELESS = {"time": pa.timestamp("us"), "iso": pa.timestamp("us"), "number": pa.float64()}
+# The mark of a column of text that is text because nothing was there: whatever comes is no misfit in it.
+UNTOLD = {b"skyband": b"untold"}
+
+
+def untold(field: pa.Field) -> bool:
+    """Whether a column had no value when its type was settled, and no query said what it is."""
+    return field.metadata is not None and UNTOLD.items() <= field.metadata.items()
 
 
 def _zoned(texts: pa.Array[Any]) -> pa.Array[Any]:

@@ -7,6 +7,7 @@ rows: it will be a reject with a sequence number.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import pyarrow as pa
 from ..errors import InputError
 from ..files.csvtext import header_of, last_record_end, parse_csv
 from ..files.jsontext import lines_of, parse_json_lines
-from ..files.rows import VALUELESS, BadRow, Chunk
+from ..files.rows import UNTOLD, VALUELESS, BadRow, Chunk, untold
 from ..files.source import open_plain, packing
 from ..stream.schema import plain
 from .splits import Split
@@ -87,10 +88,21 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
             f"No schema can be told from {path}, the first file of stream '{spec.name}' ({_bare(problem)}); see to "
             f"'format' in pipeline.toml, or declare the columns: schema = {{column = \"double\", ...}}."
         ) from None
-    known = [(f.name, plain(f.type)) for f in found if not pa.types.is_nested(f.type)]
-    # Nothing but nulls so far: what the queries take it for, or text.
-    untold = {name: VALUELESS.get(kinds.get(name, ""), pa.string()) for name, _ in known}
-    return pa.schema([(name, untold[name] if pa.types.is_null(kind) else kind) for name, kind in known])
+    return pa.schema(
+        [_kept(field, kinds.get(field.name)) for field in found if not pa.types.is_nested(field.type)]
+    )
+
+
+def _kept(field: pa.Field, kind: str | None) -> pa.Field:
+    """A column as the stream will have it for ever."""
+    if not pa.types.is_null(field.type):
+        return pa.field(field.name, plain(field.type), metadata=UNTOLD if untold(field) else None)
+    # Nothing but nulls so far: what the queries take it for, or text, which takes whatever comes.
+    return (
+        pa.field(field.name, pa.string(), metadata=UNTOLD)
+        if kind is None
+        else pa.field(field.name, VALUELESS[kind])
+    )
 
 
 def _bare(problem: Exception) -> str:
@@ -119,12 +131,23 @@ def _read_parquet(path: Path, split: Split, schema: pa.Schema) -> Iterator[Chunk
         columns = [name for name in schema.names if name in there]
         groups = list(range(split.first, split.first + split.count))
         try:
-            yield Chunk(file.read_row_groups(groups, columns=columns, use_threads=False))
+            table = file.read_row_groups(groups, columns=columns, use_threads=False)
+            yield Chunk(_as_texts(table, schema))
         except (pa.ArrowException, OSError) as problem:
             if getattr(problem, "errno", None) is not None:
                 raise  # the disk, not the data
             for group in groups:
-                yield _read_group(file, path, group, columns)
+                chunk = _read_group(file, path, group, columns)
+                yield Chunk(_as_texts(chunk.table, schema), chunk.bad)
+
+
+def _as_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """What is in columns that were without a value as the text that these are of."""
+    for place, name in enumerate(table.column_names):
+        if untold(schema.field(name)) and not pa.types.is_string(plain(table[name].type)):
+            with contextlib.suppress(pa.ArrowException):  # lists or bytes have no text: rejects
+                table = table.set_column(place, name, table[name].cast(pa.string()))
+    return table
 
 
 def _read_group(file: Any, path: Path, group: int, columns: list[str]) -> Chunk:
@@ -194,5 +217,5 @@ def _with_fractions(schema: pa.Schema) -> pa.Schema:
         kind = field.type
         if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
             kind = pa.timestamp("us", tz=kind.tz)
-        fields.append(pa.field(field.name, kind))
+        fields.append(field.with_type(kind))
     return pa.schema(fields)
