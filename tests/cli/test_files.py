@@ -130,6 +130,18 @@ def test_numbers_after_many_empty_values(tmp_path: Path) -> None:
     assert chunk.table["x"].to_pylist() == [None] * 1500 + [1, 2]
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_times_whose_fractions_come_later(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As through a slow pipe, where the first block is one row."""
+    monkeypatch.setattr(bytes_of, "BLOCK", 30)
+    times = ["2024-05-01T10:00:00Z", "2024-05-01T10:00:01.25Z", "2024-05-01T10:00:02Z"]
+    lines = [f'{{"ts": "{time}"}}' for time in times] if form == "json" else ["ts", *times]
+    chunk = read(written(tmp_path, "\n".join(lines)), {"ts": "time"})
+    assert chunk.bad == [] and chunk.table["ts"].cast(pa.int64()).to_pylist() == [
+        1714557600_000_000 + after for after in (0, 1_250_000, 2_000_000)
+    ]
+
+
 def test_csv_a_column_without_a_name_is_called_by_its_place(tmp_path: Path) -> None:
     """As a data frame that was written with its index has one."""
     assert read(written(tmp_path, ",a\n0,1\n")).table.to_pydict() == {"column_1": [0], "a": [1]}

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from skyband.errors import InputError
-from skyband.files.rows import BadRow, Chunk, cast_each, cast_texts, digits_fit, set_aside
+from skyband.files.rows import BadRow, Chunk, cast_each, cast_texts, digits_fit, set_aside, with_fractions
 
 DELIMITERS = ",\t;|"
 
@@ -98,7 +98,7 @@ def _settled(kind: pa.DataType) -> pa.DataType:
     # Arrow takes text that isn't UTF-8 for binary; a column without any value may turn out to be anything.
     if pa.types.is_binary(kind) or pa.types.is_null(kind) or pa.types.is_time(kind):
         return pa.string()
-    return kind
+    return with_fractions(kind)
 
 
 def parse_csv(

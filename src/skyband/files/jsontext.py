@@ -28,6 +28,7 @@ from skyband.files.rows import (
     set_aside,
     times_of,
     untold,
+    with_fractions,
 )
 
 _BARE_NULL = re.compile(rb"(?:\A(?:\xef\xbb\xbf)?|[\n}])[ \t\r\n]*n")
@@ -56,7 +57,7 @@ def infer_json(data: bytes, name: str = "The input") -> tuple[pa.Schema, list[st
             continue
         if pa.types.is_string(kind):
             kind = times_of(values.combine_chunks()) or kind
-        fields.append(pa.field(column.name, kind))
+        fields.append(pa.field(column.name, with_fractions(kind)))
     return pa.schema(fields), nested
 
 

@@ -127,6 +127,13 @@ def _zoned(texts: pa.Array[Any]) -> pa.Array[Any]:
     return pc.match_substring_regex(texts, _ZONE)
 
 
+def with_fractions(kind: pa.DataType) -> pa.DataType:
+    """Times of text have microseconds at least: the first of them may show none, the next one some."""
+    if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
+        return pa.timestamp("us", tz=kind.tz)
+    return kind
+
+
 def times_of(values: pa.Array[Any]) -> pa.DataType | None:
     """The timestamp type that these texts have in common, if all of them are times in ISO 8601."""
     sample = values.drop_null()

@@ -82,7 +82,7 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
 
             found = pq.read_schema(path)
         else:
-            found = _with_fractions(open_rows(path, kinds, spec.format).schema)
+            found = open_rows(path, kinds, spec.format).schema
     except (pa.ArrowException, OSError) as problem:
         raise InputError(
             f"No schema can be told from {path}, the first file of stream '{spec.name}' ({_bare(problem)}); see to "
@@ -208,14 +208,3 @@ def _lines_of(path: Path, split: Split) -> bytes:
             return b""
         data = file.read(last - begin)
         return data if data.endswith(b"\n") else data + file.readline()
-
-
-def _with_fractions(schema: pa.Schema) -> pa.Schema:
-    """Timestamps of text with microseconds at least: the first file may show none, the next one some."""
-    fields = []
-    for field in schema:
-        kind = field.type
-        if pa.types.is_timestamp(kind) and kind.unit in ("s", "ms"):
-            kind = pa.timestamp("us", tz=kind.tz)
-        fields.append(field.with_type(kind))
-    return pa.schema(fields)
