@@ -272,8 +272,6 @@ def check_pairs(query: Pairs, schema: pa.Schema) -> None:
         for node in nodes.walk(part) if part is not None else ():
             if isinstance(node, Column) and node.name not in schema.names:
                 raise unknown_column(node.name, schema.names, node.place)
-    if any(pa.types.is_null(schema.field(name).type) for name in used_columns(query)):
-        return
     both = pa.schema([(f"{side}.{field.name}", field.type) for side in "ab" for field in schema])
     check_score(_plainly(query.score), both, query.score)
     if query.where is not None:

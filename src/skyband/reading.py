@@ -20,7 +20,7 @@ from skyband.errors import QueryError
 from skyband.order import Floats, Ints
 from skyband.query import nodes
 from skyband.query.aggregates import COUNTED, SIDE, row_columns, split
-from skyband.query.check import check_condition, check_score
+from skyband.query.check import NUMERIC, check_condition, check_score
 from skyband.query.expression import Column, check, evaluate, unknown_column
 from skyband.query.model import Grouped, Joined, Output
 from skyband.query.nodes import Arithmetic, Expression
@@ -243,12 +243,9 @@ class GroupedReading(Reading):
             if name not in schema.names:
                 raise unknown_column(name, schema.names)
             _must_be_key("GROUP BY", name, schema.field(name).type)
-        used = [name for name in self.used if name in schema.names]
-        if any(pa.types.is_null(schema.field(name).type) for name in used):
-            return  # a type that is not known yet fits
         check_condition("WHERE", query.where, schema)
         for number, argument in enumerate(self.halves.arguments):
-            kinds = ("bool",) if number in self.halves.truths else ("number", "time")
+            kinds = ("bool", "any") if number in self.halves.truths else NUMERIC
             if check(argument, schema) not in kinds:
                 raise QueryError("SUM and MAX need a number, not a condition or a text.")
         check_score(query.score, schema)
@@ -346,10 +343,7 @@ class JoinedReading(Reading):
             if not own and len(having) == (1 if side is not None else len(query.streams)):
                 raise unknown_column(name, [n for _, schema in having for n in schema.names])
             for stream, schema in own:
-                if not pa.types.is_null(schema.field(name).type) and check(Column(name), schema) not in (
-                    "number",
-                    "time",
-                ):
+                if check(Column(name), schema) not in NUMERIC:
                     raise QueryError(f"{stream}.{name} must be a number, not a condition or a text.")
 
 

@@ -19,7 +19,7 @@ from skyband.objects import ObjectChanges, ObjectGroup, object_family
 from skyband.order import LOWEST, Ints, Recency
 from skyband.planner import Facts, choose
 from skyband.query.check import check_condition, check_score
-from skyband.query.expression import Column, check, columns_of, lift, unknown_column
+from skyband.query.expression import Column, check, lift, unknown_column
 from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, Window
 from skyband.reading import reading_of
 from skyband.stream import clock
@@ -145,9 +145,6 @@ class Stream:
             return
         if isinstance(query, Pairs):
             check_pairs(query, self.schema)
-            return
-        used = {*columns_of(query.score), *(columns_of(query.where) if query.where is not None else ())}
-        if any(name in self.names and pa.types.is_null(self.schema.field(name).type) for name in used):
             return
         check_score(query.score, self.schema)
         check_condition("WHERE", query.where, self.schema)

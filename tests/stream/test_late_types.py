@@ -122,3 +122,20 @@ def test_a_key_of_a_join_that_is_null_at_first() -> None:
     m.push({"id": [7.0, 7.5], "x": [1.0, 1.0]}, stream="r")
     assert w.top().column("score").to_pylist() == [3.0]
     assert rejected(m) == [(4, "type")]
+
+
+def test_several_columns_at_once() -> None:
+    m = sb.Monitor()
+    w = m.watch("SELECT x FROM s WHERE c = 'a' AND d < 'q' ORDER BY x + y LIMIT 9 WINDOW 9 ROWS")
+    m.push([{"x": 1.0, "c": None, "d": None, "y": None}])
+    m.push([{"x": 2.0, "c": 5, "d": 7, "y": "z"}, {"x": 3.0, "c": None, "d": None, "y": None}])
+    m.push([{"x": 4.0, "c": "a", "d": "b", "y": 1}])
+    assert rejected(m) == [(1, "type")]
+    assert w.top().column("seq").to_pylist() == [3]
+
+
+def test_a_column_that_is_known_is_checked_beside_one_that_is_not() -> None:
+    m = sb.Monitor()
+    m.push([{"x": None, "c": 5}])
+    with pytest.raises(sb.QueryError, match="= can't compare c, a number, with 'a', a text"):
+        m.watch("SELECT x FROM s WHERE c = 'a' ORDER BY x LIMIT 9 WINDOW 9 ROWS")

@@ -1,7 +1,8 @@
 """Checking an expression against a schema: do the columns exist, and do the kinds fit?
 
 There are four kinds: number, bool, text and time. A time is a number of seconds in arithmetic, and may be
-compared with a time, a number of seconds, or a text that is an ISO date or time.
+compared with a time, a number of seconds, or a text that is an ISO date or time. A column that has been null so far may
+turn out to be any of them, and fits.
 """
 
 from __future__ import annotations
@@ -18,9 +19,16 @@ from skyband.query.words import located, nearest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Kind = Literal["number", "bool", "text", "time"]
+Kind = Literal["number", "bool", "text", "time", "any"]
 
-_A = {"number": "a number", "bool": "true or false", "text": "a text", "time": "a time"}
+_A = {
+    "number": "a number",
+    "bool": "true or false",
+    "text": "a text",
+    "time": "a time",
+    "any": "not known yet",
+}
+NUMERIC = ("number", "time", "any")  # kinds that can be counted with
 
 
 def check(e: Expression, schema: pa.Schema) -> Kind:
@@ -59,7 +67,7 @@ def check(e: Expression, schema: pa.Schema) -> Kind:
 def check_score(e: Expression, schema: pa.Schema, shown: Expression | None = None) -> None:
     """Whether it can be ordered by; an error shows it as it was written, if that is otherwise."""
     kind = check(e, schema)
-    if kind not in ("number", "time"):
+    if kind not in NUMERIC:
         raise _unfit("The score (ORDER BY) must be a number", e, kind, shown)
 
 
@@ -67,7 +75,7 @@ def check_condition(
     clause: str, e: Expression | None, schema: pa.Schema, shown: Expression | None = None
 ) -> None:
     """Whether it can be a clause's condition; none is one, too."""
-    if e is not None and (kind := check(e, schema)) != "bool":
+    if e is not None and (kind := check(e, schema)) not in ("bool", "any"):
         raise _unfit(f"{clause} must be a condition that is true or false", e, kind, shown)
 
 
@@ -80,6 +88,8 @@ def kind_of(type_: pa.DataType) -> Kind | None:
     import pyarrow as pa
 
     types = pa.types
+    if types.is_null(type_):
+        return "any"
     if types.is_dictionary(type_):
         return kind_of(type_.value_type)
     if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
@@ -138,13 +148,13 @@ def _place(e: Expression) -> nodes.Place | None:
 
 def _numeric(e: Expression, schema: pa.Schema, op: str) -> None:
     kind = check(e, schema)
-    if kind not in ("number", "time"):
+    if kind not in NUMERIC:
         raise _error(f"{op} expects a number, but {expression_text(e)} is {_A[kind]}", _place(e))
 
 
 def _predicate(e: Expression, schema: pa.Schema, op: str) -> None:
     kind = check(e, schema)
-    if kind != "bool":
+    if kind not in ("bool", "any"):
         raise _error(
             f"{op} expects a comparison or a bool column, but {expression_text(e)} is {_A[kind]}", _place(e)
         )
@@ -152,6 +162,8 @@ def _predicate(e: Expression, schema: pa.Schema, op: str) -> None:
 
 def _compare(e: nodes.Compare, schema: pa.Schema) -> Kind:
     left, right = check(e.left, schema), check(e.right, schema)
+    if "any" in (left, right):
+        return "bool"
     place = e.place or _place(e)
     for (this, kind), (other, other_kind) in (
         ((e.left, left), (e.right, right)),
