@@ -186,3 +186,27 @@ def test_listeners_are_told_and_a_state_in_other_columns_is_refused(
     monkeypatch.setattr("skyband.spark.executors.STATE", "state binary")
     with pytest.raises(SkybandError, match="of another skyband, which kept it in another way"):
         run(path, spark)
+
+
+@pytest.mark.parametrize("placement", ["driver", "executors"])
+def test_changes_of_a_stream_without_times_have_none(
+    tmp_path: Path, spark: SparkSession, placement: str
+) -> None:
+    """Also of objects and pairs, and beside a stream that has times."""
+    for stream in ("s", "plain"):
+        write_file(tmp_path / stream / "0.parquet", make_files(1, seed=5, rows=(30, 40))[0])
+    queries = {
+        name: sql.replace("FROM s", "FROM plain").replace("s b", "plain b") for name, sql in MORE.items()
+    }
+    written = text({**queries, "timed": QUERIES["rows"]}, placement).replace('path = "data"', 'path = "s"')
+    path = tmp_path / "pipeline.toml"
+    path.write_text('[stream.plain]\nformat = "parquet"\npath = "plain"\n' + written)
+    run(path, spark)
+    (changes,) = outputs(tmp_path / "out", "changes")
+    assert {(row["query"], row["time"] is None) for row in changes} == {
+        ("sums", True),
+        ("couples", True),
+        ("timed", False),
+    }
+    report = verify_pipeline(path)
+    assert report.ok, str(report)

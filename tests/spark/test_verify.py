@@ -22,9 +22,11 @@ from skyband.query.sql import parse
 from skyband.spark import run_pipeline, verify_pipeline
 from skyband.spark.brute import Brute, Ranked, Unfit
 from skyband.spark.config import load_pipeline
+from skyband.spark.due import wrong_form
 from skyband.spark.outputs import output_of
-from skyband.spark.sinks import json_bytes
+from skyband.spark.sinks import TOP_SCHEMA, json_bytes, make_sink
 from skyband.spark.verify import Report, _may_miss, _Verification
+from skyband.stream.rejects import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -417,3 +419,43 @@ def test_tables_that_are_wrong(tmp_path: Path) -> None:
         InputError, match=r"The table skyband_changes in SQLite cannot be read \(no such column: "
     ):
         output.rows("changes", 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([("leave", None), ("enter", 2), ("enter", 5)], None),
+        ([("leave", 3)], "row 0 leaves with rank 3 and should with None."),
+        ([("enter", 1), ("leave", None)], "row 1 leaves after others have entered: leaves come first."),
+        (
+            [("enter", 2), ("enter", 2)],
+            "row 1 enters with rank 2 after one with rank 2: enters come by rank.",
+        ),
+        ([("enter", 0)], "row 0 enters with rank 0, which is none."),
+    ],
+)
+def test_what_holds_of_every_answer(rows: list[tuple[str, int | None]], sentence: str | None) -> None:
+    """That is looked at where a query allows an error, too."""
+    told = [
+        {"change": c, "rank": r, "seq": seq, "seq_b": None, "id": None} for seq, (c, r) in enumerate(rows)
+    ]
+    assert wrong_form(told) == sentence
+
+
+@pytest.mark.parametrize("form", ["sqlite", "json"])
+def test_values_are_compared_as_they_are_read_back(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "pipeline.toml"
+    path.write_text(pipeline_text(ASKED, sink=f'[sink]\nformat = "{form}"\npath = "out"\n'))
+    times = pa.array([datetime(2024, 1, 1, 12, 30), None])
+    columns = {
+        name: pa.nulls(2, pa.string()) for name in ("query", "change", "rank", "score", "seq", "seq_b", "id")
+    }
+    pipeline = load_pipeline(path)
+    sink = make_sink(pipeline.sink)
+    sink.prepare(True)
+    changes = pa.table({"batch": [0, 0], **columns, "time": times})
+    sink.put(0, changes, pa.schema([("batch", pa.int64()), *SCHEMA]).empty_table(), TOP_SCHEMA.empty_table())
+    output = output_of(pipeline)
+    assert [row["time"] for row in output.rows("changes", 0)] == [
+        output.shown(time.as_py()) for time in times
+    ]
