@@ -134,7 +134,8 @@ def kill_often(
 @pytest.mark.timeout(7200)  # many starts of Spark, perhaps on a busy machine
 def test_forty_kills_of_files(tmp_path: Path, capsys: Capture) -> None:
     kills = KILLS * 2 // 5
-    files = prepare(tmp_path, 5 * kills + 5, seed=SEED)
+    # a batch takes a few dozen milliseconds, and a kill comes within seconds
+    files = prepare(tmp_path, 20 * kills + 5, seed=SEED)
     kill_often(Pipeline(tmp_path), len(files), kills, "files", capsys)
     check(tmp_path, files)
 
