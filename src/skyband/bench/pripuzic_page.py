@@ -431,7 +431,7 @@ take the same.
 
 **What the filters are for, here.** They keep rows away from the skybands, and so save memory. A gain in time on `ra`
 is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and about three times at
-d = 2 where generated rows come in random order (2.9 to 3.5 times in seven runs on two machines). Counted (second
+d = 2 where generated rows come in random order (2.9 to 3.7 times in seven runs on two machines). Counted (second
 section): behind an index both let about as many rows into their skybands. A probable filter takes in fewer rows than
 a strict one (those that better ones of the same batch push out at once are neither written nor counted), but only a
 few times fewer, because what a strict filter has no use for doesn't reach it either: the index passes over cells that
