@@ -195,6 +195,33 @@ def test_after_many_steps_the_page_shows_the_last(person: Person) -> None:
     person.sees([f"r{i}" for _, i in last])
 
 
+def test_a_stream_is_not_filled_in_under_somebodys_fingers(person: Person) -> None:
+    """The names of the streams may come while somebody types one: "s" once became "ss", a stream of its own."""
+    from playwright.sync_api import expect
+
+    watched(person, "typed")
+    page = person.page
+    waiting: list[Any] = []
+    page.route("**/api/streams", lambda route: waiting.append(route))
+    page.click("#open-push")
+    page.focus("#push-stream")
+    page.keyboard.type("rea")
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    while not waiting:
+        page.wait_for_timeout(20)
+    waiting[0].fulfill(json={"streams": [{"name": "others", "rows": 3, "columns": []}]})
+    expect(page.locator("#push-stream")).to_have_attribute("placeholder", "others")
+    assert page.input_value("#push-stream") == ""
+    page.keyboard.type("s")
+    page.fill("#rows", "name,x\nann,1\n")
+    page.wait_for_selector("#push:enabled")
+    page.click("#push")
+    page.wait_for_selector("#push-word[data-kind=good]")
+    page.keyboard.press("Escape")
+    person.sees(["ann"])
+
+
 def test_the_picture_and_who_comes_up_next(person: Person) -> None:
     from playwright.sync_api import expect
 

@@ -29,6 +29,8 @@ export class Pusher {
   constructor(onSample) {
     this.dialog = $("pusher");
     this.text = $("rows");
+    this.stream = $("push-stream");
+    this.usual = "s"; // where rows go if nobody names a stream
     this.look = later(150, () => this.describe());
     this.text.addEventListener("input", () => { this.key = null; this.look(); });
     $("push-file").addEventListener("change", () => this.read());
@@ -36,7 +38,7 @@ export class Pusher {
     this.dialog.querySelector("form").addEventListener("submit", (event) => {
       if (event.submitter && event.submitter.value === "push") { event.preventDefault(); this.push(); }
     });
-    $("push-stream").addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
+    this.stream.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
     for (const kind of ["dragover", "drop"]) this.text.addEventListener(kind, (event) => { if (event.dataTransfer?.files.length || kind === "dragover") event.preventDefault(); });
     this.text.addEventListener("drop", (event) => { const [file] = event.dataTransfer.files; if (file) this.load(file); });
   }
@@ -48,8 +50,11 @@ export class Pusher {
     let streams = [];
     try { streams = (await ask("/api/streams")).streams; } catch { /* any name will do */ }
     $("push-streams").replaceChildren(...streams.map((stream) => el("option", { value: stream.name })));
-    if (!$("push-stream").value) $("push-stream").value = (streams.find((stream) => stream.rows > 0) || streams[0])?.name || "s";
-    const first = streams.find((stream) => stream.name === $("push-stream").value && stream.columns.length);
+    this.usual = (streams.find((stream) => stream.rows > 0) || streams[0])?.name || "s";
+    this.stream.placeholder = this.usual;
+    // never under somebody's fingers: what they type would be appended
+    if (!this.stream.value && document.activeElement !== this.stream) this.stream.value = this.usual;
+    const first = streams.find((stream) => stream.name === (this.stream.value || this.usual) && stream.columns.length);
     const names = first ? first.columns.map((column) => column.name).join(",") : "name,x";
     this.text.placeholder = first ? `${names}\n…` : "name,x\nfirst,3\nsecond,5";
   }
@@ -84,7 +89,7 @@ export class Pusher {
     this.key ||= crypto.randomUUID ? crypto.randomUUID() : `${Date.now()}-${Math.random()}`;
     $("push").disabled = true;
     try {
-      const told = await patiently(ask(rowsPath($("push-stream").value.trim() || "s"), { method: "POST", body: found.body || this.text.value.trim(), type: found.type, key: this.key }), () => this.say("", COMPILING));
+      const told = await patiently(ask(rowsPath(this.stream.value.trim() || this.usual), { method: "POST", body: found.body || this.text.value.trim(), type: found.type, key: this.key }), () => this.say("", COMPILING));
       this.key = null;
       const changes = `${count(told.changes)} ${told.changes === 1 ? "change" : "changes"}`;
       const pushed = `${count(told.rows)} ${told.rows === 1 ? "row" : "rows"} pushed`;
