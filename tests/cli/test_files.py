@@ -330,6 +330,17 @@ def test_json_lines_that_only_look_like_rows(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("bad", [b'{"s": "\xff"}', b'{"s": "\xed\xa0\xbd"}', b'{"s": "a", "\xff": 1}'])
+@pytest.mark.parametrize("place", [0, 1])
+def test_json_that_is_not_utf8_needs_no_misfit_beside_it(tmp_path: Path, bad: bytes, place: int) -> None:
+    """Arrow takes such bytes for text if nothing else is wrong with the block."""
+    lines = [b'{"s": "b"}', b'{"s": "c"}']
+    lines.insert(place, bad)
+    chunk = read(written(tmp_path, b"\n".join(lines)))
+    assert chunk.table.to_pylist() == [{"s": "b"}, {"s": "c"}]
+    assert [(row.position, row.detail) for row in chunk.bad] == [(place, "not UTF-8")]
+
+
 def test_json_columns_without_a_value_are_text(tmp_path: Path) -> None:
     chunk = read(written(tmp_path, '{"a": 1, "b": null}\n{"a": 2, "b": null}\n'))
     assert chunk.table.schema == pa.schema([("a", pa.int64()), ("b", pa.string())])

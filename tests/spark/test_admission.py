@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from skyband.spark.bounds import as_bars
 from skyband.spark.cells import meets
 from skyband.spark.columns import Unfit, may_hold, number_of, reaches
 from skyband.spark.filelog import StreamFiles, Taken
+from skyband.spark.filescan import FileScan
 from skyband.spark.heights import Beside
 from skyband.stream.batches import Batch, View
 from skyband.structures import cells
@@ -464,13 +465,18 @@ def taken(folder: Path, name: str, table: pa.Table) -> Taken:
     return Taken("s", name, status.st_size, status.st_mtime_ns, None)
 
 
+def scan(tmp_path: Path, file: Taken) -> Callable[[list[str]], FileScan]:
+    files = StreamFiles("s", "parquet", str(tmp_path), 1)
+    return lambda names: FileScan(files, [file], names, SCHEMA)
+
+
 @pytest.mark.parametrize("timed", [False, True])
 def test_what_comes_through_is_a_step_like_any_other(
     tmp_path: Path, small: None, timed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = np.random.default_rng(1)
     gated, plain = monitor(timed), monitor(timed)
-    admission = Admission(StreamFiles("s", "parquet", str(tmp_path), 1), SCHEMA)
+    admission = Admission(SCHEMA)
     for batch in range(3):
         table = rows_of(batch, chance)
 
@@ -478,8 +484,10 @@ def test_what_comes_through_is_a_step_like_any_other(
             found = table.select(scan._names).append_column("__skyband_at", pa.array(range(400)))
             return found.take(pa.array(range(399, -1, -1)))
 
-        monkeypatch.setattr("skyband.spark.admission._Scan.rows_that", all_rows)
-        found = admission.read(None, [taken(tmp_path, f"{batch}.parquet", table)], gated.sifter("s"))  # type: ignore[arg-type]
+        monkeypatch.setattr("skyband.spark.filescan.FileScan.rows_that", all_rows)
+        found = admission.read(
+            None, scan(tmp_path, taken(tmp_path, f"{batch}.parquet", table)), gated.sifter("s")
+        )  # type: ignore[arg-type]
         assert found is not None and found.looked_at == 400
         gated.push_sifted([("s", [Sifted.from_bytes(part.to_bytes()) for part in found.parts])])
         plain.push_sifted([("s", [plain.sifter("s").sift(table)])])
@@ -494,9 +502,9 @@ def test_what_is_not_for_a_gate(tmp_path: Path, small: None, monkeypatch: pytest
     def nothing(scan: Any, test: str, beside: Any, lines: Any) -> pa.Table:
         raise AssertionError("Spark was asked")
 
-    monkeypatch.setattr("skyband.spark.admission._Scan.rows_that", nothing)
+    monkeypatch.setattr("skyband.spark.filescan.FileScan.rows_that", nothing)
     monkeypatch.setattr("skyband.spark.admission._PAUSE", 0)
-    admission = Admission(StreamFiles("s", "parquet", str(tmp_path), 1), SCHEMA)
+    admission = Admission(SCHEMA)
     chance = np.random.default_rng(2)
     sifter = monitor(timed=False).sifter("s")
     fall = taken(tmp_path, "falling.parquet", rows_of(0, chance, fall=1.0))
@@ -505,7 +513,9 @@ def test_what_is_not_for_a_gate(tmp_path: Path, small: None, monkeypatch: pytest
     pattern = taken(tmp_path, "a[1].parquet", table)
     few = taken(tmp_path, "few.parquet", table.slice(0, 40))
     for file in (fall, other, pattern, few):
-        assert admission.read(None, [file], sifter) is None  # type: ignore[arg-type]
+        assert admission.read(None, scan(tmp_path, file), sifter) is None  # type: ignore[arg-type]
     rows = monitor(timed=True)
     rows.watch("SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 9 ROWS")  # needs the times of all rows
-    assert admission.read(None, [taken(tmp_path, "rows.parquet", table)], rows.sifter("s")) is None  # type: ignore[arg-type]
+    assert (
+        admission.read(None, scan(tmp_path, taken(tmp_path, "rows.parquet", table)), rows.sifter("s")) is None
+    )  # type: ignore[arg-type]

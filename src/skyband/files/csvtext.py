@@ -19,7 +19,16 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from skyband.errors import InputError
-from skyband.files.rows import BadRow, Chunk, cast_each, cast_texts, digits_fit, set_aside, with_fractions
+from skyband.files.rows import (
+    BadRow,
+    Chunk,
+    cast_each,
+    cast_texts,
+    digits_fit,
+    is_utf8,
+    set_aside,
+    with_fractions,
+)
 
 DELIMITERS = ",\t;|"
 
@@ -88,7 +97,7 @@ def infer_csv(data: bytes, names: Sequence[str], delimiter: str = ",") -> pa.Sch
     """The types of the columns, from a first block of records (without the header)."""
     if not data.strip():
         return pa.schema([pa.field(name, pa.string()) for name in names])
-    if not _is_utf8(data):
+    if not is_utf8(data):
         data = data.decode("utf-8", "replace").encode()
     table = _read(data, names, delimiter, {}, list(names), [], threads=True)
     return pa.schema([pa.field(name, _settled(table.schema.field(name).type)) for name in names])
@@ -108,7 +117,7 @@ def parse_csv(
     wanted = list(schema.names if columns is None else columns)
     types = {name: schema.field(name).type for name in schema.names}
     ragged: list[Any] = []
-    if not _is_utf8(data):
+    if not is_utf8(data):
         return _parse_slowly(data, schema, delimiter, wanted)
     try:
         table = digits_fit(_read(data, schema.names, delimiter, types, wanted, ragged, threads=True))
@@ -160,7 +169,7 @@ def _parse_slowly(data: bytes, schema: pa.Schema, delimiter: str, wanted: list[s
     ragged: list[Any] = []
     # Arrow shows a record with too few or too many fields as text, and stops where it isn't UTF-8. So then every byte
     # is a character, and turned back afterwards.
-    foreign = not _is_utf8(data)
+    foreign = not is_utf8(data)
     # Arrow numbers the rows only where one thread reads them.
     asbytes = {name: pa.binary() for name in schema.names}
     read = data.decode("latin-1").encode() if foreign else data
@@ -191,16 +200,6 @@ def _parse_slowly(data: bytes, schema: pa.Schema, delimiter: str, wanted: list[s
             )
     table = pa.table(columns, schema=pa.schema([schema.field(name) for name in wanted]))
     return set_aside(table, bad, places)
-
-
-def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _bytes_again(column: pa.ChunkedArray) -> pa.Array[Any]:

@@ -25,6 +25,7 @@ from skyband.files.rows import (
     cast_each,
     cast_texts,
     digits_fit,
+    is_utf8,
     set_aside,
     times_of,
     untold,
@@ -43,7 +44,7 @@ def lines_of(data: bytes) -> list[bytes]:
 def infer_json(data: bytes, name: str = "The input") -> tuple[pa.Schema, list[str]]:
     """The columns and their types, from a first block of lines, and the nested ones, which are left out."""
     try:
-        table = _read(data, pajson.ParseOptions())
+        table = _read(data, pajson.ParseOptions()) if is_utf8(data) else _infer_slowly(data, name)
     except pa.ArrowInvalid:
         table = _infer_slowly(data, name)
     fields, nested = [], []
@@ -104,6 +105,8 @@ def parse_json_lines(data: bytes, schema: pa.Schema) -> Chunk:
     schema = pa.schema([column.remove_metadata() for column in schema])
     if not lines:
         return Chunk(schema.empty_table())
+    if not is_utf8(data):  # Arrow would take the bytes as they are
+        return _parse_slowly(lines, schema, anything)
     try:
         table = _read(data, pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"))
         # Arrow doesn't need line ends between objects; we do, or the rows would have no number.
@@ -128,7 +131,8 @@ class _Told(float):
 def _object(line: bytes, number: type[float] | None = None) -> dict[str, Any] | str:
     """The line's object, or what is wrong with the line."""
     try:
-        value = json.loads(line, parse_float=number)
+        # by itself it would take half a character as bytes
+        value = json.loads(line.decode("utf-8-sig"), parse_float=number)
     except UnicodeDecodeError:
         return "not UTF-8"
     except (ValueError, RecursionError):

@@ -74,6 +74,17 @@ def cast_each(values: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], li
     return pa.concat_arrays([left, right]), left_bad + [middle + place for place in right_bad]
 
 
+def is_utf8(data: bytes) -> bool:
+    """Whether bytes are text; Arrow's readers don't all look."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def cast_texts(texts: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[int]]:
     """Texts as values of a column, and the places of those that aren't."""
     return cast_times(texts, to) if pa.types.is_timestamp(to) else cast_each(texts, to)

@@ -5,20 +5,20 @@ score all of them in Python.
 
 **Idea.** Look at the newest rows of the batch first, the *head*, in the driver. Their k-th best score of a query is a
 bar: an older row that does not reach it has k better rows that are newer, and is out for good, whatever comes. So
-the older rows are read by Spark's own Parquet reader and have to pass a gate in front of Python: the scores
+the older rows are read by Spark's own code and have to pass a gate in front of Python: the scores
 themselves against the bars where the queries are few, a look-up by the row's cell where they are many: in a height map
 (structures/heightmap.py), or in bits that say whom a cell concerns (structures/cells.py) where scores have no map or
-Spark might round them otherwise. The bound of a threshold query is tested as it is; many are bars, too (bounds.py). A
-row's place is its file's place and its row
-index, so it gets the seq that it would have got on any other way.
+Spark might round them otherwise. The bound of a threshold query is tested as it is; many are bars, too (bounds.py).
+How Spark reads rows and knows their places is told where it does: Parquet files in filescan.py, Kafka's records in
+recordscan.py. A row gets the seq that it would have got on any other way.
 
 **Exact**, and nothing to mend later. The bars are of newer rows of the very same batch, so a row that stays behind is
 one that our tasks would have dropped, too: no list can run short for it, however the scores go on. What passes is
 accepted, pruned and merged by the code that does it for rows from tasks.
 
-**What windows must know** of rows that stay behind: without event times, how many they are, which the files' footers
-tell. With event times also the newest one: rows of the greatest time, by the footers, pass; and so do rows that
-may be rejected (no time, or late), and rows that are newer than the head's though they came earlier.
+**What windows must know** of rows that stay behind: without event times, how many they are, which footers and offsets
+tell. With event times also the newest one: rows that are newer than the head's pass though they came earlier, and so do
+rows that may be rejected (no time, or late).
 
 **Not for** row windows over event times (all times must be known), update streams, joined, grouped and pairs queries,
 files that aren't Parquet or have columns in other types than the stream: those go the old way. So does a batch whose
@@ -29,11 +29,9 @@ nearest rows everywhere, and then some batches more.
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +45,7 @@ from ..stream.arrow import numbers_array
 from ..stream.batches import Batch, read
 from .bounds import as_bars
 from .cells import meets
-from .columns import Types, Unfit, may_hold, number_of, quoted, reaches
-from .filelog import StreamFiles, Taken, check_unchanged, file_path
+from .columns import AT, Types, Unfit, may_hold, number_of, quoted, reaches, spark_type
 from .heights import Beside, lets_pass
 
 if TYPE_CHECKING:
@@ -61,17 +58,10 @@ LARGE_FILE = 8 << 20  # bytes of a file that may have so many rows
 FEW = 16  # queries whose scores are computed in the gate; a map or cells serve more
 _HEAD = 16  # one row in so many is looked at in the driver
 _HEAD_ROWS = (65_536, 262_144)  # but not fewer and not more than these
-_MOST_FILES = 32
 _SAMPLE = 16_384  # rows that show what rows are like
 _OFTEN = 0.1  # a gate that lets so many of the oldest rows pass is none
 _PAUSE = 8  # batches that go the old way after such a one
 _STRAGGLERS = 0.1  # of the head: rows with earlier times than the others, which back no bar
-_AT = "__skyband_at"
-_PLAIN = re.compile(r"[\w/.=+@~-]+", re.ASCII)  # paths without anything that Spark might take for a pattern
-_TYPES = {
-    pa.float64(): "double", pa.float32(): "float", pa.int64(): "bigint", pa.int32(): "int", pa.int16(): "smallint",
-    pa.int8(): "tinyint", pa.bool_(): "boolean", pa.string(): "string", pa.date32(): "date",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,11 +73,49 @@ class Admitted:
     came: int  # of those: rows that it let pass
 
 
+Texts = (
+    dict[int, tuple[str, str]] | None
+)  # of rows that can't be parsed, by position: what is wrong, and the text
+
+
+@dataclass(frozen=True)
+class Came:
+    """Rows that have passed a gate, in order of arrival."""
+
+    table: pa.Table
+    places: Any  # of each among the batch's rows
+    texts: Texts
+    count: int  # with those of the head, which the driver has already
+    whole: bool  # whether the table has all columns, so that a reject can be shown
+
+
+class Scan(Protocol):
+    """A batch's rows as Spark reads them, and their ends as the driver does."""
+
+    rows: int
+    runs: int  # how many runs there are in which times begin anew: files are one after the other, partitions aren't
+
+    def fits(self) -> bool:
+        """Whether Spark is sure to read these very rows, in the stream's types."""
+
+    def newest(self, rows: int) -> tuple[pa.Table, Texts]:
+        """The last so many rows."""
+
+    def oldest(self, rows: int) -> pa.Table:
+        """The first so many rows, or fewer."""
+
+    def passing(self, test: str, beside: Beside, lines: DataFrame, older: int) -> Came:
+        """Of the first `older` rows those that pass."""
+
+    def check(self) -> None:
+        """An error if the rows aren't those any more that were numbered."""
+
+
 class Admission:
     """The gate of a stream, made anew for every batch."""
 
-    def __init__(self, files: StreamFiles, schema: pa.Schema) -> None:
-        self._files, self._schema = files, schema
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
         self._pause = 0
         self._bounded: tuple[object, list[tuple[Family, Floats]]] = (
             None,
@@ -95,53 +123,56 @@ class Admission:
         )  # threshold queries by their scores
 
     def read(
-        self, lines: DataFrame, taken: Sequence[Taken], sifter: Sifter, threads: int = 1
+        self, lines: DataFrame, scan: Callable[[list[str]], Scan], sifter: Sifter, threads: int = 1
     ) -> Admitted | None:
-        """A batch's rows; None if it had better go the old way. `lines` are the batch's, and are not handled."""
+        """A batch's rows; None if it had better go the old way. `lines` are the batch's, `scan` reads columns of it."""
         if self._pause:
             self._pause -= 1
             return None
         for family in families(sifter.queries):
             family.threads = threads
         try:
-            return self._read(lines, taken, sifter)
-        except Unfit:
+            return self._read(lines, scan, sifter)
+        except Unfit as why:
+            log.debug("A batch and the next %d go without admission in the JVM: %s.", _PAUSE, why)
             self._pause = _PAUSE
         except (pa.ArrowException, OSError):  # the tasks will say what it is
             self._pause = _PAUSE
         return None
 
-    def _read(self, lines: DataFrame, taken: Sequence[Taken], sifter: Sifter) -> Admitted | None:
+    def _read(
+        self, lines: DataFrame, scan_of: Callable[[list[str]], Scan], sifter: Sifter
+    ) -> Admitted | None:
         names = self._columns(sifter)
-        if names is None or not 0 < len(taken) <= _MOST_FILES:
+        if names is None:
             return None
-        scan = _Scan(self._files, taken, names, self._schema)
+        scan = scan_of(names)
+        timed = sifter.door.time is not None
         size = min(max(scan.rows // _HEAD, _HEAD_ROWS[0]), _HEAD_ROWS[1])
+        # every run has rows as new as the head's, and they all pass
+        size = size // scan.runs if timed else size
         if scan.rows <= 2 * size:
             return None
-        if not scan.fits() or (sifter.door.time is not None and scan.latest(sifter) is None):
-            raise Unfit("the files")
-        head = scan.newest(size)
-        part = accept(sifter.door, *read(head))
+        if not scan.fits():
+            raise Unfit("the rows")
+        head, texts = scan.newest(size)
+        part = accept(sifter.door, *read(head), texts)
         sifted = sifter.pruned(part)
-        edge = _edge(part) if sifter.door.time is not None else None
+        edge = _edge(part) if timed else None
         gates = self._gates(sifter, part, sifted, edge)
-        if not self._pays(gates, scan.oldest(_SAMPLE), sifter):
+        if not self._pays(gates, scan.oldest(_SAMPLE), sifter, edge):
             raise Unfit("the scores")
-        test, beside = self._test(gates, sifter, scan, edge)
+        test, beside = self._test(gates, sifter, edge)
+        older = scan.rows - head.num_rows
         try:
-            table = scan.rows_that(test, beside, lines)
+            came = scan.passing(test, beside, lines, older)
+        except Unfit:
+            raise
         except Exception as problem:  # the tasks know what to do with a damaged file
             log.warning("Spark's own reader failed, so that tasks read the batch: %s", str(problem)[:500])
             raise Unfit("the reader") from problem
         scan.check()
-        older = scan.rows - head.num_rows
-        came = table.num_rows
-        places = np.asarray(table.column(_AT))
-        order = np.argsort(places)
-        order = order[: int(np.searchsorted(places[order], older))]  # the head is here already
-        table = table.drop_columns([_AT]).take(numbers_array(order))
-        return Admitted((_behind(sifter, table, places[order], older), sifted), scan.rows, came)
+        return Admitted((_behind(sifter, came, older), sifted), scan.rows, came.count)
 
     def _columns(self, sifter: Sifter) -> list[str] | None:
         """The columns to read; None if the stream's queries or columns can't be served."""
@@ -151,7 +182,9 @@ class Admission:
         names = self._schema.names if sifter.door.time is not None else list(sifter.columns or ())
         known = all(spark_type(self._schema.field(name).type) is not None for name in names)
         lower = {name.lower() for name in names}
-        clear = len(lower) == len(names) and not lower & {"_metadata", _AT}
+        clear = len(lower) == len(names) and not any(
+            one == "_metadata" or one.startswith(AT) for one in lower
+        )
         return names if names and known and clear else None
 
     def _gates(
@@ -212,23 +245,25 @@ class Admission:
         except Unfit:
             return False
 
-    def _pays(self, gates: list[tuple[Any, Gate | None]], table: pa.Table, sifter: Sifter) -> bool:
+    def _pays(
+        self, gates: list[tuple[Any, Gate | None]], table: pa.Table, sifter: Sifter, edge: int | None
+    ) -> bool:
         """Whether the gate rejects most of the oldest rows."""
         part = accept(sifter.door, *read(table))
         rows = part.table.num_rows
         batch = Batch(part.table, np.arange(rows), part.time, sifter.door.time is not None)
-        passing = np.zeros(rows, dtype=bool)
+        passing = np.zeros(rows, dtype=bool) if edge is None else part.time > edge
         for group, gate in gates:
             some = group.arrivals(batch, np.zeros(rows, dtype=np.uint8))
             passing[some.place if gate is None else some.place[gate.passing(some)]] = True
         return bool(np.count_nonzero(passing) <= _OFTEN * max(rows, 1))
 
     def _test(
-        self, gates: list[tuple[Any, Gate | None]], sifter: Sifter, scan: _Scan, edge: int | None
+        self, gates: list[tuple[Any, Gate | None]], sifter: Sifter, edge: int | None
     ) -> tuple[str, Beside]:
         """What a row has to be to pass, and the numbers that stand beside that."""
         types = {field.name: field.type for field in self._schema}
-        beside = Beside(_AT, f"CAST({_AT} < 0 AS int)")
+        beside = Beside(AT, f"CAST({AT} < 0 AS int)")
         tests: list[str] = []
         for group, gate in gates:
             where = may_hold(group.where, types)
@@ -249,109 +284,9 @@ class Admission:
                 ]
                 passes = f"({' OR '.join(each)})"
             tests.append(passes if where is None else f"({where} AND {passes})")
-        if sifter.door.time is not None:
-            latest = scan.latest(sifter)
-            assert latest is not None and edge is not None
-            tests.append(_timely(sifter, types, edge, latest, beside))
+        if edge is not None:
+            tests.append(_timely(sifter, types, edge, beside))
         return " OR ".join(tests), beside
-
-
-def spark_type(kind: pa.DataType) -> str | None:
-    """The type in which Spark reads a column without a change; None if it may be another."""
-    if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
-        return "timestamp_ntz" if kind.tz is None else "timestamp"
-    return _TYPES.get(kind)
-
-
-class _Scan:
-    """The files of a batch as Spark reads them, and their ends as the driver does."""
-
-    def __init__(
-        self, files: StreamFiles, taken: Sequence[Taken], names: list[str], schema: pa.Schema
-    ) -> None:
-        import pyarrow.parquet as pq
-
-        self._stream, self._taken, self._names, self._schema = files, taken, names, schema
-        self._paths = [file_path(files.root, one.name) for one in taken]
-        self.check()
-        self._opened = [pq.ParquetFile(path) for path in self._paths]
-        counts = [file.metadata.num_rows for file in self._opened]
-        self._before = np.concatenate([[0], np.cumsum(counts)]).tolist()
-        self.rows = int(self._before[-1])
-
-    def fits(self) -> bool:
-        """Whether all columns are in the stream's types, and Spark is sure to read these very files."""
-        if not all(_PLAIN.fullmatch(str(path)) for path in self._paths):
-            return False
-        for file in self._opened:
-            found = {field.name: field.type for field in file.schema_arrow}
-            # a column that nobody needs may still have values that reject their rows
-            fit = all(found.get(field.name, field.type) == field.type for field in self._schema)
-            if not fit or not found.keys() >= set(self._names):
-                return False
-        return True
-
-    def check(self) -> None:
-        """An error if a file isn't the one any more that was numbered."""
-        for one, path in zip(self._taken, self._paths, strict=True):
-            status = path.stat()
-            check_unchanged(self._stream, one, status.st_size, status.st_mtime_ns)
-
-    def newest(self, rows: int) -> pa.Table:
-        """The last so many rows, in order of arrival."""
-        tables: list[pa.Table] = []
-        count = 0
-        for file in reversed(self._opened):
-            for group in reversed(range(file.num_row_groups)):
-                if count >= rows:
-                    break
-                tables.insert(0, file.read_row_group(group, columns=self._names, use_threads=False))
-                count += tables[0].num_rows
-        table = pa.concat_tables(tables)
-        return table.slice(max(0, table.num_rows - rows))
-
-    def oldest(self, rows: int) -> pa.Table:
-        """The first so many rows, or fewer if a row group ends before."""
-        batches = self._opened[0].iter_batches(rows, row_groups=[0], columns=self._names, use_threads=False)
-        first = next(iter(batches), None)
-        empty = self._opened[0].schema_arrow.empty_table().select(self._names)
-        return empty if first is None else pa.Table.from_batches([first])
-
-    def latest(self, sifter: Sifter) -> int | None:
-        """The key of the greatest time by the footers; None if they don't tell, or if it isn't usable."""
-        name, kind = sifter.door.time, sifter.door.kind
-        assert name is not None and kind is not None
-        found = []
-        for file in self._opened:
-            at = [file.schema.column(leaf).path for leaf in range(len(file.schema))].index(name)
-            for group in range(file.num_row_groups):
-                stats = file.metadata.row_group(group).column(at).statistics
-                if stats is None or not stats.has_min_max:
-                    return None
-                found.append(stats.max)
-        keys, missing = clock.keys_of(pa.array(found, self._schema.field(name).type), kind)
-        return None if missing.any() or not len(keys) else int(keys.max())
-
-    def rows_that(self, test: str, beside: Beside, lines: DataFrame) -> pa.Table:
-        """The rows that pass, with their places among all rows of the batch."""
-        from pyspark.sql import functions as f
-
-        session = lines.sparkSession
-        columns = (f"{quoted(name)} {spark_type(self._schema.field(name).type)}" for name in self._names)
-        # a file that is damaged or gone must not pass for one without rows, whatever the session thinks of it
-        strict = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-        reader = session.read.schema(", ".join(columns)).options(**strict)
-        more = [f.expr(f"_metadata.row_index AS {_AT}"), *beside.columns(session)]
-        wanted = [*map(quoted, self._names), _AT]
-        frames = []
-        for number, path in enumerate(self._paths):
-            frame = reader.parquet(path.as_uri()).select("*", *more).filter(test)
-            frames.append(frame.selectExpr(*wanted, f"{number} AS {_AT}_file"))
-        table = reduce(lambda one, other: one.union(other), frames).toArrow()
-        before = np.array(self._before)[np.asarray(table.column(f"{_AT}_file"))]
-        places = numbers_array(np.asarray(table.column(_AT)) + before)
-        fields = [self._schema.field(name) for name in self._names]
-        return table.select(self._names).cast(pa.schema(fields)).append_column(_AT, places)
 
 
 def _edge(part: Accepted) -> int:
@@ -362,8 +297,9 @@ def _edge(part: Accepted) -> int:
     return int(np.partition(part.time, at)[at])
 
 
-def _timely(sifter: Sifter, types: Types, edge: int, latest: int, beside: Beside) -> str:
-    """Rows that pass for their time: newer than the head's, the newest of all, and those that may be rejected."""
+def _timely(sifter: Sifter, types: Types, edge: int, beside: Beside) -> str:
+    """Rows that pass for their time: newer than the head's, so that nobody misses the newest of all; and those that
+    may be rejected: without a time, late, or so early or far ahead that it is none."""
     door = sifter.door
     assert door.time is not None
     column, lowest = quoted(door.time), LOWEST.time + 10**9
@@ -376,19 +312,21 @@ def _timely(sifter: Sifter, types: Types, edge: int, latest: int, beside: Beside
     else:
         raise Unfit(door.time)
     late = lowest if door.late_before is None else max(lowest, door.late_before)
-    tests = [f"{column} IS NULL", f"{column} > {value(edge)}", f"{column} >= {value(latest)}"]
-    return f"({' OR '.join(tests)} OR {column} <= {value(late)})"
+    return f"({column} IS NULL OR {column} > {value(edge)} OR {column} <= {value(late)})"
 
 
-def _behind(sifter: Sifter, table: pa.Table, places: Any, count: int) -> Sifted:
+def _behind(sifter: Sifter, came: Came, count: int) -> Sifted:
     """The rows that came through the gate, as a part of `count` rows of which the others stayed behind."""
-    part = accept(sifter.door, *read(table))
-    if part.rejects and sifter.door.time is None:
+    part = accept(sifter.door, *read(came.table), came.texts)
+    if part.rejects and sifter.door.time is None and not came.whole:
         raise Unfit("a row is rejected whose types fit")
-    at = places if part.position is None else places[part.position]
-    rejects = [reject._replace(seq=int(places[reject.seq])) for reject in part.rejects]
+    at = came.places if part.position is None else came.places[part.position]
+    rejects = [reject._replace(seq=int(came.places[reject.seq])) for reject in part.rejects]
     part = replace(part, count=count, position=at, rejects=rejects, total=count - len(rejects))
     found = sifter.pruned(part).part
     if sifter.door.time is None:  # windows count all of them
-        found = replace(found, passed=(range(count), np.broadcast_to(np.int64(0), count)))
+        there: Any = range(count)
+        if rejects:
+            there = np.delete(np.arange(count), [reject.seq for reject in rejects])
+        found = replace(found, passed=(there, np.broadcast_to(np.int64(0), len(there))))
     return Sifted(found)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from .checkpoint import Checkpoint
 from .config import Pipeline, StreamSpec
 from .connector import kafka_sentence
 from .filelog import FileLog
-from .inputs import RATE_SCHEMA, record_lines, sources_of, stream_files, task_parts
+from .inputs import RATE_SCHEMA, record_lines, stream_files, task_parts
 from .reading import join_chunks
 from .sifting import read_runs
 from .splits import plan_splits
@@ -61,17 +60,8 @@ class Again:
             for part in read_runs(run, self._schemas):
                 yield part.split.stream, join_chunks(part.chunks)
 
-    def _first(self, spec: StreamSpec) -> Any:
-        """What a source of Spark's own has written down when it was made."""
-        number = sources_of(self._pipeline).index(spec.name)
-        path: Path = self._checkpoint.folder / "sources" / str(number) / "0"
-        try:
-            return json.loads(path.read_text().splitlines()[1])
-        except (OSError, IndexError, ValueError):
-            raise InputError(f"{path} cannot be read: the checkpoint is damaged.") from None
-
     def _rate(self, spec: StreamSpec, start: int | None, end: int) -> list[Chunk]:
-        made, each = self._first(spec), int(dict(spec.options)["rowsPerSecond"])
+        made, each = self._checkpoint.first(spec.name), int(dict(spec.options)["rowsPerSecond"])
         first, last = start or 0, end
         values = np.arange(first * each, last * each, dtype=np.int64)
         if not len(values):
@@ -83,7 +73,7 @@ class Again:
         return [Chunk(pa.Table.from_arrays(columns, schema=RATE_SCHEMA))]
 
     def _kafka(self, spec: StreamSpec, start: Any, end: Any) -> list[Chunk]:
-        start = start if start is not None else self._first(spec)
+        start = start if start is not None else self._checkpoint.first(spec.name)
         if start == end:
             return []
         begin = {t: {p: start.get(t, {}).get(p, -2) for p in ends} for t, ends in end.items()}

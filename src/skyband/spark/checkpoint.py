@@ -168,6 +168,14 @@ class Checkpoint:
         tasks = tuple((host, pid) for host, pid in header["tasks"])
         return Step(batch, parts, header["read"], header["crossed"], tasks, header.get("in_jvm", 0))
 
+    def first(self, stream: str) -> Any:
+        """What a source of Spark's own has written down when it was made: where it begins."""
+        path = self.folder / "sources" / str(self.sources.index(stream)) / "0"
+        try:
+            return json.loads(path.read_text().splitlines()[1])
+        except (OSError, IndexError, ValueError):
+            raise InputError(f"{path} cannot be read: the checkpoint is damaged.") from None
+
     def offset(self, batch: int) -> dict[str, Any]:
         """The files that Spark has put into a batch: its own log, written before the batch runs."""
         path = self.folder / "offsets" / str(batch)

@@ -23,8 +23,13 @@ from ..query import nodes
 from ..query.nodes import Expression, as_float, conjuncts
 
 Types = Mapping[str, pa.DataType]
+AT = "__skyband_at"  # what our own columns beside the rows' begin with; by itself, a row's index or offset
 _LOOSE = 1e-12  # of a bound: far more than any rounding, far less than matters
 _BACK = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+_SPARK = {
+    pa.float64(): "double", pa.float32(): "float", pa.int64(): "bigint", pa.int32(): "int", pa.int16(): "smallint",
+    pa.int8(): "tinyint", pa.bool_(): "boolean", pa.string(): "string", pa.date32(): "date",
+}  # fmt: skip
 
 
 class Unfit(Exception):
@@ -41,6 +46,13 @@ def float_text(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return f"double('{'-' if value < 0 else ''}Infinity')"
     return f"({float(value)!r}D)"
+
+
+def spark_type(kind: pa.DataType) -> str | None:
+    """The type in which Spark reads a column without a change; None if it may be another."""
+    if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    return _SPARK.get(kind)
 
 
 def number_of(name: str, types: Types) -> str:

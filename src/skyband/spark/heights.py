@@ -32,7 +32,7 @@ class Beside:
     def __init__(self, prefix: str, zero: str) -> None:
         self._prefix, self._zero = prefix, zero
         self._numbers: dict[str, list[float]] = {}
-        self._arrays: dict[str, Any] = {}
+        self._arrays: dict[str, tuple[Any, str]] = {}
 
     def number(self, value: float, kind: str = "double") -> str:
         """A number (or a time in microseconds) as the test may write it."""
@@ -40,15 +40,15 @@ class Beside:
         numbers.append(value)
         return f"get({self._prefix}_{kind}, {len(numbers) - 1} + {self._zero})"
 
-    def array(self, values: Any) -> str:
-        """The name of an array of int32."""
+    def array(self, values: Any, kind: str = "int") -> str:
+        """The name of an array."""
         name = f"{self._prefix}_array{len(self._arrays)}"
-        self._arrays[name] = values
+        self._arrays[name] = values, kind
         return name
 
     def columns(self, session: SparkSession) -> list[Column]:
         """All of them, by their names."""
-        found = [_array(session, values, "int").alias(name) for name, values in self._arrays.items()]
+        found = [_array(session, values, kind).alias(name) for name, (values, kind) in self._arrays.items()]
         for kind, values in self._numbers.items():
             found.append(_array(session, np.array(values), kind).alias(f"{self._prefix}_{kind}"))
         return found

@@ -16,23 +16,26 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ..errors import InputError, SkybandError
-from .admission import LARGE_FILE, LEAST_ROWS, Admission
+from .admission import LARGE_FILE, LEAST_ROWS, Admission, Scan
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
 from .connector import kafka_sentence, needs_kafka
 from .direct import SMALL, Direct
 from .engine import Engine, compare_queries, new_monitor, watch_all
 from .filelog import FileLog, file_path, list_files
+from .filescan import FileScan
 from .inputs import RATE_SCHEMA, source_frame, stream_files
 from .metrics import Lag, StateSize, count_lines, heard, observed, telling
 from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
 from .reading import declared_schema, infer_schema
+from .recordscan import RecordScan
 from .sifting import SiftJob, collect_sifted
 from .signals import Signals, signals_ignored
 from .sinks import NobodyReads, Sink, make_sink
@@ -215,10 +218,9 @@ class Run:
         self._infos: list[tuple[int, int, int]] = []
         self._lag = Lag()
         self._size = StateSize()
-        only = stream_files(pipeline) if len(pipeline.streams) == 1 else []
-        self._admission = (
-            Admission(only[0], schemas[only[0].name]) if only and only[0].format == "parquet" else None
-        )
+        only = pipeline.streams[0]
+        door = (only.format, only.values) == ("kafka", "json") or only.format == "parquet"
+        self._admission = Admission(schemas[only.name]) if door and len(pipeline.streams) == 1 else None
         self._direct: Direct | None = None
         self._spark: SparkSession | None = None
         self._ahead: threading.Thread | None = None
@@ -288,10 +290,10 @@ class Run:
         return session
 
     def _scans(self) -> bool:
-        """Whether rows may pass through the JVM: files are there that are large enough for a gate."""
-        path = self._pipeline.streams[0].path
+        """Whether rows may pass through the JVM: records, or files that are large enough for a gate."""
+        spec = self._pipeline.streams[0]
         gated = self._gated() and self._pipeline.spark.placement != "executors"
-        return gated and any(size >= LARGE_FILE for _, size, _ in list_files(path))
+        return gated and (not spec.files or any(size >= LARGE_FILE for _, size, _ in list_files(spec.path)))
 
     def _reader(self, session: SparkSession) -> Direct | None:
         """What reads batches in this process, where all streams are files."""
@@ -428,8 +430,8 @@ class Run:
         Spark handles the batch's lines beside that, and what comes second waits for it."""
         sifters = self._engine.sifters()
         step = self._admit(splits, batch, offset, sifters)
-        if step is not None:
-            return step, self._handled(splits)
+        if step is not None:  # Spark has seen Kafka's lines already, and those of files not yet
+            return step, self._handled(splits) if self._pipeline.streams[0].files else None
         prune = self._prune(batch, offset)  # a stream whose queries need every row travels whole all the same
         start = self._checkpoint.offset(batch - 1) if batch else {}
         if self._direct is not None and self._here(start, offset):
@@ -466,9 +468,9 @@ class Run:
         return sum(one.size for files in taken for one in files) <= SMALL
 
     def _gated(self) -> bool:
-        """Whether large batches may go through the JVM: where the cores are the driver's own, if asked for."""
-        spec = self._pipeline.spark
-        return self._admission is not None and (spec.jvm_rows is not None or not spec.local)
+        """Whether large batches may go through the JVM: files on a cluster, and whatever it is asked for."""
+        spec, files = self._pipeline.spark, self._pipeline.streams[0].files
+        return self._admission is not None and (spec.jvm_rows is not None or (files and not spec.local))
 
     def _admit(
         self, splits: DataFrame, batch: int, offset: dict[str, Any], sifters: dict[str, Any]
@@ -480,8 +482,18 @@ class Run:
         assert self._admission is not None
         ((name, sifter),) = sifters.items()
         start = self._checkpoint.offset(batch - 1) if batch else {}
-        taken = self._files.taken(name)[start.get(name, 0) : offset.get(name, 0)]
-        admitted = self._admission.read(splits, taken, sifter, self._engine.threads)
+        spec, schema = self._pipeline.streams[0], self._schemas[name]
+        scan: Callable[[list[str]], Scan]
+        if spec.files:
+            (files,) = stream_files(self._pipeline)
+            taken = self._files.taken(name)[start.get(name, 0) : offset.get(name, 0)]
+            scan = lambda names: FileScan(files, taken, names, schema)  # noqa: E731
+        elif name in offset:
+            begin = start[name] if name in start else self._checkpoint.first(name)
+            scan = lambda _: RecordScan(spec, begin, offset[name], schema, splits.sparkSession)  # noqa: E731
+        else:
+            return None
+        admitted = self._admission.read(splits, scan, sifter, self._engine.threads)
         if admitted is None:
             return None
         return Step(

@@ -26,6 +26,7 @@ from .checkpoint import Checkpoint, Queries
 from .config import Pipeline, load_pipeline
 from .due import Who, due, name_of, number, who_of, wrong_form, wrong_rows
 from .engine import bound, compare_queries, new_monitor
+from .inputs import sources_of
 from .outputs import Output, Rows, output_of
 from .sinks import json_text
 
@@ -79,7 +80,7 @@ def verify_pipeline(path: str | Path) -> Report:
     """Compare a pipeline's output with the brute force."""
     pipeline = load_pipeline(path)
     output = output_of(pipeline)
-    checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
+    checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve(), sources_of(pipeline))
     if checkpoint.folder.exists() and not checkpoint.folder.is_dir():
         raise InputError(
             f"The checkpoint {checkpoint.folder} is a file and no folder: name the right one in [spark]."
