@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests import parts
 
@@ -152,15 +153,20 @@ class Broker:
 
     def send(self, topic: str, records: Sequence[tuple[int, bytes | None]]) -> None:
         """Records as (partition, value), in this order."""
-        from kafka import KafkaProducer
-
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all", linger_ms=5)
-        try:
+        with self.producer() as producer:
             for partition, value in records:
                 producer.send(topic, key=b"" if value is None else None, value=value, partition=partition)
             producer.flush(timeout=60)
+
+    @contextlib.contextmanager
+    def producer(self, **options: str) -> Iterator[Any]:
+        from kafka import KafkaProducer
+
+        made = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all", linger_ms=5, **options)
+        try:
+            yield made
         finally:
-            producer.close(timeout=5)
+            made.close(timeout=5)
 
     def read(self, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
         """All records of a topic: partition, key, value."""

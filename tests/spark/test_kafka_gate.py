@@ -104,8 +104,18 @@ def oracle(timed: bool) -> ObjectOracle:
     return made
 
 
-def pipeline(folder: Path, kafka: Broker, topic: str, timed: bool, more: str = "", spark: str = "") -> Path:
-    queries = "".join(f'[[query]]\nname = "{name}"\nsql = "{sql}"\n' for name, sql in asked(timed).items())
+def pipeline(
+    folder: Path, kafka: Broker, topic: str, timed: bool, more: str = "", spark: str = "", many: bool = False
+) -> Path:
+    wanted = asked(timed)
+    if many:  # more than are scored one by one: a map serves them, and cells
+        for n in range(1, 21):
+            for name, score in (
+                ("sum", f"{n} * x + {21 - n} * y DESC"),
+                ("near", f"dist(x, y, 0.{n:02}, 0.5)"),
+            ):
+                wanted[f"{name}{n}"] = f"SELECT n FROM s ORDER BY {score} LIMIT 2 WINDOW 300 ROWS"
+    queries = "".join(f'[[query]]\nname = "{name}"\nsql = "{sql}"\n' for name, sql in wanted.items())
     path = folder / "pipeline.toml"
     path.write_text(
         f'[stream.s]\nformat = "kafka"\nbootstrap = "{kafka.bootstrap}"\ntopic = "{topic}"\nschema = {DECLARED}\n'
@@ -163,7 +173,7 @@ def test_a_replay_through_the_gate_repeats_itself(
     kafka.topic("again", 3)
     sent = records(1200, 3, random.Random(7), 0, False)
     kafka.send("again", [(partition, value) for partition, value, _ in sent])
-    path = pipeline(tmp_path, kafka, "again", False, "max_records = 600\n", "jvm_rows = 0\n")
+    path = pipeline(tmp_path, kafka, "again", False, "max_records = 600\n", "jvm_rows = 0\n", many=True)
     seen: list[BatchInfo] = []
 
     def fail(info: BatchInfo) -> None:
@@ -182,11 +192,12 @@ def test_a_replay_through_the_gate_repeats_itself(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("why", ["forms", "tasks", "arrow"])
+@pytest.mark.parametrize("why", ["forms", "tasks", "arrow", "gaps"])
 def test_where_it_does_not_serve_tasks_read(
     tmp_path: Path, spark: SparkSession, kafka: Broker, small: None, why: str
 ) -> None:
-    """Records of many forms; a partition that several tasks read; values that are no JSON."""
+    """Records of many forms; a partition that several tasks read; values that are no JSON; transactions, whose ends
+    take an offset each."""
     kafka.topic(f"not-{why}", 1)
     sent: list[tuple[int, bytes | None]] = [
         (0, value) for _, value, _ in records(600, 1, random.Random(8), 0, False)
@@ -196,14 +207,23 @@ def test_where_it_does_not_serve_tasks_read(
         sent = [(0, (b'{"x": 1, "y": 2, "k%d": 0}' % (i % 9))) for i in range(600)]
     elif why == "tasks":
         more = 'options = {minPartitions = "4"}\n'
-    else:
+    elif why == "arrow":
         more = 'values = "arrow"\n'
         table = pa.table({"x": np.arange(200.0), "y": np.zeros(200)})
         out = pa.BufferOutputStream()
         with pa.ipc.new_stream(out, table.schema) as writer:
             writer.write_table(table)
         sent = [(0, bytes(out.getvalue()))] * 3
-    kafka.send(f"not-{why}", sent)
+    if why == "gaps":
+        with kafka.producer(transactional_id="some") as producer:
+            producer.init_transactions()
+            for first in (0, 300):
+                producer.begin_transaction()
+                for _, value in sent[first : first + 300]:
+                    producer.send("not-gaps", value=value, key=b"", partition=0)
+                producer.commit_transaction()
+    else:
+        kafka.send(f"not-{why}", sent)
     path = pipeline(tmp_path, kafka, f"not-{why}", False, more, "jvm_rows = 0\n")
     infos: list[BatchInfo] = []
     run_pipeline(path, available_now=True, on_batch=infos.append, spark=spark)

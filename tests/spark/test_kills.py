@@ -176,6 +176,40 @@ def test_kills_of_large_batches(tmp_path: Path, capsys: Capture, how: str) -> No
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
+def test_kills_of_large_batches_of_records(tmp_path: Path, capsys: Capture) -> None:
+    """Kafka's records behind the gate in the JVM: the output is that of tasks in peace."""
+    kills, rows = max(2, KILLS // 10), 140_000
+    jars = ",".join(map(str, need("connector", CONNECTOR, alone=True)))
+    chance = np.random.default_rng(SEED)
+    with broker(tmp_path / "broker") as kafka:
+        kafka.topic("in", 2)
+        pairs = chance.random((rows * 3 * kills, 2)).tolist()
+        kafka.send("in", [(n % 2, b'{"x": %r, "y": %r}' % (x, y)) for n, (x, y) in enumerate(pairs)])
+        for name, how in (("killed", "jvm_rows = 0"), ("peace", "")):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "pipeline.toml").write_text(
+                f'[stream.s]\nformat = "kafka"\nbootstrap = "{kafka.bootstrap}"\ntopic = "in"\nmax_records = {rows}\n'
+                f'schema = {{x = "double", y = "double"}}\n[[query]]\nname = "q"\n'
+                f'sql = "SELECT x FROM s ORDER BY x + 2 * y DESC LIMIT 5 WINDOW 400000 ROWS"\n'
+                f'[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\njars = "{jars}"\n{how}\n'
+            )
+        kill_often(Pipeline(tmp_path / "killed"), 3 * kills, kills, "records", capsys)
+        peace = Pipeline(tmp_path / "peace")
+        peace.start()
+        code, said = peace.finish()
+        assert code == 0, said
+    one, other = (
+        [pq.read_table(p) for p in sorted((tmp_path / name / "out").rglob("*.parquet"))]
+        for name in ("killed", "peace")
+    )
+    assert len(one) == 3 * kills + 1 and one == other
+    for name in ("killed", "peace"):
+        last = open_checkpoint(load_pipeline(tmp_path / name / "pipeline.toml")).step(3 * kills - 1)
+        assert last is not None and last.in_jvm == (rows if name == "killed" else 0)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("placement", ["driver", "executors"])
 def test_forty_kills_of_every_kind_into_sqlite(tmp_path: Path, capsys: Capture, placement: str) -> None:
     kills = KILLS * 2 // 5

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from skyband.spark.columns import Unfit, quoted
-from skyband.spark.recordform import MARK, PARTS, TEXT, Form
+from skyband.spark.recordform import READ, Form, values_read
 from skyband.spark.values import json_values
 
 if TYPE_CHECKING:
@@ -101,25 +101,13 @@ def test_what_a_form_takes_our_reader_takes() -> None:
 
 @pytest.mark.spark
 def test_spark_reads_the_same_values(spark: SparkSession) -> None:
-    from pyspark.sql import functions as f
-
     values = records()
     rows = truth(values)
     frame = spark.createDataFrame(
         pa.table({"at": pa.array(range(len(values))), "value": pa.array(values, pa.binary())})
     )
     for wanted in ([], ["x"], ["g", "n"], SCHEMA.names):
-        groups = FORM.groups(wanted)
-        assert [name for name in groups if name not in wanted] == [n for n in ("ts", "z") if n not in wanted]
-        told = f.regexp_replace(
-            f.col(TEXT), f.lit(rf"\A{FORM.pattern(groups)}\z"), f.lit(FORM.replacement(groups))
-        )
-        parted = frame.select("at", f.col("value").cast("string").alias(TEXT)).select(
-            "*", f.split(told, MARK).alias(PARTS)
-        )
-        found = parted.selectExpr(
-            "at", f"{FORM.read(groups)} AS read", *FORM.columns(wanted, groups)
-        ).toArrow()
+        found = values_read(frame, "value", FORM, wanted).withColumnRenamed(READ, "read").toArrow()
         taken = 0
         for answer in found.to_pylist():
             if answer["read"]:
@@ -134,6 +122,10 @@ def test_spark_reads_the_same_values(spark: SparkSession) -> None:
                         row,
                     )
         assert taken > 350
+
+
+def test_times_are_captured_though_nobody_wants_them() -> None:
+    assert FORM.groups([]) == ["ts", "z"] and FORM.groups(["x", "no key"]) == ["ts", "x", "z"]
 
 
 def test_forms_that_there_are() -> None:

@@ -24,15 +24,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from .columns import AT, Types, Unfit, quoted, spark_type
 
-PARTS, TEXT = (
-    f"{AT}_parts",
-    f"{AT}_text",
-)  # the columns that a form reads from: what was captured, and the record
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# the columns that a form reads from, the record's text and what was captured; and the one that says whether it matched
+TEXT, PARTS, READ = f"{AT}_text", f"{AT}_parts", f"{AT}_read"
 MARK = "\x01"  # between captured values: no text of valid JSON has it
 _BLANK = r"[ \t\r\n]*+"
 _FLOAT = r"-?+(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]{1,30}+)?+(?:[eE][-+]?+[0-9]{1,2}+)?+"
@@ -114,6 +116,22 @@ class Form:
             time = rf"{_TIME}(?:\.[0-9]{{1,{3 if kind.unit == 'ms' else 6}}}+)?+"
             return f'"{opened}{time}Z)"' if kind.tz else f'"{opened}{time})Z?+"'
         raise Unfit(f"a column of type {kind}")
+
+
+def values_read(records: DataFrame, value: str, form: Form, wanted: Sequence[str]) -> DataFrame:
+    """Records with the wanted columns of their values, and whether a value could be READ."""
+    from pyspark.sql import functions as f
+
+    groups = form.groups(wanted)
+    pattern, kept = rf"\A{form.pattern(groups)}\z", records.columns
+    told = f.regexp_replace(f.col(TEXT), f.lit(pattern), f.lit(form.replacement(groups)))
+    # in steps, so that Spark's planner keeps the expression from being computed for every column
+    parted = records.select("*", f.col(value).cast("string").alias(TEXT)).select(
+        "*", f.split(told, MARK).alias(PARTS)
+    )
+    return parted.select(
+        *kept, f.expr(f"{form.read(groups)} AS {READ}"), *map(f.expr, form.columns(wanted, groups))
+    )
 
 
 def _is_time(kind: pa.DataType) -> bool:

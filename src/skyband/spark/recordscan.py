@@ -27,7 +27,7 @@ from .columns import AT, Unfit, quoted
 from .config import StreamSpec
 from .heights import Beside
 from .inputs import record_lines
-from .recordform import MARK, PARTS, TEXT, Form
+from .recordform import READ, Form, values_read
 from .sifting import with_gaps
 from .values import json_values
 
@@ -39,7 +39,7 @@ log = logging.getLogger("skyband")
 _SHOWN = 64  # of the newest records: what most of them are is the form
 _OTHERS = 0.1  # a topic that has so many records of other forms has none
 _TASK = 33  # bits of a row's number within its task, in Spark's numbering of rows
-_PARTITION, _RANK, _VALUE, _READ = (f"{AT}_{what}" for what in ("partition", "rank", "value", "read"))
+_PARTITION, _RANK, _VALUE = (f"{AT}_{what}" for what in ("partition", "rank", "value"))
 
 
 class RecordScan:
@@ -118,21 +118,13 @@ class RecordScan:
 
         assert self._form is not None
         wanted = [name for name in self._schema.names if quoted(name) in test]
-        groups = self._form.groups(wanted)
-        pattern = rf"\A{self._form.pattern(groups)}\z"
         last = beside.array([self._ends.get(one, 0) - 1 for one in range(max(self._ends) + 1)], "bigint")
         own = lines.select(
             f.expr(f"CAST(number AS int) AS {_PARTITION}"), f.col("first").alias(AT), f.col("value").alias(_VALUE),
-            f.monotonically_increasing_id().alias(_RANK), f.expr(f"CAST(value AS string) AS {TEXT}"),
+            f.monotonically_increasing_id().alias(_RANK),
         )  # fmt: skip
-        told = f.regexp_replace(f.col(TEXT), f.lit(pattern), f.lit(self._form.replacement(groups)))
-        parted = own.select("*", f.split(told, MARK).alias(PARTS))
-        kept = [_PARTITION, AT, _RANK, _VALUE]
-        read = parted.select(
-            *kept, f.expr(f"{self._form.read(groups)} AS {_READ}"), *map(f.expr, self._form.columns(wanted, groups)),
-            *beside.columns(self._session),
-        )  # fmt: skip
-        passing = read.filter(f"NOT {_READ} OR {AT} >= get({last}, {_PARTITION}) OR {test}")
+        read = values_read(own, _VALUE, self._form, wanted).select("*", *beside.columns(self._session))
+        passing = read.filter(f"NOT {READ} OR {AT} >= get({last}, {_PARTITION}) OR {test}")
         rank = f"{_RANK} & {(1 << _TASK) - 1} AS {_RANK}"
         return passing.selectExpr(_PARTITION, AT, rank, _VALUE).toArrow()
 
