@@ -18,23 +18,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
-from skyband.approximate import Approximate
 from skyband.bench import Settings, parts_of
 from skyband.bench.drive import LEAST, Contestant, Pushed, Rows, Spent, race
 from skyband.bench.figures import Figure
-from skyband.bench.generators import clustered, independent, sensors
-from skyband.bench.pripuzic_data import from_file
+from skyband.bench.generators import sensors
+from skyband.bench.pripuzic_errors import certified, errors
 from skyband.bench.pripuzic_page import BOOK, OF_FILE
+from skyband.bench.pripuzic_sizes import (
+    CLUSTERED,
+    CORRELATED,
+    READINGS,
+    SCALES,
+    SHUFFLED,
+    UNIFORM,
+    Table9,
+    datasets,
+    points_of,
+    queries,
+)
 from skyband.errors import SkybandError
 from skyband.order import Floats
-from skyband.structures.limits import limit_for, misses_in
 
-UNIFORM, CLUSTERED, SHUFFLED, CORRELATED = "uniform", "clustered", "readings, shuffled", "readings, in time"
-READINGS = SHUFFLED, CORRELATED
 SIX = ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
 RAPF2 = Contestant("rapf2", "rapf", (("buffer", 0.5),))
 UNINDEXED = (("cells", 1.0),)
@@ -45,82 +52,6 @@ WARM = 3
 MOMENT, MOMENTS = 50, 20  # rows of a batch at most, and moments, where it is told what is kept
 SHORT_TURN = 5  # where two streams are compared: what the machine does beside it changes within seconds
 TURN = 20  # batches of one after the other, where rows a second are told: else everybody would find his caches empty
-
-
-@dataclass(frozen=True)
-class Table9:
-    """The sizes of a run, by the letters of the paper's Table IX; its values are the defaults."""
-
-    name: str = "full"
-    n: int = 40_000  # rows in the window
-    u: int = 400  # queries
-    k: int = 9
-    d: int = 2
-    b: int = 2_000  # rows in the buffer
-    r: int = 1_000  # rows a batch
-    batches: int = 100  # after the window is full
-    data: Path | None = None
-    ks: tuple[int, ...] = (1, 3, 9, 27, 81)
-    budget: float = 8.0  # CPU seconds for one algorithm in one setting
-
-    def words(self, *varied: str) -> str:
-        sizes = {
-            "n": f"n = {self.n:,}",
-            "u": f"{self.u:,} queries",
-            "k": f"k = {self.k}",
-            "d": f"d = {self.d}",
-            "b": f"b = {self.b:,}",
-            "r": f"batches of {self.r:,} rows",
-        }
-        said = ", ".join(text for name, text in sizes.items() if name not in varied)
-        return f"{self.name}: {said}, {self.batches:,} batches after the window is full"
-
-
-SCALES = {
-    "tiny": Table9("tiny", 160, 17, 2, 2, 20, 40, 4, ks=(1, 3), budget=1.0),
-    # a quarter of Table IX's sizes, but for the parts that say otherwise
-    "quick": Table9("quick", 10_000, 100, b=500, r=500, batches=16, ks=(1, 9, 81), budget=0.15),
-    "full": Table9(batches=960),
-}
-
-
-# -- data --------------------------------------------------------------------------------------------------------------
-
-
-@cache
-def readings(rows: int, columns: int, data: Path | None, seed: int) -> Floats:
-    """Sensor readings in order of time: generated, or from the user's file (over and over, if it is short)."""
-    if data is None:
-        return sensors(rows, columns, seed)
-    points = from_file(data, columns)
-    return np.ascontiguousarray(np.resize(points, (rows, columns)) if len(points) < rows else points[:rows])
-
-
-def points_of(dataset: str, size: Table9, rows: int, seed: int) -> Floats:
-    if dataset == UNIFORM:
-        return independent(rows, size.d, seed)
-    if dataset == CLUSTERED:
-        return clustered(rows, size.d, seed)
-    found = readings(rows, size.d, size.data, seed)
-    return found if dataset == CORRELATED else np.random.default_rng(seed).permutation(found)
-
-
-def datasets(size: Table9, *kinds: str) -> tuple[str, ...]:
-    """Of some kinds of data those that are to be measured: with a file its readings only."""
-    return kinds if size.data is None else tuple(kind for kind in kinds if kind in READINGS)
-
-
-def queries(points: Floats, who: Contestant, size: Table9, seed: int) -> list[str]:
-    """Each asks for the rows nearest to a point of the data."""
-    places = points[np.random.default_rng(seed + 1).integers(0, len(points), size.u)]
-    columns = ", ".join(f"x{j}" for j in range(size.d))
-    options = {"algorithm": f"'{who.algorithm}'", **{name: repr(value) for name, value in who.options}}
-    tail = ", ".join(f"{name} = {value}" for name, value in options.items())
-    return [
-        f"SELECT x0 FROM s ORDER BY dist({columns}, {', '.join(map(repr, place))}) LIMIT {size.k} "
-        f"WINDOW {size.n} ROWS WITH ({tail})"
-        for place in places.tolist()
-    ]
 
 
 # -- a race ------------------------------------------------------------------------------------------------------------
@@ -248,55 +179,6 @@ def timed(name: str, title: str, x: str, scale: str) -> Figure:
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
-
-
-def errors(size: Table9) -> list[Figure]:
-    """Figure 8, at an error large enough to see: rows that pa missed and rows it told in error, against `ra`."""
-    error, windows = 0.1, {"tiny": 5, "quick": 24, "full": 200}[size.name]
-    size = replace(size, n=min(size.n, 1_000), u=min(size.u, 100), r=20)
-    figure = Figure(
-        "errors", f"Misses of pa at error = {error}, in n rows", "k", "count", "a query and n rows",
-        f"{size.name}: n = {size.n:,}, {size.u} queries, batches of {size.r} rows, {windows} windows",
-        logarithmic=False,
-    )  # fmt: skip
-    for dataset in datasets(size, UNIFORM, CLUSTERED, SHUFFLED):
-        for k in [k for k in size.ks if k in (1, 3, 9, 81)]:
-            missed, false, certified = misses(replace(size, k=k), dataset, error, windows)
-            figure.add(dataset, "missed", k, count=missed, certified=certified)
-            figure.add(dataset, "told in error", k, count=false, certified=certified)
-            figure.add(dataset, "stated error", k, count=error)
-            figure.add(dataset, "calibrated error", k, count=misses_in(size.n, k, k + limit_for(k, error)))
-    return [figure]
-
-
-def misses(
-    size: Table9, dataset: str, error: float, windows: int, seed: int = 11
-) -> tuple[float, float, float]:
-    """Rows that reached the exact tops and never pa's, and the other way round, and the share of certified answers."""
-    points = points_of(dataset, size, (1 + windows) * size.n, seed)
-    rows = Rows(points)
-    exact = Pushed("ra", queries(points, Contestant("ra", "ra"), size, seed))
-    loose = Pushed("pa", queries(points, Contestant("pa", "pa", (("error", error),)), size, seed))
-    entered: list[set[tuple[str, int]]] = [set(), set()]
-    for first in range(0, len(rows), size.r):
-        table = rows.table(first, min(first + size.r, len(rows)))
-        for seen, each in zip(entered, (exact, loose), strict=True):
-            changes = each.monitor.push(table).to_pydict()
-            if first >= size.n:
-                told = zip(changes["query"], changes["seq"], changes["change"], strict=True)
-                seen.update((query, seq) for query, seq, change in told if change == "enter")
-    shares = [group.shares.sum(axis=0) for group in families(loose)]
-    share = float(shares[0][0] / shares[0][1])
-    return (
-        len(entered[0] - entered[1]) / size.u / windows,
-        len(entered[1] - entered[0]) / size.u / windows,
-        share,
-    )
-
-
-def families(engine: Pushed) -> list[Approximate]:
-    groups = [group for stream in engine.monitor.streams.values() for group in stream.groups]
-    return [group for group in groups if isinstance(group, Approximate)]
 
 
 def over_data(size: Table9) -> list[Figure]:
@@ -477,20 +359,6 @@ def with_and_without(size: Table9) -> list[Figure]:
                 share = certified(replace(small, k=k), dataset, error, windows, option)
                 doubt.add(dataset, name, k, doubt=1 - share)
     return [figure, doubt]
-
-
-def certified(
-    size: Table9, dataset: str, error: float, windows: int, option: tuple[str, float], seed: int = 11
-) -> float:
-    """The share of certified answers."""
-    points = points_of(dataset, size, (1 + windows) * size.n, seed)
-    rows = Rows(points)
-    loose = Pushed("pa", queries(points, Contestant("pa", "pa", (("error", error), option)), size, seed))
-    for first in range(0, len(rows), size.r):
-        loose.monitor.push(rows.table(first, min(first + size.r, len(rows))))
-    (group,) = families(loose)
-    sure, answers = group.shares.sum(axis=0).tolist()
-    return float(sure / answers)
 
 
 def in_batches(size: Table9, r: int, who: Sequence[Contestant]) -> tuple[Table9, Sequence[Contestant]]:
