@@ -145,6 +145,7 @@ def test_pripuzic(tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     names = {"errors-file", "held-objects", "held-references", "admissions", "filtered"}
     assert charts(tmp_path / "skyband-bench" / "pripuzic") == names
+    assert "lowest run" in out and "no wrong answer is certified" in out
     assert "law" in out and "readings, shuffled" in out and "; readings of readings.csv" in out
     page = (tmp_path / "skyband-bench" / "pripuzic.md").read_text(encoding="utf-8")
     assert "Misses of pa" in page and "## Figure 12" in page and "## Figure 9" not in page

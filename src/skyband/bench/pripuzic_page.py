@@ -18,6 +18,7 @@ Verdict = tuple[bool, str] | None
 SIX = ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
 IN_TIME = "readings, in time"
 BAND = 0.03  # how far a mean size may be from its law
+RUNS, USED = 20, (0.2, 1.0)  # of pa's calibrated error so much is to be used, over so many runs or more
 OF_FILE = "-file"  # ends the names of figures that are of a file's readings
 
 
@@ -52,16 +53,56 @@ def bounded(figure: Figure) -> Verdict:
     return max(values) <= 1, f"missed / stated: {number(min(values))} to {number(max(values))}"
 
 
-def used(figure: Figure) -> Verdict:
-    """That of the error that is allowed at least a fifth is used."""
-    found = [
-        missed / error
-        for p in figure.panels()
-        for x in figure.places(p)
-        if (error := figure.value(p, "calibrated error", x))
-        and (missed := figure.value(p, "missed", x)) is not None
-    ]
-    return (min(found) >= 0.2 and max(found) <= 1, f"missed / calibrated: {span(found)}") if found else None
+def of_runs(figure: Figure) -> list[tuple[str, float | str, dict[str, float]]]:
+    """The points that are means of runs: data, k and what was seen."""
+    return [(p.panel, p.x, p.values) for p in figure.points if p.series == "missed" and "runs" in p.values]
+
+
+def used(data: str) -> Callable[[Figure], Verdict]:
+    """That of the error that is allowed at least a fifth is used, at each k in the mean of runs enough to tell."""
+
+    def judge(figure: Figure) -> Verdict:
+        found = [
+            (k, values) for panel, k, values in of_runs(figure) if panel == data and values["runs"] >= RUNS
+        ]
+        if not found:
+            return None
+        means = ", ".join(f"{number(values['ratio'])} at k = {place(k)}" for k, values in found)
+        lowest, highest = min(v["lowest"] for _, v in found), max(v["highest"] for _, v in found)
+        held = all(within(values["ratio"]) for _, values in found)
+        return held, f"missed / calibrated, means: {means}; single runs {number(lowest)} to {number(highest)}"
+
+    return judge
+
+
+def within(ratio: float) -> bool:
+    return USED[0] <= ratio <= USED[1]
+
+
+def never_sure(figure: Figure) -> Verdict:
+    """That no answer was wrong and certified."""
+    found = [values for _, _, values in of_runs(figure)]
+    if not found:
+        return None
+    wrong, sure, answers = (
+        int(sum(values[name] for values in found)) for name in ("wrong", "wrong and certified", "answers")
+    )
+    return sure == 0, f"{sure:,} certified of {wrong:,} wrong answers, {answers:,} answers in all"
+
+
+def runs(figure: Figure) -> list[list[str]]:
+    """What single runs missed, in parts of the calibrated error, and how often a wrong answer was certified."""
+    low, high = (f"{edge:g}" for edge in USED)
+    rows = [
+        ["data", "k", "runs", "mean", "± (standard error)", "lowest run", "highest run",
+         f"mean within {low} to {high}", "wrong answers", "of these certified"]
+    ]  # fmt: skip
+    for data, k, values in of_runs(figure):
+        shares = [number(values[name]) for name in ("ratio", "deviation", "lowest", "highest")]
+        inside = "yes" if within(values["ratio"]) else "**no**"
+        counts = [f"{values[name]:,.0f}" for name in ("wrong", "wrong and certified")]
+        rows.append([data, place(k), f"{values['runs']:.0f}", *shares, inside, *counts])
+    return rows
 
 
 def fewer_false(figure: Figure) -> Verdict:
@@ -299,7 +340,11 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     ),
     "errors": (
         Claim("pa misses far fewer rows than its bound says", bounded),
-        Claim("(wanted here) misses are 0.2 to 1 times the calibrated error", used),
+        *(
+            Claim(f"(wanted here) {data}: the mean run misses 0.2 to 1 times the calibrated error", used(data))
+            for data in ("uniform", "clustered", "readings, shuffled")
+        ),
+        Claim("(wanted here) no wrong answer is certified", never_sure),
         Claim("rows told in error are fewer than rows missed", fewer_false),
     ),
     "data-k": (
@@ -460,8 +505,14 @@ ran short, and the many rows that longer lists take in and sweep out again, whic
 and leave together; `rates.json` beside the table has how many rows lists take in, and how many searches there are. The
 ratio of the two orders is told by a table of its own, for which both streams run in turns.
 
-The calibrated error is the exact expectation for a window of n rows in random order: of 1,000 rows and k = 81 it is
-three fifths of what a very long window has, which is what `explain` states.
+**The errors of `pa`** (Figure 8) are those of many runs, each with a seed of its own for its rows and its queries. A
+row is missed if after some batch it belongs in an answer and isn't there, and it counts once. Misses count from the
+third window on: what came while the first one filled up had fewer rows before it to be dropped behind. The calibrated
+error is the exact expectation for a list of the k + limit best of a window of n rows in random order. Of 1,000 rows
+and k = 81 it is three fifths of what a very long window has, from which the limit follows, so beside that one the
+ratios at k = 81 would be three fifths of those that are told. Twenty runs of eight windows, the scale `quick`, are few
+for k = 81: the mean is uncertain by a seventh to a fifth of itself, and that of shuffled readings came out just below
+0.2. Fifty runs of twenty windows, as the scale `full` has them, gave 0.280 ± 0.025 for these readings and this k.
 
 `snn` goes through a batch row by row, so that its answers are right after each; it is alone in that. Competitors run
 in turns and empty one another's caches; where rows a second are told, a turn is twenty batches, so that this doesn't
@@ -470,9 +521,17 @@ fewer); rows a second and the admissions of the six have its own. The published 
 machine. Parts that are missing on this page (`skyband bench pripuzic --only` names them) were not measured yet.
 """
 
+_ERRORS = Beside(
+    runs, "Misses as parts of the calibrated error. What is wanted, 0.2 to 1, is of the mean of the runs. A single run "
+    "may lie outside: it sees few misses, and at large k these come in bursts, several rows of several queries at "
+    "once. Wrong answers are those of all queries after each batch, from the first row on. Certified is what the watch "
+    "calls certainly exact, or counts as that."
+)  # fmt: skip
 BOOK = Book(
     "pripuzic", HEAD, SECTIONS, CLAIMS,
     {
+        "errors": _ERRORS,
+        f"errors{OF_FILE}": _ERRORS,
         "held-references": Beside(
             laws, "The laws are for rows in random order, one by one, and for filters that have seen the whole buffer, "
             "so the six are measured without their index here. Behind it a strict or relaxed filter knows only rows of "

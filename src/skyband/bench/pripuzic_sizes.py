@@ -71,7 +71,8 @@ def points_of(dataset: str, size: Table9, rows: int, seed: int) -> Floats:
         return independent(rows, size.d, seed)
     if dataset == CLUSTERED:
         return clustered(rows, size.d, seed)
-    found = readings(rows, size.d, size.data, seed)
+    # a file is the same with every seed, and read once
+    found = readings(rows, size.d, size.data, seed if size.data is None else 0)
     return found if dataset == CORRELATED else np.random.default_rng(seed).permutation(found)
 
 
