@@ -25,7 +25,7 @@ from skyband.durable.codec import Packed
 from skyband.errors import InputError
 from skyband.files.csvtext import csv_texts, header_of, infer_csv, parse_csv
 from skyband.files.jsontext import bare_null
-from skyband.files.rows import settle, texts_among
+from skyband.files.rows import is_utf8, settle, texts_among
 from skyband.server.problems import Problem, limit
 from skyband.server.settings import Settings
 from skyband.stream.batches import names_of, read
@@ -135,13 +135,8 @@ def _quick_lines(data: bytes, schema: pa.Schema | None) -> pa.Table | None:
     """The lines by Arrow's reader; None if one of them isn't just like those before it."""
     if schema is None or not schema.names or not all(any(test(f.type) for test in _QUICK) for f in schema):
         return None
-    if bare_null(data):
+    if bare_null(data) or not is_utf8(data):
         return None
-    if not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            return None
     options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     size = min(max(len(data) // 2 + 1, 1 << 16), 1 << 24)
     try:
@@ -156,7 +151,7 @@ def _quick_lines(data: bytes, schema: pa.Schema | None) -> pa.Table | None:
 
 def _line(line: bytes) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(line.decode("utf-8-sig"))  # from bytes it would take half a character
     except UnicodeDecodeError:
         return _Unread("not UTF-8")
     except (ValueError, RecursionError):
