@@ -510,9 +510,9 @@ row is missed if after some batch it belongs in an answer and isn't there, and i
 third window on: what came while the first one filled up had fewer rows before it to be dropped behind. The calibrated
 error is the exact expectation for a list of the k + limit best of a window of n rows in random order. Of 1,000 rows
 and k = 81 it is three fifths of what a very long window has, from which the limit follows, so beside that one the
-ratios at k = 81 would be three fifths of those that are told. Twenty runs of eight windows, the scale `quick`, are few
-for k = 81: the mean is uncertain by a seventh to a fifth of itself, and that of shuffled readings came out just below
-0.2. Fifty runs of twenty windows, as the scale `full` has them, gave 0.280 ± 0.025 for these readings and this k.
+ratios at k = 81 would be three fifths of those that are told. The table is of the scale `full`, fifty runs of twenty
+windows. Twenty runs of eight windows, the scale `quick`, are few for k = 81: the mean is uncertain by a seventh to a
+fifth of itself, and that of shuffled readings once came out at 0.199.
 
 `snn` goes through a batch row by row, so that its answers are right after each; it is alone in that. Competitors run
 in turns and empty one another's caches; where rows a second are told, a turn is twenty batches, so that this doesn't
