@@ -61,7 +61,8 @@ SCORES = [
 ]  # fmt: skip
 WHERES = [
     "x > 0.5 AND g = 'a'", "n >= 9007199254740993", "n = 9007199254740993", "0.5 < y", "x / y > 1", "g <> 'a'",
-    "x > 0.5 OR y > 0.5", "x - y <= 0", "n > 3.5", "f > 0.1",
+    "x > 0.5 OR y > 0.5", "x - y <= 0", "n > 3.5", "f > 0.1", "n - 9007199254740992 >= 1", "abs(3 - n) < 2",
+    "(n - 1) * 2 - n * 2 < -1", "4 = n + n - n + 1", "least(n - 7, n - 8) > 9223372036854775798",
 ]  # fmt: skip
 
 
@@ -434,6 +435,28 @@ def test_thresholds_become_bars() -> None:
     assert told[3][0] == [[2.0], [3.0]] and told[4][2] is not None
     for (*_, bars), wanted in zip(told, ([1.5], [-2], [-4], [1, 2], [-5]), strict=True):
         assert bars.tolist() == pytest.approx(wanted) and np.all(bars < wanted)
+
+
+def test_thresholds_of_sums_of_integers_are_no_bars() -> None:
+    """Comparisons don't round them, as scores are: few are tested with care, many can't be."""
+    schema = pa.schema([("n", pa.int64()), ("m", pa.int64())])
+    types = {field.name: field.type for field in schema}
+    for count, where in ((3, "n - m > 5"), (17, "n - m > 5"), (17, "n > 5"), (17, "n / 2 - m > 5")):
+        made = Monitor(schema={"s": schema})
+        made.lists_only = True
+        for i in range(count):
+            made.watch(f"SELECT n FROM s WHERE {where} AND m > {i} WINDOW 9 ROWS")
+        batch = Batch(schema.empty_table(), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        known = families(made.sifter("s").queries)
+        if (count, where) == (17, "n - m > 5"):
+            with pytest.raises(Unfit):
+                Admission(schema)._wanted(known, batch)
+        else:
+            few, many = Admission(schema)._wanted(known, batch)
+            assert (len(few), len(many)) == ((3, 0) if count == 3 else (0, 1))
+    for text, told in (("n - m > 5", True), (" + ".join("nmnmnmnmn") + " > 5", False)):
+        found: Any = parse(f"SELECT n FROM s WHERE {text} WINDOW 9 ROWS")
+        assert (may_hold(found.where, types) is not None) is told
 
 
 # -- the driver's part of it, with Spark's read from the files ----------------------------------------------

@@ -37,6 +37,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..order import LOWEST, Floats
+from ..query.threshold import split
 from ..rejecting import Family, Gate
 from ..sift import Sifted, Sifter, families
 from ..stream import clock
@@ -45,7 +46,7 @@ from ..stream.arrow import numbers_array
 from ..stream.batches import Batch, read
 from .bounds import as_bars
 from .cells import meets
-from .columns import AT, Types, Unfit, may_hold, number_of, quoted, reaches, spark_type
+from .columns import AT, Types, Unfit, may_hold, number_of, quoted, reaches, spark_type, sums_integers
 from .heights import Beside, lets_pass
 
 if TYPE_CHECKING:
@@ -225,6 +226,9 @@ class Admission:
         wanted: list[tuple[Family, Floats]] = []
         types = {field.name: field.type for field in self._schema}
         if len(bounded) > FEW or any(may_hold(one.group.where, types) is None for one in bounded):
+            scores = [found[0] for one in bounded if (found := split(one.group.where)) is not None]
+            if any(sums_integers(score, types) for score in scores):
+                raise Unfit("sums of integers, which only few comparisons may have")
             if self._bounded[0] is not known:  # they stay the same from batch to batch
                 self._bounded = known, as_bars(bounded)
             wanted += self._bounded[1]

@@ -11,6 +11,8 @@ not the same is left out or let pass:
 - `exp`, `ln` and powers other than squares may round differently: such a score can't be tested there at all.
 - Of a predicate only the terms of its AND are taken that compare something with a number, or a text for equality, and
   with `>=` for `>`: rounding a long integer to float64 keeps the order, but not the difference.
+- A comparison computes sums of integers exactly (query/whole.py), Spark's test in float64, which may lose all of a
+  difference: a row passes if a number in such a sum is so large that float64 doesn't have every integer.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from ..query.nodes import Expression, as_float, conjuncts
 Types = Mapping[str, pa.DataType]
 AT = "__skyband_at"  # what our own columns beside the rows' begin with; by itself, a row's index or offset
 _LOOSE = 1e-12  # of a bound: far more than any rounding, far less than matters
+_WHOLE = 2.0**53  # float64 has every integer below this
+_MOST_PARTS = 8  # of a sum of integers, each of which is tested
 _BACK = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _SPARK = {
     pa.float64(): "double", pa.float32(): "float", pa.int64(): "bigint", pa.int32(): "int", pa.int16(): "smallint",
@@ -105,10 +109,47 @@ def _term(term: Expression, types: Types) -> str | None:
     if bound is None or op == "<>":
         return None
     score, doubts = _score(left, (), types)
+    if sums_integers(left, types):
+        large = _too_large(left, types)
+        if large is None:
+            return None
+        doubts += large
     if op == "=":
         both = [_beyond(side, score, as_float(bound), doubts) for side in (">=", "<=")]
         return f"({' AND '.join(both)})"
     return _beyond(">=" if op in (">", ">=") else "<=", score, as_float(bound), doubts)
+
+
+def sums_integers(e: Expression, types: Types) -> bool:
+    """Whether a comparison computes it as a sum of integers, without rounding."""
+    return _is_integer(e, types) and any(_is_sum(part) for part in nodes.walk(e))
+
+
+def _is_sum(e: Expression) -> bool:
+    return isinstance(e, nodes.Arithmetic) and e.op in ("+", "-")
+
+
+def _is_integer(e: Expression, types: Types) -> bool:
+    match e:
+        case nodes.Column():
+            return e.key in types and bool(pa.types.is_integer(types[e.key]))
+        case nodes.Number(value):
+            return isinstance(value, int)
+        case nodes.Negate() | nodes.Arithmetic("+" | "-" | "*") | nodes.Call("abs" | "least" | "greatest"):
+            return all(_is_integer(part, types) for part in nodes.children(e))
+        case _:
+            return False
+
+
+def _too_large(e: Expression, types: Types) -> list[str] | None:
+    """When float64 may round a sum of integers, or a part of it; None if that can't be told."""
+    parts = dict.fromkeys(nodes.walk(e))
+    if any(isinstance(part, nodes.Number) and abs(as_float(part.value)) >= _WHOLE for part in parts):
+        return None
+    told = [part for part in parts if isinstance(part, nodes.Column | nodes.Arithmetic)]
+    if len(told) > _MOST_PARTS:
+        return None
+    return [f"abs({_score(part, (), types)[0]}) >= {float_text(_WHOLE)}" for part in told]
 
 
 def _beyond(
