@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from skyband.spark.columns import Unfit, quoted
-from skyband.spark.recordform import READ, Form, values_read
+from skyband.spark.recordform import _MOST_KEYS, READ, Form, values_read
 from skyband.spark.values import json_values
 
 if TYPE_CHECKING:
@@ -122,6 +122,20 @@ def test_spark_reads_the_same_values(spark: SparkSession) -> None:
                         row,
                     )
         assert taken > 350
+
+
+@pytest.mark.spark
+def test_as_many_keys_as_a_stack_holds(spark: SparkSession) -> None:
+    """Java's expressions are recursive, and a JVM whose stack ends doesn't go on."""
+    keys = [f"key {i}" for i in range(_MOST_KEYS)]
+    text = json.dumps(dict.fromkeys(keys, -1.5e-10)).encode()
+    form = Form.of([text], dict.fromkeys(keys, pa.float64()))
+    frame = spark.createDataFrame(pa.table({"value": pa.array([text] * 3, pa.binary())})).localCheckpoint()
+    found = values_read(frame, "value", form, keys).toArrow()
+    assert found.column(READ).to_pylist() == [True] * 3
+    assert found.column(keys[-1]).to_pylist() == [-1.5e-10] * 3
+    with pytest.raises(Unfit):
+        Form.of([json.dumps({**dict.fromkeys(keys, 1), "more": 2}).encode()], {})
 
 
 def test_times_are_captured_though_nobody_wants_them() -> None:

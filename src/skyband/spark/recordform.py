@@ -14,7 +14,8 @@ it. So the expression may be as narrow as it likes; it has to be right only abou
 few digits that they fit, times are in ISO 8601 of the years 1900 to 2099 and without a zone or with Z.
 
 **When wrong.** For records of many forms in one topic, texts with escapes in nearly all of them, or nested values: they
-all pass, and the gate doesn't pay.
+all pass, and the gate doesn't pay. Of records with many keys there is no form: Java's expressions go one call deeper
+for each part, a few hundred keys are more than a thread's stack holds, and the end of a stack is the JVM's end.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _FLOAT = r"-?+(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]{1,30}+)?+(?:[eE][-+]?+[0-9]{1,2}
 _PLAIN = r'[^"\\\x00-\x1f\ufffd]*+'
 _TIME = r"(?:19|20)[0-9]{2}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}"
 _ANYTHING = rf'(?:"{_PLAIN}"|{_FLOAT}|true|false|null)'  # of a key that is no column
+_MOST_KEYS = 100  # with all of them captured, a stack of 1 MB is full at more than three times as many
 _DIGITS = {pa.int64(): 17, pa.int32(): 8, pa.int16(): 3, pa.int8(): 1}
 _CONTROL = re.compile(r'["\\\x00-\x1f\ufffd]')
 
@@ -59,7 +61,10 @@ class Form:
         found = Counter(keys for text in texts if (keys := _keys(text)) is not None)
         if not found:
             raise Unfit("no record is a JSON object")
-        return cls(found.most_common(1)[0][0], types)
+        keys = found.most_common(1)[0][0]
+        if len(keys) > _MOST_KEYS:
+            raise Unfit("records of many keys")
+        return cls(keys, types)
 
     def pattern(self, captured: Sequence[str]) -> str:
         """What a whole record has to match; a group for each captured column, in the order of the keys."""
