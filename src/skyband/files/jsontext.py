@@ -128,11 +128,22 @@ class _Told(float):
         return made
 
 
+class _MinusZero(int):
+    """The integer -0: 0, but -0.0 in a column of floats, as Arrow reads it."""
+
+    text = "-0"
+
+
+def _integer(text: str) -> int:
+    return _MinusZero() if text == "-0" else int(text)
+
+
 def _object(line: bytes, number: type[float] | None = None) -> dict[str, Any] | str:
     """The line's object, or what is wrong with the line."""
     try:
         # by itself it would take half a character as bytes
-        value = json.loads(line.decode("utf-8-sig"), parse_float=number)
+        whole = _integer if b"-0" in line else None
+        value = json.loads(line.decode("utf-8-sig"), parse_float=number, parse_int=whole)
     except UnicodeDecodeError:
         return "not UTF-8"
     except (ValueError, RecursionError):
@@ -248,6 +259,8 @@ def _text(value: str | int | float) -> str:
 
 
 def _float(value: int | float) -> float:
+    if isinstance(value, _MinusZero):
+        return -0.0
     try:
         return float(value)
     except OverflowError:
