@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyband.spark import inputs, values
+from skyband.spark.config import StreamSpec
 from skyband.spark.inputs import record_parts
 
 _VALUES = [b'{"x": 1}', b'{"x": 2, "g": "a"}', b'{"x": "no"}', b"{", b'{"x": 3}{"x": 4}', b'{"g": "\xff"}']
@@ -102,3 +104,29 @@ def test_values_of_records() -> None:
     ]
     assert next(values.value_chunks("arrow", pa.array([b""], pa.binary()), schema))[1].count == 1
     assert found[1][1].bad[0].detail == "the record has no value"
+
+
+def test_records_between_offsets_whatever_a_stream_begins_with() -> None:
+    class Reader:
+        told: dict[str, str]
+
+        def format(self, name: str) -> Reader:
+            return self
+
+        def options(self, **told: str) -> Reader:
+            self.told = told
+            return self
+
+        def load(self) -> Reader:
+            return self
+
+        def selectExpr(self, *columns: str) -> Reader:
+            return self
+
+    begins = {"startingOffsets": "earliest", "startingTimestamp": "5", "STARTINGOFFSETSBYTIMESTAMP": "{}"}
+    spec = StreamSpec("s", "kafka", Path(), "t", options=(("subscribe", "t"), *begins.items()))
+    reader = Reader()
+    inputs.record_lines(reader, spec)
+    assert reader.told == {"subscribe": "t", **begins}
+    inputs.record_lines(reader, spec, startingOffsets="a", endingOffsets="b")
+    assert reader.told == {"subscribe": "t", "startingOffsets": "a", "endingOffsets": "b"}

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 RECORD = "record-"  # the format of lines that carry a value, before what the value is
 FILES = ""  # the name of the one source of all streams of files
 RATE_SCHEMA = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.int64())])
+# options of Spark's that say what to read; by time they come before offsets, and capitals don't matter
+_ENDS = {
+    f"{end}{by}" for end in ("starting", "ending") for by in ("offsets", "offsetsbytimestamp", "timestamp")
+}
 _RUN_RECORDS = 200_000  # records that are read together
 _RUN_BYTES = 64 << 20
 
@@ -84,7 +88,7 @@ def in_one(frames: list[DataFrame]) -> DataFrame:
 
 
 def record_lines(reader: Any, spec: StreamSpec, **options: str) -> DataFrame:
-    """The records of a stream as lines."""
+    """The records of a stream as lines; those between some offsets, if the options say so."""
     frame: DataFrame
     if spec.format == "rate":
         # one partition, so that rows come in the order of their values
@@ -93,7 +97,9 @@ def record_lines(reader: Any, spec: StreamSpec, **options: str) -> DataFrame:
         shown = "map('timeZone', 'UTC', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
         told = f"to_json(struct(timestamp, value), {shown})"
         return frame.selectExpr(*_columns(spec, "0L", "value", f"encode({told}, 'UTF-8')"))
-    frame = reader.format("kafka").options(**{**dict(spec.options), **options}).load()
+    # where a stream begins is another matter than what is read of it again
+    own = {name: value for name, value in spec.options if not options or name.lower() not in _ENDS}
+    frame = reader.format("kafka").options(**own, **options).load()
     return frame.selectExpr(*_columns(spec, "CAST(partition AS bigint)", "offset", "value"))
 
 
