@@ -182,6 +182,9 @@ def test_settings_of_a_cluster_are_not_those_of_one_machine(tmp_path: Path) -> N
     assert "-Xmn" not in planning["spark.driver.extraJavaOptions"]
     stateful = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", False, True)
     assert "-Xmn" in stateful["spark.driver.extraJavaOptions"] and "-Xmn" not in str(local)
+    assert "CompileThresholdScaling" in str(stateful) and "CompileThresholdScaling" not in str(local)
+    scanning = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", True, True)
+    assert "CompileThresholdScaling" not in str(scanning)
     small = SparkSpec(tmp_path, conf=(("spark.driver.memory", "500m"),))
     assert "-Xmn" not in str(session._settings(small, tmp_path, "skyband", False, True))
 
