@@ -41,15 +41,14 @@ def test_records_are_read_in_runs_of_one_partition(monkeypatch: pytest.MonkeyPat
 
     def lines(rows: list[tuple[int, int]]) -> pa.RecordBatch:
         value = pa.array([b'{"x": %d}' % (10 * number + first) for number, first in rows], pa.binary())
-        number, first = (pa.array([row[at] for row in rows], pa.int64()) for at in (0, 1))
-        texts = [pa.array([text] * len(rows), pa.string()) for text in ("cars", "record-json")]
-        return pa.record_batch(
-            [number, *texts, first, value], names=["number", "stream", "format", "first", "value"]
-        )
+        number = pa.array([(1 << 33) + number for number, _ in rows], pa.int64())  # of the second stream
+        first = pa.array([first for _, first in rows], pa.int64())
+        return pa.record_batch([number, first, value], names=["number", "first", "value"])
 
     def runs(*cuts: int) -> list[tuple[int, int, list[int]]]:
         batches = [lines(places[a:b]) for a, b in pairwise([0, *cuts, len(places)])]
-        found = record_parts(iter(batches), {"other": schema, "cars": schema})
+        found = [*record_parts(iter(batches), {"other": schema, "cars": schema})]
+        assert all((place, stream) == (1, "cars") for place, _, _, stream, _ in found)
         return [(number, first, chunk.table.column("x").to_pylist()) for _, number, first, _, chunk in found]
 
     whole = [(0, 5, [5, 6]), (1, 0, [10, 13, 14]), (0, 7, [7, 8, 9])]
@@ -126,7 +125,7 @@ def test_records_between_offsets_whatever_a_stream_begins_with() -> None:
     begins = {"startingOffsets": "earliest", "startingTimestamp": "5", "STARTINGOFFSETSBYTIMESTAMP": "{}"}
     spec = StreamSpec("s", "kafka", Path(), "t", options=(("subscribe", "t"), *begins.items()))
     reader = Reader()
-    inputs.record_lines(reader, spec)
+    inputs.record_lines(reader, spec, 0)
     assert reader.told == {"subscribe": "t", **begins}
-    inputs.record_lines(reader, spec, startingOffsets="a", endingOffsets="b")
+    inputs.record_lines(reader, spec, 0, startingOffsets="a", endingOffsets="b")
     assert reader.told == {"subscribe": "t", "startingOffsets": "a", "endingOffsets": "b"}

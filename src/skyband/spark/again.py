@@ -81,7 +81,7 @@ class Again:
         offsets = {"startingOffsets": json.dumps(begin), "endingOffsets": json.dumps(end)}
         try:
             lines = (
-                record_lines(reader, spec, **offsets)
+                record_lines(reader, spec, self._pipeline.streams.index(spec), **offsets)
                 .toArrow()
                 .sort_by([("number", "ascending"), ("first", "ascending")])
             )

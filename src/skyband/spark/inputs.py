@@ -1,9 +1,13 @@
 """What Spark reads: one streaming DataFrame for all streams of a pipeline.
 
 Files are read by our tasks, and Spark handles lines that name pieces of them (`source`). Kafka's records and the rows
-of `rate` come from Spark's own sources, as lines that carry a value. Both have the same columns, so that one query,
-with one offset log and one numbering of batches, has them all: the files first, then every other stream in the
-order of the pipeline file. A task finds lines of one kind only, since a union keeps the partitions of its parts.
+of `rate` come from Spark's own sources, as lines that carry a value. Where a pipeline has both, both have the same
+columns, so that one query, with one offset log and one numbering of batches, has them all: the files first, then every
+other stream in the order of the pipeline file. A task finds lines of one kind only, since a union keeps the partitions
+of its parts.
+
+A record's line is three columns, since every one is copied for every record on its way to Python: a number that says
+the stream's place, what its values are and the partition, the offset, and the value.
 
 Arrival order is (stream, piece of a file or Kafka partition, position or offset): all of it stands in the lines, so a
 replay gives every row the same seq, whichever task reads it.
@@ -11,7 +15,7 @@ replay gives every row the same seq, whichever task reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
@@ -31,13 +35,16 @@ if TYPE_CHECKING:
 
     from .checkpoint import Checkpoint
 
-RECORD = "record-"  # the format of lines that carry a value, before what the value is
+RECORD = "record"  # the format of lines that carry a value, where there are files besides
 FILES = ""  # the name of the one source of all streams of files
 RATE_SCHEMA = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.int64())])
 # options of Spark's that say what to read; by time they come before offsets, and capitals don't matter
 _ENDS = {
     f"{end}{by}" for end in ("starting", "ending") for by in ("offsets", "offsetsbytimestamp", "timestamp")
 }
+_PARTITION = (1 << 32) - 1  # the bits of a record's number that are its partition
+_ARROW = 1 << 32  # the bit that says that its value is an Arrow stream
+_PLACE = 33  # the first of those that are its stream's place
 _RUN_RECORDS = 200_000  # records that are read together
 _RUN_BYTES = 64 << 20
 
@@ -62,13 +69,18 @@ def source_frame(session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoi
         splits = file_frame(session, pipeline, checkpoint)
         if not frames:
             return splits
+        frames = [frame.selectExpr(*_WIDE) for frame in frames]
         frames.insert(0, splits.selectExpr("*", "CAST(NULL AS binary) AS value"))
     return in_one(frames)
 
 
 def record_frames(session: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
     """The lines of each stream of records."""
-    return [record_lines(session.readStream, spec) for spec in pipeline.streams if not spec.files]
+    return [
+        record_lines(session.readStream, spec, place)
+        for place, spec in enumerate(pipeline.streams)
+        if not spec.files
+    ]
 
 
 def file_frame(
@@ -87,28 +99,28 @@ def in_one(frames: list[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def record_lines(reader: Any, spec: StreamSpec, **options: str) -> DataFrame:
-    """The records of a stream as lines; those between some offsets, if the options say so."""
+def record_lines(reader: Any, spec: StreamSpec, place: int, **options: str) -> DataFrame:
+    """The records of the stream at this place as lines; those between some offsets, if the options say so."""
     frame: DataFrame
+    code = f"{(place << _PLACE) | (_ARROW if spec.values == 'arrow' else 0)}L"
     if spec.format == "rate":
         # one partition, so that rows come in the order of their values
         frame = reader.format("rate").options(**dict(spec.options), numPartitions="1", **options).load()
         # as UTC, whatever zone the session is in
         shown = "map('timeZone', 'UTC', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
         told = f"to_json(struct(timestamp, value), {shown})"
-        return frame.selectExpr(*_columns(spec, "0L", "value", f"encode({told}, 'UTF-8')"))
+        return frame.selectExpr(f"{code} AS number", "value AS first", f"encode({told}, 'UTF-8') AS value")
     # where a stream begins is another matter than what is read of it again
     own = {name: value for name, value in spec.options if not options or name.lower() not in _ENDS}
     frame = reader.format("kafka").options(**own, **options).load()
-    return frame.selectExpr(*_columns(spec, "CAST(partition AS bigint)", "offset", "value"))
+    return frame.selectExpr(f"{code} + partition AS number", "offset AS first", "value")
 
 
-def _columns(spec: StreamSpec, number: str, position: str, value: str) -> list[str]:
-    form, name = f"'{RECORD}{spec.values}'", spec.name.replace("\\", "\\\\").replace("'", "\\'")
-    return [
-        f"{number} AS number", f"'{name}' AS stream", f"{form} AS format", "'' AS path", "0L AS size", "0L AS changed",
-        f"{position} AS first", "1L AS count", "1L AS rows", f"{value} AS value",
-    ]  # fmt: skip
+# the same in the columns of lines that name files
+_WIDE = (
+    "number", "'' AS stream", f"'{RECORD}' AS format", "'' AS path", "0L AS size", "0L AS changed", "first",
+    "1L AS count", "1L AS rows", "value",
+)  # fmt: skip
 
 
 # -- in a task ---------------------------------------------------------------------------------------------
@@ -131,16 +143,17 @@ def task_lines(batches: Iterator[pa.RecordBatch]) -> tuple[list[Split] | None, I
     if first is None:
         return [], iter(())
     lines = chain([first], some)
-    if first.column("format")[0].as_py().startswith(RECORD):
+    if "format" not in first.schema.names or first.column("format")[0].as_py() == RECORD:
         return None, lines
     return [Split(**row) for batch in lines for row in _split_columns(batch).to_pylist()], iter(())
 
 
 def record_parts(lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
     """The rows of records, run by run."""
-    places = {name: place for place, name in enumerate(schemas)}
-    for stream, partition, offset, chunk in _record_runs(lines, schemas):
-        yield places[stream], partition, offset, stream, chunk
+    streams = [*schemas]
+    for number, offset, chunk in _record_runs(lines, [*schemas.values()]):
+        place = number >> _PLACE
+        yield place, number & _PARTITION, offset, streams[place], chunk
 
 
 def file_parts(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
@@ -158,35 +171,30 @@ def _split_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.select(names)
 
 
-Where = tuple[str, int, str]  # stream, partition, format
-
-
 def _record_runs(
-    lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]
-) -> Iterator[tuple[str, int, int, Chunk]]:
-    """(stream, partition, offset of the first record, rows), run by run."""
+    lines: Iterator[pa.RecordBatch], schemas: Sequence[pa.Schema]
+) -> Iterator[tuple[int, int, Chunk]]:
+    """(number, offset of the first record, rows), run by run."""
     held: list[pa.RecordBatch] = []
-    where: Where | None = None
+    number: int | None = None
     count = size = 0
     for here, piece in chain.from_iterable(map(_pieces, lines)):
-        if where != here or count >= _RUN_RECORDS or size >= _RUN_BYTES:
-            yield from _run(where, held, schemas)
-            held, where, count, size = [], here, 0, 0
+        if number != here or count >= _RUN_RECORDS or size >= _RUN_BYTES:
+            yield from _run(number, held, schemas)
+            held, number, count, size = [], here, 0, 0
         held.append(piece)
         count += piece.num_rows
         size += _bytes(piece)
-    yield from _run(where, held, schemas)
+    yield from _run(number, held, schemas)
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[Where, pa.RecordBatch]]:
+def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Neighbouring records of one partition, not too many bytes of them at once."""
-    names = ("stream", "number", "format")
-    changes = [pc.not_equal(column[1:], column[:-1]) for column in map(batch.column, names)]
-    cuts = np.flatnonzero(np.logical_or.reduce([np.asarray(change) for change in changes])) + 1
+    numbers = np.asarray(batch.column("number"))
+    cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
     for first, end in pairwise([0, *cuts.tolist(), batch.num_rows] if batch.num_rows else []):
         piece = batch.select(["first", "value"]).slice(first, end - first)
-        stream, number, form = (batch.column(name)[first].as_py() for name in names)
-        yield from (((stream, number, form), part) for part in _parted(piece))
+        yield from ((int(numbers[first]), part) for part in _parted(piece))
 
 
 def _parted(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -203,13 +211,12 @@ def _bytes(piece: pa.RecordBatch) -> int:
 
 
 def _run(
-    where: Where | None, held: list[pa.RecordBatch], schemas: Mapping[str, pa.Schema]
-) -> Iterator[tuple[str, int, int, Chunk]]:
-    if where is not None:
-        stream, partition, form = where
-        run = pa.Table.from_batches(held).combine_chunks()
-        offsets, values = (run.column(name).combine_chunks() for name in ("first", "value"))
-        for place, chunk in value_chunks(
-            form.removeprefix(RECORD), values.cast(pa.binary()), schemas[stream]
-        ):
-            yield stream, partition, offsets[place].as_py(), chunk
+    number: int | None, held: list[pa.RecordBatch], schemas: Sequence[pa.Schema]
+) -> Iterator[tuple[int, int, Chunk]]:
+    if number is None:
+        return
+    run = pa.Table.from_batches(held).combine_chunks()
+    offsets, values = (run.column(name).combine_chunks() for name in ("first", "value"))
+    form = "arrow" if number & _ARROW else "json"
+    for place, chunk in value_chunks(form, values.cast(pa.binary()), schemas[number >> _PLACE]):
+        yield number, offsets[place].as_py(), chunk

@@ -63,8 +63,10 @@ def observed(lines: DataFrame) -> DataFrame:
     """The lines, counted on their way; rows of text are not known before they are read, and count as none."""
     from pyspark.sql import functions as f
 
-    rows = f.coalesce(f.sum(f.greatest("rows", f.lit(0))), f.lit(0))
-    return lines.observe(OBSERVED, f.count(f.lit(1)).alias("lines"), rows.alias("rows"))
+    count = f.count(f.lit(1))
+    named = "rows" in lines.columns  # a line of a record has one, and doesn't say so
+    rows = f.coalesce(f.sum(f.greatest("rows", f.lit(0))), f.lit(0)) if named else count
+    return lines.observe(OBSERVED, count.alias("lines"), rows.alias("rows"))
 
 
 def observed_parts(parts: DataFrame, unit: int) -> DataFrame:

@@ -145,8 +145,8 @@ class RecordScan:
             for side in (0, 1)
         )
         try:
-            lines = record_lines(self._session.read, self._spec, startingOffsets=first, endingOffsets=end)
-            found = lines.select("number", "first", "value").toArrow()
+            lines = record_lines(self._session.read, self._spec, 0, startingOffsets=first, endingOffsets=end)
+            found = lines.toArrow()
         except Exception as problem:  # the tasks will say what it is
             log.warning(
                 "Records could not be read ahead, so that tasks read the batch: %s", str(problem)[:500]
