@@ -192,12 +192,12 @@ def test_a_replay_through_the_gate_repeats_itself(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("why", ["forms", "tasks", "arrow", "gaps"])
+@pytest.mark.parametrize("why", ["forms", "tasks", "arrow", "gaps", "executors"])
 def test_where_it_does_not_serve_tasks_read(
     tmp_path: Path, spark: SparkSession, kafka: Broker, small: None, why: str
 ) -> None:
     """Records of many forms; a partition that several tasks read; values that are no JSON; transactions, whose ends
-    take an offset each."""
+    take an offset each; executors, who prune the records themselves."""
     kafka.topic(f"not-{why}", 1)
     sent: list[tuple[int, bytes | None]] = [
         (0, value) for _, value, _ in records(600, 1, random.Random(8), 0, False)
@@ -224,7 +224,8 @@ def test_where_it_does_not_serve_tasks_read(
                 producer.commit_transaction()
     else:
         kafka.send(f"not-{why}", sent)
-    path = pipeline(tmp_path, kafka, f"not-{why}", False, more, "jvm_rows = 0\n")
+    placed = 'placement = "executors"\n' if why == "executors" else ""
+    path = pipeline(tmp_path, kafka, f"not-{why}", False, more, f"jvm_rows = 0\n{placed}")
     infos: list[BatchInfo] = []
     run_pipeline(path, available_now=True, on_batch=infos.append, spark=spark)
     assert [(info.rows, info.in_jvm) for info in infos] == [(600, 0)]
