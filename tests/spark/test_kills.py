@@ -34,7 +34,7 @@ from tests.spark.streams import (
 )
 
 from skyband.spark import verify_pipeline
-from skyband.spark.checkpoint import open_checkpoint
+from skyband.spark.checkpoint import Step, open_checkpoint
 from skyband.spark.config import load_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -140,6 +140,19 @@ def test_forty_kills_of_files(tmp_path: Path, capsys: Capture) -> None:
     check(tmp_path, files)
 
 
+def as_in_peace(folder: Path, batches: int) -> list[Step]:
+    """Run the pipeline in `peace`, whose output must be that of the one in `killed`; the last step of both."""
+    peace = Pipeline(folder / "peace")
+    peace.start()
+    code, said = peace.finish()
+    assert code == 0, said
+    both = [folder / name for name in ("killed", "peace")]
+    one, other = ([pq.read_table(p) for p in sorted((home / "out").rglob("*.parquet"))] for home in both)
+    assert len(one) == batches + 1 and one == other
+    steps = [open_checkpoint(load_pipeline(home / "pipeline.toml")).step(batches - 1) for home in both]
+    return [step for step in steps if step is not None]
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("how", ["jvm_rows = 0", 'reading = "driver"', 'reading = "tasks"'])
@@ -157,21 +170,8 @@ def test_kills_of_large_batches(tmp_path: Path, capsys: Capture, how: str) -> No
         text = pipeline_text({f"q{n}": sql for n, sql in enumerate(asked)}, spark=f"{how}\n")
         (folder / "pipeline.toml").write_text(text.replace('time = "ts"\n', ""))
     kill_often(Pipeline(tmp_path / "killed"), len(tables), kills, how, capsys)
-    peace = Pipeline(tmp_path / "peace")
-    peace.start()
-    code, said = peace.finish()
-    assert code == 0, said
-    one, other = (
-        [pq.read_table(p) for p in sorted((tmp_path / name / "out").rglob("*.parquet"))]
-        for name in ("killed", "peace")
-    )
-    assert len(one) == len(tables) + 1 and one == other
-    last = open_checkpoint(load_pipeline(tmp_path / "peace" / "pipeline.toml")).step(len(tables) - 1)
-    assert (
-        last is not None
-        and bool(last.in_jvm) == how.startswith("jvm")
-        and bool(last.tasks) == ("tasks" in how)
-    )
+    _, last = as_in_peace(tmp_path, len(tables))
+    assert bool(last.in_jvm) == how.startswith("jvm") and bool(last.tasks) == ("tasks" in how)
 
 
 @pytest.mark.soak
@@ -194,18 +194,8 @@ def test_kills_of_large_batches_of_records(tmp_path: Path, capsys: Capture) -> N
                 f'[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\njars = "{jars}"\n{how}\n'
             )
         kill_often(Pipeline(tmp_path / "killed"), 3 * kills, kills, "records", capsys)
-        peace = Pipeline(tmp_path / "peace")
-        peace.start()
-        code, said = peace.finish()
-        assert code == 0, said
-    one, other = (
-        [pq.read_table(p) for p in sorted((tmp_path / name / "out").rglob("*.parquet"))]
-        for name in ("killed", "peace")
-    )
-    assert len(one) == 3 * kills + 1 and one == other
-    for name in ("killed", "peace"):
-        last = open_checkpoint(load_pipeline(tmp_path / name / "pipeline.toml")).step(3 * kills - 1)
-        assert last is not None and last.in_jvm == (rows if name == "killed" else 0)
+        killed, peace = as_in_peace(tmp_path, 3 * kills)
+    assert (killed.in_jvm, peace.in_jvm) == (rows, 0)
 
 
 @pytest.mark.soak

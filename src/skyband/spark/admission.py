@@ -74,9 +74,8 @@ class Admitted:
     came: int  # of those: rows that it let pass
 
 
-Texts = (
-    dict[int, tuple[str, str]] | None
-)  # of rows that can't be parsed, by position: what is wrong, and the text
+Texts = dict[int, tuple[str, str]] | None
+"""Of rows that can't be parsed, by position: what is wrong, and the text."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +90,11 @@ class Came:
 
 
 class Scan(Protocol):
-    """A batch's rows as Spark reads them, and their ends as the driver does."""
+    """A batch's rows as Spark reads them, and their ends as the driver does. It raises Unfit where Spark isn't sure to
+    read these very rows, in the stream's types."""
 
     rows: int
     runs: int  # how many runs there are in which times begin anew: files are one after the other, partitions aren't
-
-    def fits(self) -> bool:
-        """Whether Spark is sure to read these very rows, in the stream's types."""
 
     def newest(self, rows: int) -> tuple[pa.Table, Texts]:
         """The last so many rows."""
@@ -154,8 +151,6 @@ class Admission:
         size = size // scan.runs if timed else size
         if scan.rows <= 2 * size:
             return None
-        if not scan.fits():
-            raise Unfit("the rows")
         head, texts = scan.newest(size)
         part = accept(sifter.door, *read(head), texts)
         sifted = sifter.pruned(part)

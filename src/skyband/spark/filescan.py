@@ -23,7 +23,7 @@ from .heights import Beside
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_MOST_FILES = 32
+MOST_FILES = 32
 _PLAIN = re.compile(r"[\w/.=+@~-]+", re.ASCII)  # paths without anything that Spark might take for a pattern
 
 
@@ -37,9 +37,6 @@ class FileScan:
     ) -> None:
         import pyarrow.parquet as pq
 
-        if not 0 < len(taken) <= _MOST_FILES:
-            raise Unfit("the number of files")
-
         self._stream, self._taken, self._names, self._schema = files, taken, names, schema
         self._paths = [file_path(files.root, one.name) for one in taken]
         self.check()
@@ -48,7 +45,7 @@ class FileScan:
         self._before = np.concatenate([[0], np.cumsum(counts)]).tolist()
         self.rows = int(self._before[-1])
 
-    def fits(self) -> bool:
+    def _fits(self) -> bool:
         """Whether all columns are in the stream's types, and Spark is sure to read these very files."""
         if not all(_PLAIN.fullmatch(str(path)) for path in self._paths):
             return False
@@ -67,7 +64,9 @@ class FileScan:
             check_unchanged(self._stream, one, status.st_size, status.st_mtime_ns)
 
     def newest(self, rows: int) -> tuple[pa.Table, Texts]:
-        """The last so many rows, in order of arrival."""
+        """The last so many rows, in order of arrival; Unfit if Spark might read others than we do."""
+        if not self._fits():
+            raise Unfit("the files")
         tables: list[pa.Table] = []
         count = 0
         for file in reversed(self._opened):

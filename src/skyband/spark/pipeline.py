@@ -30,7 +30,7 @@ from .connector import kafka_sentence, needs_kafka
 from .direct import SMALL, Direct
 from .engine import Engine, compare_queries, new_monitor, watch_all
 from .filelog import FileLog, file_path, list_files
-from .filescan import FileScan
+from .filescan import MOST_FILES, FileScan
 from .inputs import RATE_SCHEMA, source_frame, stream_files
 from .metrics import Lag, StateSize, count_lines, heard, observed, telling
 from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
@@ -487,6 +487,8 @@ class Run:
         if spec.files:
             (files,) = stream_files(self._pipeline)
             taken = self._files.taken(name)[start.get(name, 0) : offset.get(name, 0)]
+            if not 0 < len(taken) <= MOST_FILES:
+                return None
             scan = lambda names: FileScan(files, taken, names, schema)  # noqa: E731
         elif name in offset:
             begin = start[name] if name in start else self._checkpoint.first(name)

@@ -85,9 +85,9 @@ class Form:
         return MARK + "".join(f"{MARK}${number}" for number in range(1, len(captured) + 1))
 
     def columns(self, wanted: Iterable[str], captured: Sequence[str]) -> list[str]:
-        """The wanted columns, and what is captured besides, of the parts of a record that matches."""
+        """The wanted columns, of the parts of a record that matches."""
         found = []
-        for name in dict.fromkeys([*captured, *wanted]):
+        for name in wanted:
             kind = spark_type(self.types[name])
             value = f"get({PARTS}, {captured.index(name) + 2})" if name in captured else "NULL"
             found.append(f"try_cast({value} AS {kind}) AS {quoted(name)}")
@@ -130,7 +130,7 @@ def values_read(records: DataFrame, value: str, form: Form, wanted: Sequence[str
     groups = form.groups(wanted)
     pattern, kept = rf"\A{form.pattern(groups)}\z", records.columns
     told = f.regexp_replace(f.col(TEXT), f.lit(pattern), f.lit(form.replacement(groups)))
-    # in steps, so that Spark's planner keeps the expression from being computed for every column
+    # a plan may have the expression once for each column, but the code that Spark makes of it computes it once a record
     parted = records.select("*", f.col(value).cast("string").alias(TEXT)).select(
         "*", f.split(told, MARK).alias(PARTS)
     )

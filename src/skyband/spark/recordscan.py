@@ -70,9 +70,6 @@ class RecordScan:
         self.runs = max(1, sum(count > 0 for count in counts))
         self._form: Form | None = None
 
-    def fits(self) -> bool:
-        return True
-
     def check(self) -> None:
         """Kafka never changes a record."""
 
