@@ -22,6 +22,7 @@ from skyband.order import Recency
 from skyband.query.model import Rows
 from skyband.report import TIMELESS, Pool
 from skyband.stream.batches import FLOAT64, NO_TIMES, no_times
+from skyband.stream.schema import readable
 from skyband.stream.window import Runs
 from skyband.structures.board import Changes
 from skyband.structures.emit import tell
@@ -296,7 +297,7 @@ class Lane:
     def _columns(self, table: pa.Table) -> tuple[Any, ...] | None:
         """The rows as an index takes them, over the table's own memory; None where that can't be."""
         if self.names is None:
-            if not table.schema.equals(self.schema):
+            if not table.schema.equals(self.schema) or not readable(table, self.schema):
                 return None
         elif table.column_names != self.names:
             return None

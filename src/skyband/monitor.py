@@ -31,7 +31,7 @@ from skyband.stream import clock
 from skyband.stream.accept import Accepted, accept, without_ahead
 from skyband.stream.batches import Batch, names_of, no_times, read
 from skyband.stream.rejects import KEPT, Reject, Rejects
-from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type
+from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type, readable
 from skyband.stream.updates import COUNTED
 from skyband.stream_state import Stream
 from skyband.watch import Watch
@@ -573,7 +573,8 @@ def _one_table(tables: list[pa.Table]) -> pa.Table:
 def _whole(stream: Stream, raw: Raw) -> bool:
     """Whether a batch can be taken as it is: in the stream's own types, and no row needs a look at its time or key."""
     plain = stream.time is None and stream.updates is None and not stream.unknown_types
-    return plain and isinstance(raw, pa.Table) and bool(raw.schema.equals(stream.schema))
+    same = plain and isinstance(raw, pa.Table) and bool(raw.schema.equals(stream.schema))
+    return same and readable(raw, stream.schema)
 
 
 def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:

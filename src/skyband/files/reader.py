@@ -14,6 +14,7 @@ from skyband.files.csvtext import csv_texts, header_of, infer_csv, last_record_e
 from skyband.files.jsontext import infer_json, parse_json_lines
 from skyband.files.rows import BadRow, Chunk, cast_texts, set_aside, settle, texts_among, without_rows
 from skyband.files.source import Source
+from skyband.stream.arrow import python_value
 
 BATCH = 1 << 16  # rows of a Parquet batch: large enough to be quick, small enough to stay in the cache
 
@@ -168,7 +169,7 @@ class _Parquet(Reader):
             values, wrong = cast_texts(texts, to)
             table = table.set_column(table.schema.get_field_index(name), name, values)
             for row in wrong:
-                raw = texts[row].as_py()
+                raw = python_value(texts[row])
                 bad.setdefault(row, BadRow(row, f"column {name}: {raw!r:.60} is not {to}", raw))
         return set_aside(table, bad, list(range(table.num_rows)) if bad else [])
 

@@ -42,7 +42,7 @@ from ..rejecting import Family, Gate
 from ..sift import Sifted, Sifter, families
 from ..stream import clock
 from ..stream.accept import Accepted, accept
-from ..stream.arrow import numbers_array
+from ..stream.arrow import has_text, numbers_array
 from ..stream.batches import Batch, read
 from .bounds import as_bars
 from .cells import meets
@@ -86,7 +86,6 @@ class Came:
     places: Any  # of each among the batch's rows
     texts: Texts
     count: int  # with those of the head, which the driver has already
-    whole: bool  # whether the table has all columns, so that a reject can be shown
 
 
 class Scan(Protocol):
@@ -95,6 +94,7 @@ class Scan(Protocol):
 
     rows: int
     runs: int  # how many runs there are in which times begin anew: files are one after the other, partitions aren't
+    whole: bool  # whether rows come with all columns, so that a reject can be shown
 
     def newest(self, rows: int) -> tuple[pa.Table, Texts]:
         """The last so many rows."""
@@ -153,6 +153,7 @@ class Admission:
             return None
         head, texts = scan.newest(size)
         part = accept(sifter.door, *read(head), texts)
+        _check_shown(part, scan)
         sifted = sifter.pruned(part)
         edge = _edge(part) if timed else None
         gates = self._gates(sifter, part, sifted, edge)
@@ -168,14 +169,16 @@ class Admission:
             log.warning("Spark's own reader failed, so that tasks read the batch: %s", str(problem)[:500])
             raise Unfit("the reader") from problem
         scan.check()
-        return Admitted((_behind(sifter, came, older), sifted), scan.rows, came.count)
+        return Admitted((_behind(sifter, scan, came, older), sifted), scan.rows, came.count)
 
     def _columns(self, sifter: Sifter) -> list[str] | None:
         """The columns to read; None if the stream's queries or columns can't be served."""
         if not sifter.can_prune or sifter.counts_rows or sifter.door.key is not None:
             return None
-        # a rejected row is shown whole, and only a stream with event times rejects rows of files with the right types
-        names = self._schema.names if sifter.door.time is not None else list(sifter.columns or ())
+        # a rejected row is shown whole, and of files with the right types few are rejected but for their times
+        names = list(sifter.columns or ())
+        names += [one.name for one in self._schema if has_text(one.type) and one.name not in names]
+        names = self._schema.names if sifter.door.time is not None else names
         known = all(spark_type(self._schema.field(name).type) is not None for name in names)
         lower = {name.lower() for name in names}
         clear = len(lower) == len(names) and not any(
@@ -314,11 +317,15 @@ def _timely(sifter: Sifter, types: Types, edge: int, beside: Beside) -> str:
     return f"({column} IS NULL OR {column} > {value(edge)} OR {column} <= {value(late)})"
 
 
-def _behind(sifter: Sifter, came: Came, count: int) -> Sifted:
+def _check_shown(part: Accepted, scan: Scan) -> None:
+    if part.rejects and not scan.whole:
+        raise Unfit("a row is rejected, and only part of it is here")
+
+
+def _behind(sifter: Sifter, scan: Scan, came: Came, count: int) -> Sifted:
     """The rows that came through the gate, as a part of `count` rows of which the others stayed behind."""
     part = accept(sifter.door, *read(came.table), came.texts)
-    if part.rejects and sifter.door.time is None and not came.whole:
-        raise Unfit("a row is rejected whose types fit")
+    _check_shown(part, scan)
     at = came.places if part.position is None else came.places[part.position]
     rejects = [reject._replace(seq=int(came.places[reject.seq])) for reject in part.rejects]
     part = replace(part, count=count, position=at, rejects=rejects, total=count - len(rejects))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ..stream.arrow import numbers_array
+from ..stream.arrow import has_text, numbers_array
 from .admission import Came, Texts
 from .columns import AT, Unfit, quoted, spark_type
 from .filelog import StreamFiles, Taken, check_unchanged, file_path
@@ -38,6 +38,7 @@ class FileScan:
         import pyarrow.parquet as pq
 
         self._stream, self._taken, self._names, self._schema = files, taken, names, schema
+        self.whole = {*names} >= {*schema.names}
         self._paths = [file_path(files.root, one.name) for one in taken]
         self.check()
         self._opened = [pq.ParquetFile(path) for path in self._paths]
@@ -92,7 +93,7 @@ class FileScan:
         order = np.argsort(places)
         order = order[: int(np.searchsorted(places[order], older))]  # the head is here already
         rows = table.drop_columns([AT]).take(numbers_array(order))
-        return Came(rows, places[order], None, table.num_rows, whole=False)
+        return Came(rows, places[order], None, table.num_rows)
 
     def rows_that(self, test: str, beside: Beside, lines: DataFrame) -> pa.Table:
         """The rows that pass, with their places among all rows of the batch."""
@@ -105,6 +106,9 @@ class FileScan:
         reader = session.read.schema(", ".join(columns)).options(**strict)
         more = [f.expr(f"_metadata.row_index AS {AT}"), *beside.columns(session)]
         wanted = [*map(quoted, self._names), AT]
+        # what is no text rejects its row
+        texts = (quoted(name) for name in self._names if has_text(self._schema.field(name).type))
+        test = " OR ".join([test, *(f"NOT is_valid_utf8({text})" for text in texts)])
         frames = []
         for number, path in enumerate(self._paths):
             frame = reader.parquet(path.as_uri()).select("*", *more).filter(test)

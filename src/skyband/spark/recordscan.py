@@ -45,6 +45,8 @@ _PARTITION, _RANK, _VALUE = (f"{AT}_{what}" for what in ("partition", "rank", "v
 class RecordScan:
     """The records of a batch as Spark reads them, and their ends as the driver does."""
 
+    whole = True
+
     def __init__(
         self,
         spec: StreamSpec,
@@ -107,7 +109,7 @@ class RecordScan:
         order = order[: int(np.searchsorted(places[order], older))]  # the head is here already
         values = table.column(_VALUE).take(numbers_array(order)).combine_chunks().cast(pa.binary())
         found, texts = with_gaps(json_values(values, self._schema))
-        return Came(found, places[order], texts, table.num_rows, whole=True)
+        return Came(found, places[order], texts, table.num_rows)
 
     def records_that(self, test: str, beside: Beside, lines: DataFrame) -> pa.Table:
         """The records that pass: partition, offset, how many came before it in its task, value."""

@@ -61,12 +61,60 @@ def values_of(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """A value to show. Python knows no year beyond 9999 and without pandas no nanoseconds: such a time is its text."""
+    """A value to show. Python knows no year beyond 9999 and without pandas no nanoseconds: such a time is its text. So
+    is what has bytes that are no text."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):
-        text = value.cast(pa.string()).as_py()
-        return text if text.startswith("<") else text.replace(" ", "T", 1)
+        pass
+    if isinstance(value, pa.StructScalar):
+        return {name: python_value(part) for name, part in value.items()}
+    if isinstance(value, pa.ListScalar):  # of whatever kind, and maps
+        return [python_value(part) for part in value.values]
+    text = value.cast(pa.string()).as_buffer().to_pybytes().decode("utf-8", "replace")
+    if not pa.types.is_timestamp(value.type) or text.startswith("<"):
+        return text
+    return text.replace(" ", "T", 1)
+
+
+def unreadable(array: pa.Array) -> list[int]:
+    """Where an array has bytes that are no text in UTF-8: nobody looks who makes arrays, nor who reads Parquet."""
+    if _readable(array):
+        return []
+    found, stretches = [], [(0, len(array))]
+    while stretches:
+        start, stop = stretches.pop()
+        if _readable(array.take(numbers_array(np.arange(start, stop)))):
+            continue
+        if stop - start == 1:
+            found.append(start)
+        else:
+            middle = (start + stop) // 2
+            stretches += [(middle, stop), (start, middle)]
+    return found
+
+
+def has_text(type_: pa.DataType) -> bool:
+    """Whether values of a type are texts, or have some."""
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return True
+    return any(has_text(type_.field(place).type) for place in range(type_.num_fields))
+
+
+def _readable(array: pa.Array) -> bool:
+    try:
+        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+            wide = np.dtype(np.int64 if pa.types.is_large_string(array.type) else np.int32)
+            _, told, data = array.buffers()
+            if data is None or not len(array):
+                return True
+            first, last = np.frombuffer(told, wide)[array.offset :][[0, len(array)]].tolist()
+            if data.slice(first, last - first).to_pybytes().isascii():  # far quicker than to look at each
+                return True
+        array.validate(full=True)
+    except pa.ArrowInvalid as problem:
+        return "UTF8" not in str(problem)
+    return True
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.errors import InputError, QueryError
-from skyband.stream.arrow import python_value
+from skyband.stream.arrow import has_text, numbers_array, python_value, unreadable
 
 Raw: TypeAlias = pa.Table | dict[str, pa.ChunkedArray | Sequence[Any]]
 """A batch as it came: an Arrow table, or columns, with plain Python values where they are of several types."""
@@ -108,19 +109,62 @@ def agree(
 def fit(raw: Raw, rows: int, schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
     """The batch in the stream's types, and for each row that doesn't fit what is wrong with it."""
     misfits: dict[int, str] = {}
+    texts = _with_texts(schema)
     if isinstance(raw, pa.Table) and raw.schema.equals(schema):
+        for name in texts:
+            column = _read(name, raw.column(name), misfits)
+            if misfits:
+                raw = raw.set_column(schema.get_field_index(name), schema.field(name), column)
         return raw, misfits
-    raw = columns(raw)
-    fitted = []
+    came = columns(raw)
+    fitted: list[Any] = []
     for field in schema:
-        column = raw.get(field.name)
+        column = came.get(field.name)
         if column is None:
             fitted.append(pa.nulls(rows, field.type))
         elif isinstance(column, pa.ChunkedArray) and column.type == field.type:
             fitted.append(column)
         else:
             fitted.append(_fit_column(field.name, column, field.type, misfits))
+        if field.name in texts:
+            fitted[-1] = _read(field.name, fitted[-1], misfits)
     return pa.Table.from_arrays(fitted, schema=schema), misfits
+
+
+# By the schema's id: to ask it for its types costs microseconds.
+_texts: dict[int, tuple[pa.Schema, tuple[str, ...]]] = {}
+
+
+def _with_texts(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that have text, by themselves or in lists and structs."""
+    known = _texts.get(id(schema))
+    if known is None:
+        if len(_texts) > 100:
+            _texts.clear()
+        known = schema, tuple(field.name for field in schema if has_text(field.type))
+        _texts[id(schema)] = known
+    return known[1]
+
+
+def readable(table: pa.Table, schema: pa.Schema) -> bool:
+    """Whether all texts of a table of this schema are text."""
+    return not any(unreadable(chunk) for name in _with_texts(schema) for chunk in table.column(name).chunks)
+
+
+def _read(name: str, column: pa.ChunkedArray | pa.Array, misfits: dict[int, str]) -> Any:
+    """A column of the right type, with nulls for values that are no text; their rows are misfits."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    wrong = [unreadable(chunk) for chunk in chunks]
+    if not any(wrong):
+        return column
+    mark = np.zeros(len(column), dtype=bool)
+    offset = 0
+    for chunk, places in zip(chunks, wrong, strict=True):
+        mark[[offset + place for place in places]] = True
+        offset += len(chunk)
+    for row in np.flatnonzero(mark).tolist():
+        misfits.setdefault(row, f'column "{name}": not UTF-8')
+    return pc.if_else(numbers_array(mark), pa.scalar(None, column.type), column)
 
 
 def _fit_column(name: str, column: Any, wanted: pa.DataType, misfits: dict[int, str]) -> pa.Array:
