@@ -190,7 +190,7 @@ class Sifter:
             one.threads = threads
         timed = self.door.time is not None
         kept, bars = self._pruned(part, tell=not timed)
-        edge = _edge(part) if timed else None
+        edge = edge_of(part) if timed else None
         if edge is not None:
             backing = np.flatnonzero(kept.time >= edge)
             assert kept.position is not None
@@ -263,7 +263,7 @@ def _gate(family: Family, bars: Floats | None, sample: Batch) -> Gate | None:
     return found if found is not None else family.gate(bars, sample, len(bars))
 
 
-def _edge(part: Accepted) -> int:
+def edge_of(part: Accepted) -> int:
     """The time from which on rows of a part back a bar: but for stragglers, all of them."""
     if not len(part.time):
         return int(np.iinfo(np.int64).min)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import decimal
 import gzip
 import json
 import os
@@ -507,3 +508,31 @@ def test_cut_keeps_every_row_in_its_place(
             assert seen // every == (seen + piece.count - 1) // every  # never across a mark
         seen += piece.count
     assert seen == len(kinds)
+
+
+WIDE = {
+    "uint64": (["18446744073709551615", "18446744073709551614", "5"], pa.uint64()),
+    "decimal": (["18446744073709551616", "-18446744073709551616", "5"], pa.decimal128(38, 0)),
+    "double": (["18446744073709551616", "18446744073709551614", "0.5"], pa.float64()),
+    "exponents": (["1e30", "1e20", "5"], pa.float64()),
+    "longer": (["1" + "0" * 38, "2" + "0" * 38, "5"], pa.float64()),
+    "narrow": (["9223372036854775807", "-9223372036854775808", "5"], pa.int64()),
+}
+
+
+@pytest.mark.parametrize("kind", WIDE)
+@pytest.mark.parametrize("form", ["csv", "json", "broken json"])
+def test_integers_beyond_64_bits_stay_apart(tmp_path: Path, kind: str, form: str) -> None:
+    values, wanted = WIDE[kind]
+    path = tmp_path / "rows"
+    if form == "csv":
+        path.write_text("n,x\n" + "".join(f" {value},{i}\n,7\n" for i, value in enumerate(values)))
+    else:
+        lines = [f'{{"n": {value}, "x": {i}}}\n{{"x": 7}}\n' for i, value in enumerate(values)]
+        path.write_text("".join([*lines, "{\n" * (form == "broken json")]))
+    reader = open_rows(path)
+    assert reader.schema.field("n").type == wanted
+    table = pa.concat_tables([chunk.table for chunk in reader.chunks()])
+    exact = decimal.Context(prec=50).create_decimal
+    told = [value for value in table["n"].to_pylist() if value is not None]
+    assert told == [float(value) if pa.types.is_floating(wanted) else exact(value) for value in values]

@@ -26,7 +26,9 @@ from skyband.files.rows import (
     cast_texts,
     digits_fit,
     is_utf8,
+    seems_whole,
     set_aside,
+    whole_type,
     with_fractions,
 )
 
@@ -100,7 +102,11 @@ def infer_csv(data: bytes, names: Sequence[str], delimiter: str = ",") -> pa.Sch
     if not is_utf8(data):
         data = data.decode("utf-8", "replace").encode()
     table = _read(data, names, delimiter, {}, list(names), [], threads=True)
-    return pa.schema([pa.field(name, _settled(table.schema.field(name).type)) for name in names])
+    kinds = {name: _settled(table.schema.field(name).type) for name in names}
+    wide = [name for name in names if seems_whole(table[name])]
+    texts = csv_texts(data, names, delimiter, wide) if wide else table
+    kinds |= {name: whole_type(texts[name].combine_chunks()) or kinds[name] for name in wide}
+    return pa.schema(list(kinds.items()))
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:

@@ -26,9 +26,11 @@ from skyband.files.rows import (
     cast_texts,
     digits_fit,
     is_utf8,
+    seems_whole,
     set_aside,
     times_of,
     untold,
+    whole_type,
     with_fractions,
 )
 
@@ -58,8 +60,21 @@ def infer_json(data: bytes, name: str = "The input") -> tuple[pa.Schema, list[st
             continue
         if pa.types.is_string(kind):
             kind = times_of(values.combine_chunks()) or kind
+        if seems_whole(values):
+            kind = _whole([_told(row, column.name) for row in map(_object, lines_of(data))]) or kind
         fields.append(pa.field(column.name, with_fractions(kind)))
     return pa.schema(fields), nested
+
+
+def _told(row: dict[str, Any] | str, name: str) -> Any:
+    return None if isinstance(row, str) else row.get(name)
+
+
+def _whole(values: list[Any]) -> pa.DataType | None:
+    """The type of integers some of which are beyond 64 bits; None if there is another number."""
+    if any(type(value) is float for value in values):
+        return None
+    return whole_type(pa.array([str(value) for value in values if type(value) is int], pa.string()))
 
 
 def bare_null(data: bytes) -> bool:
@@ -91,6 +106,8 @@ def _infer_slowly(data: bytes, name: str) -> pa.Table:
         if kind is int and kinds[float]:
             kind = float
         to = _KINDS.get(kind)
+        if kind is int and not all(_is_integer(value) for value in values if type(value) is int):
+            to = _whole(values) or pa.float64()
         if to is None:
             columns.append(pa.array([{"nested": 1}] * len(rows)))
         else:

@@ -7,6 +7,7 @@ rows after it keep their seq, and it keeps its text, so that a person can look a
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,25 @@ def cast_times(texts: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], li
     bare, bare_bad = cast_each(pc.if_else(zoned, none, texts), pa.timestamp(to.unit))
     ticks = pc.coalesce(there.cast(pa.int64()), bare.cast(pa.int64()))
     return ticks.cast(to), sorted([*there_bad, *bare_bad])
+
+
+def seems_whole(column: pa.ChunkedArray) -> bool:
+    """Whether a column that a reader took for doubles has values beyond 64 bits with a sign: perhaps integers, which
+    a reader has no other type for, and which a double can't tell apart."""
+    return pa.types.is_float64(column.type) and bool(
+        pc.any(pc.greater_equal(pc.abs(column), pa.scalar(2.0**63))).as_py()
+    )
+
+
+def whole_type(texts: pa.Array[Any]) -> pa.DataType | None:
+    """The type for integers beyond 64 bits with a sign; None if one isn't an integer, or has more than 38 digits."""
+    if not pc.all(pc.match_substring_regex(texts, r"^-?\d+$")).as_py():
+        return None
+    for kind in (pa.uint64(), pa.decimal128(38, 0)):
+        with contextlib.suppress(pa.ArrowInvalid):
+            texts.cast(kind)
+            return kind
+    return None
 
 
 def digits_fit(table: pa.Table) -> pa.Table:

@@ -39,7 +39,7 @@ import pyarrow as pa
 from ..order import LOWEST, Floats
 from ..query.threshold import split
 from ..rejecting import Family, Gate
-from ..sift import Sifted, Sifter, families
+from ..sift import Sifted, Sifter, edge_of, families
 from ..stream import clock
 from ..stream.accept import Accepted, accept
 from ..stream.arrow import has_text, numbers_array
@@ -62,7 +62,6 @@ _HEAD_ROWS = (65_536, 262_144)  # but not fewer and not more than these
 _SAMPLE = 16_384  # rows that show what rows are like
 _OFTEN = 0.1  # a gate that lets so many of the oldest rows pass is none
 _PAUSE = 8  # batches that go the old way after such a one
-_STRAGGLERS = 0.1  # of the head: rows with earlier times than the others, which back no bar
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,10 @@ class Admission:
         head, texts = scan.newest(size)
         part = accept(sifter.door, *read(head), texts)
         _check_shown(part, scan)
+        if not len(part.time):
+            raise Unfit("no row of the head is accepted")
         sifted = sifter.pruned(part)
-        edge = _edge(part) if timed else None
+        edge = edge_of(part) if timed else None
         gates = self._gates(sifter, part, sifted, edge)
         if not self._pays(gates, scan.oldest(_SAMPLE), sifter, edge):
             raise Unfit("the scores")
@@ -289,14 +290,6 @@ class Admission:
         if edge is not None:
             tests.append(_timely(sifter, types, edge, beside))
         return " OR ".join(tests), beside
-
-
-def _edge(part: Accepted) -> int:
-    """The time from which on rows of the head back a bar: but for stragglers, all of them."""
-    if not len(part.time):
-        raise Unfit("no row of the head is accepted")
-    at = int(_STRAGGLERS * len(part.time))
-    return int(np.partition(part.time, at)[at])
 
 
 def _timely(sifter: Sifter, types: Types, edge: int, beside: Beside) -> str:
