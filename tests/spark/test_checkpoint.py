@@ -110,8 +110,9 @@ def whole(folder: Path) -> tuple[Checkpoint, tuple[StreamSpec, ...]]:
 
 DAMAGES = [
     *((f"skyband/{name}", how) for name in OWN for how in ("cut", "gone", "another")),
-    *((name, "cut") for name in ("metadata", "offsets/1", "commits/1")),
-    *((name, "gone") for name in ("metadata", "offsets/1")),  # without a commit, the batch is done again
+    *((name, "cut") for name in ("metadata", "offsets/0", "offsets/1", "commits/1")),
+    # without a commit, the batch is done again
+    *((name, "gone") for name in ("metadata", "offsets/0", "offsets/1")),
 ]
 
 
@@ -135,6 +136,14 @@ def test_what_is_not_whole_is_refused_by_its_name(tmp_path: Path, name: str, how
         InputError, match=rf"{name} is (damaged|missing): bring it back from a copy, or start"
     ):
         Checkpoint(tmp_path).check_whole(streams)
+
+
+def test_what_spark_finds_damaged_is_named(tmp_path: Path) -> None:
+    checkpoint, schema = Checkpoint(tmp_path), tmp_path / "state" / "0" / "0" / "_metadata" / "schema"
+    write_atomic(schema, b"torn")
+    told = "[STREAM_FAILED] terminated with exception: Checksum error: file:{} at 0 exp: -67 got: 73 SQLSTATE: XXKST"
+    assert "schema is damaged: bring it back" in str(checkpoint.unreadable(Exception(told.format(schema))))
+    assert checkpoint.unreadable(Exception(told.format("/data/1.csv"))) is None
 
 
 def test_checkpoints_without_checksums_are_read(tmp_path: Path) -> None:

@@ -242,6 +242,8 @@ class Checkpoint:
                 raise damaged(path)
         if last > planned:
             raise damaged(self.folder / "offsets" / str(last))
+        if planned > 0:
+            self.offset(planned - 1)  # where the last one begins
         if last >= 0 and last not in self.batches():
             raise damaged(self._batches)
         log, end = FileLog(self.files), self.offset(planned)
@@ -279,7 +281,10 @@ class Checkpoint:
         yield -1, (), None
 
     def unreadable(self, problem: Exception) -> InputError | None:
-        """The sentence for state that Spark keeps and can't read; None if a problem is another."""
+        """The sentence for what Spark keeps and can't read; None if a problem is another."""
+        torn = re.search(r"Checksum error: file:(/\S+) at ", str(problem))
+        if torn is not None and Path(torn[1]).is_relative_to(self.folder):
+            return damaged(Path(torn[1]))
         found = re.search(r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_\w+)[.\w]*\] (.*)", str(problem))
         if found is None:
             return None
