@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,18 @@ def test_a_batch_is_there_once(place: tuple[SinkSpec, Ask]) -> None:
     assert ask("SELECT * FROM skyband_batches ORDER BY 1") == [(7, 2, 1), (8, 2, 0), (9, 0, 0)]
     with pytest.raises(InputError, match="holds the output of another run, and the checkpoint is new"):
         table_sink(spec).prepare(True)
+
+
+@pytest.mark.parametrize(
+    "times", [pa.array([date(2020, 1, 1), None]), pa.array([Decimal("1.5"), None]), pa.array([1.5, None])]
+)
+def test_times_of_every_kind(place: tuple[SinkSpec, Ask], times: Any) -> None:
+    """They are read back as `skyband verify` expects them."""
+    sink = table_sink(place[0])
+    at = CHANGES.schema.get_field_index("time")
+    sink.put(7, CHANGES.set_column(at, "time", times), REJECTS, TOP_SCHEMA.empty_table())
+    told = [row["time"] for row in sink.rows("changes", 7)]
+    assert told == [sink.shown(times[0].as_py()), None]
 
 
 def test_a_transaction_that_fails_leaves_nothing(place: tuple[SinkSpec, Ask]) -> None:

@@ -80,7 +80,7 @@ class SQLite:
         return connection
 
     def time_type(self, type_: pa.DataType) -> str:
-        return "TEXT" if pa.types.is_timestamp(type_) else "REAL"
+        return "TEXT" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else "REAL"
 
     def value(self, value: Any) -> Any:
         return value if isinstance(value, float) else plain_value(value)
@@ -127,6 +127,8 @@ class PostgreSQL:
         return self._connect(self._url, autocommit=True, connect_timeout=10, application_name="skyband")
 
     def time_type(self, type_: pa.DataType) -> str:
+        if pa.types.is_date(type_):
+            return "date"
         if not pa.types.is_timestamp(type_):
             return "double precision"
         return "timestamptz" if type_.tz is not None else "timestamp"
