@@ -25,9 +25,10 @@ from tests.spark.streams import (
     write_file,
 )
 
-from skyband import Monitor
+from skyband import Monitor, blob
 from skyband.errors import SkybandError
 from skyband.spark import watch
+from skyband.spark.dealt import _pack_keys
 from skyband.spark.hashing import in_order, stable_hash
 from skyband.spark.stateful import _restored
 
@@ -206,3 +207,38 @@ def test_the_hash_is_the_rows_own() -> None:
 
 
 HASHES = [17486069385327594895, 5928151707100457312]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("shards, kind", [(1, "decimal(20, 3)"), (2, "date")])
+def test_names_and_times_of_every_kind(tmp_path: Path, spark: SparkSession, shards: int, kind: str) -> None:
+    """A name may have dots and quotes in it, and a time may be a date or a decimal, however many units there are."""
+    days = spark.range(6).selectExpr(
+        "CAST(CAST(id AS string) AS decimal(20, 3)) AS `a.b`", "id % 3 AS `a``b`", "id * 86400 AS seconds"
+    )
+    when = "date_add(date'1970-01-01', CAST(seconds / 86400 AS int))" if kind == "date" else "seconds"
+    rows = days.selectExpr("`a.b`", "`a``b`", f"CAST({when} AS {kind}) AS `the time`")
+    rows.repartition(2).write.parquet(str(tmp_path / "data"))
+    df = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "data"))
+    sql = 'SELECT "a`b" FROM s ORDER BY "a.b" + "a`b" DESC LIMIT 3 WINDOW 2 DAYS'
+    changes = watch(df, {"q": sql}, time="the time", shards=shards)
+    name = f"kinds_{shards}_{kind[:4]}"
+    query = changes.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
+    query.awaitTermination()
+    told = spark.table(name).orderBy("rank").select("rank", "score", "seq", "time").collect()
+    assert [tuple(row)[:3] for row in told] == [(1, 7.0, 5), (2, 5.0, 4), (3, 3.0, 3)]
+    assert changes.schema["time"].dataType == rows.schema["the time"].dataType
+    assert [row["time"] for row in told] == [
+        row[0] for row in rows.orderBy("`the time`", ascending=False).select("`the time`").limit(3).collect()
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.date32(), pa.decimal128(20, 3), pa.timestamp("us"), pa.float64(), pa.int16()]
+)
+def test_times_have_one_order_in_arrow_and_numpy(kind: pa.DataType) -> None:
+    times = pa.chunked_array([pa.array([3, 1, None, 2, -5], kind)])
+    rows = pa.table({"ts": times, "n": [0, 1, 2, 3, 4]})
+    assert in_order(rows, "ts")["n"].to_pylist() == [4, 1, 3, 0, 2]
+    keys = blob.from_bytes(_pack_keys(rows, "ts"))
+    assert np.lexsort([keys[name] for name in ("hash", "time", "none")]).tolist() == [4, 1, 3, 0, 2]

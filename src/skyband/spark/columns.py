@@ -18,11 +18,15 @@ not the same is left out or let pass:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ..query import nodes
 from ..query.nodes import Expression, as_float, conjuncts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Types = Mapping[str, pa.DataType]
 AT = "__skyband_at"  # what our own columns beside the rows' begin with; by itself, a row's index or offset
@@ -43,6 +47,11 @@ class Unfit(Exception):
 def quoted(name: str) -> str:
     """A column by its name, whatever it has in it."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def numbered_columns(df: DataFrame, names: list[str]) -> DataFrame:
+    """These columns under names that `mapInArrow` knows what to do with: it takes a dot or a backtick in one amiss."""
+    return df.select(*map(quoted, names)).toDF(*(f"c{number}" for number in range(len(names))))
 
 
 def float_text(value: float) -> str:

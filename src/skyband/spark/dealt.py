@@ -41,9 +41,10 @@ from ..stream.accept import Accepted, accept
 from ..stream.arrow import numbers_array
 from ..stream.batches import read
 from ..stream.rejects import Reject, raw_text
+from .columns import numbered_columns
 from .files import frame, unframe
 from .gather import plain
-from .hashing import in_order, stable_hash
+from .hashing import in_order, stable_hash, time_numbers
 from .merging import table_bytes, table_of
 from .rejected import RejectFolder
 from .routing import Era, Job, Packed, routes
@@ -119,7 +120,7 @@ def dealt_parts(
             units += [Unit.make(first + part, kind, part, shards, 0, same) for part in range(shards)]
     streams = Streams({stream: time} if time is not None else {}, {}, {}, {stream: schema})
     deal = Deal(Packed.of(Job(streams, (Era(0, tuple(units)),), "", 0)), stream, time, folder)
-    chunks = df.select(*schema.names).mapInArrow(_deal_out(deal), _CHUNK_COLUMNS)
+    chunks = numbered_columns(df, schema.names).mapInArrow(_deal_out(deal), _CHUNK_COLUMNS)
     parts = chunks.repartition(1).mapInArrow(_number(shards), _PART_COLUMNS)
     told = parts.groupBy("unit").applyInPandasWithState(
         _stepper(deal), _TOLD_COLUMNS, _STATE, "append", "NoTimeout"
@@ -142,8 +143,9 @@ def _deal_out(deal: Deal) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
 
         context = TaskContext.get()
         name = "0" if context is None else str(context.partitionId())
+        names = deal.job.get().streams.schemas[deal.stream].names
         for number, rows in enumerate(_chunks(batches)):
-            yield lines_of(deal, rows, f"{name}.{number}")
+            yield lines_of(deal, rows.rename_columns(names), f"{name}.{number}")
 
     return deal_out
 
@@ -207,9 +209,7 @@ def _pack_keys(rows: pa.Table, time: str | None) -> bytes:
     """What decides the order: time (rows without one come last), then the hash."""
     keys: dict[str, Any] = {"hash": stable_hash(rows).view(np.int64)}
     if time is not None:
-        column = rows.column(time).combine_chunks()
-        if pa.types.is_timestamp(column.type):
-            column = pc.cast(column, pa.int64())
+        column = time_numbers(rows.column(time)).combine_chunks()
         keys["none"] = np.asarray(column.is_null()).astype(np.uint8)
         keys["time"] = np.asarray(pc.fill_null(column, 0))
     return blob.to_bytes(keys)

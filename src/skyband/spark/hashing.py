@@ -14,10 +14,19 @@ def in_order(rows: pa.Table, time: str | None) -> pa.Table:
     """Rows by time, then by a hash of their values; the same rows in any order give the same order."""
     keys = {"hash": pa.array(stable_hash(rows))}
     if time is not None:
-        keys["time"] = rows.column(time)
+        keys["time"] = time_numbers(rows.column(time))
     by = [(name, "ascending") for name in ("time", "hash") if name in keys]
     order = pc.sort_indices(pa.table(keys), by)  # rows without a time come last
     return rows.take(order)
+
+
+def time_numbers(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as numbers of the same order, which NumPy sorts, too; nulls stay."""
+    if pa.types.is_date32(times.type):
+        times = pc.cast(times, pa.int32())
+    if pa.types.is_timestamp(times.type):
+        return pc.cast(times, pa.int64())
+    return pc.cast(times, pa.float64()) if pa.types.is_decimal(times.type) else times  # as windows have them
 
 
 def stable_hash(rows: pa.Table) -> npt.NDArray[np.uint64]:

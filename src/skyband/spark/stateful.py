@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from ..blob import OtherFormat
 from ..errors import InputError, QueryError
+from .columns import numbered_columns
 from .dealt import dealt_changes
 from .engine import drop
 from .hashing import in_order
@@ -79,7 +80,7 @@ def watch(
 
         models = {name: parse(sql) for name, sql in named.items()}
         return dealt_changes(df, models, schema, time, folder, shards, _change_columns(df, time))
-    blobs = df.select(*schema.names).mapInArrow(_pack, "one int, rows binary")
+    blobs = numbered_columns(df, schema.names).mapInArrow(_pack(schema.names), "one int, rows binary")
     return blobs.groupBy("one").applyInPandasWithState(
         _stepper(named, schema, time, folder), _change_columns(df, time), _STATE, "append", "NoTimeout"
     )
@@ -129,14 +130,19 @@ def _change_columns(df: DataFrame, time: str | None) -> str:
     )
 
 
-def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pack(names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Each record batch as one row with an Arrow stream."""
-    for batch in batches:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        one = pa.array([0], pa.int32())
-        yield pa.RecordBatch.from_pydict({"one": one, "rows": [sink.getvalue().to_pybytes()]})
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            batch = batch.rename_columns(names)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            one = pa.array([0], pa.int32())
+            yield pa.RecordBatch.from_pydict({"one": one, "rows": [sink.getvalue().to_pybytes()]})
+
+    return pack
 
 
 def _stepper(
