@@ -312,3 +312,26 @@ def test_a_damaged_row_group_is_rows_that_cannot_be_read(tmp_path: Path) -> None
     assert chunk.table.column("n").to_pylist() == [*range(100), *range(200, 300)]
     assert [bad.position for bad in chunk.bad] == list(range(100, 200))
     assert "damaged" in chunk.bad[0].detail
+
+
+def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
+    """Nobody knows which of them is meant: the rows are rejects, and the stream goes on."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table([[1, 2, 3], [4, 5, 6], [0.5] * 3], names=["n", "n", "x"]), path, row_group_size=2)
+    chunk = rows_of(splits_of(path, "parquet"))
+    assert chunk.table.num_rows == 0
+    assert [(bad.position, bad.detail) for bad in chunk.bad] == [
+        (row, "the file has more than one column named 'n'") for row in range(3)
+    ]
+    assert chunk.bad[2].raw == f"row group 1 of {path}"
+    with pytest.raises(InputError, match=r"No schema can be told from .*more than one column named 'n'"):
+        infer_schema(StreamSpec("s", "parquet", path, ""), path, {})
+    unneeded = rows_of(splits_of(path, "parquet"), pa.schema([("x", pa.float64())]))
+    assert unneeded.table.to_pydict() == {"x": [0.5] * 3}
+
+
+def test_a_field_of_a_struct_with_the_path_of_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": [{"x": 1}], "n.x": [2.5]}), path)
+    chunk = rows_of(splits_of(path, "parquet"), pa.schema([("n.x", pa.float64())]))
+    assert chunk.table.to_pydict() == {"n.x": [2.5]}

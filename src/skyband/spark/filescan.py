@@ -54,7 +54,7 @@ class FileScan:
             found = {field.name: field.type for field in file.schema_arrow}
             # a column that nobody needs may still have values that reject their rows
             fit = all(found.get(field.name, field.type) == field.type for field in self._schema)
-            if not fit or not found.keys() >= set(self._names):
+            if not fit or len(found) < len(file.schema_arrow.names) or not found.keys() >= set(self._names):
                 return False
         return True
 

@@ -8,6 +8,8 @@ rows: it will be a reject with a sequence number.
 from __future__ import annotations
 
 import contextlib
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +48,7 @@ def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
             raise InputError(
                 f"The file {path} of stream '{split.stream}' cannot be read: {problem}."
             ) from None
-        yield _unread([str(path).encode()], f"The file cannot be unpacked: {_bare(problem)}.", schema)
+        yield _unread([os.fsencode(path)], f"The file cannot be unpacked: {_bare(problem)}.", schema)
     _check(split, path)
 
 
@@ -81,6 +83,9 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
             import pyarrow.parquet as pq
 
             found = pq.read_schema(path)
+            twice = [name for name, times in Counter(found.names).items() if times > 1]
+            if twice:
+                raise pa.ArrowInvalid(f"it has more than one column named {twice[0]!r}")
         else:
             found = open_rows(path, kinds, spec.format).schema
     except (pa.ArrowException, OSError) as problem:
@@ -127,11 +132,17 @@ def _read_parquet(path: Path, split: Split, schema: pa.Schema) -> Iterator[Chunk
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, memory_map=True) as file:
-        there = set(file.schema_arrow.names)
+        there = Counter(file.schema_arrow.names)
         columns = [name for name in schema.names if name in there]
         groups = list(range(split.first, split.first + split.count))
+        twice = next((name for name in columns if there[name] > 1), None)
+        if twice is not None:
+            why = f"the file has more than one column named {twice!r}"
+            yield from (Chunk(schema.empty_table(), _lost(file, path, group, why)) for group in groups)
+            return
         try:
-            table = file.read_row_groups(groups, columns=columns, use_threads=False)
+            # a struct's field may have the same path as a column, and comes along
+            table = file.read_row_groups(groups, columns=columns, use_threads=False).select(columns)
             yield Chunk(_as_texts(table, schema))
         except (pa.ArrowException, OSError) as problem:
             if getattr(problem, "errno", None) is not None:
@@ -153,12 +164,17 @@ def _as_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _read_group(file: Any, path: Path, group: int, columns: list[str]) -> Chunk:
     """One row group; if it is damaged its rows are unreadable, and no reason to stop."""
     try:
-        return Chunk(file.read_row_groups([group], columns=columns, use_threads=False))
+        table = file.read_row_groups([group], columns=columns, use_threads=False)
+        return Chunk(table.select(columns))
     except (pa.ArrowException, OSError) as problem:
-        rows = file.metadata.row_group(group).num_rows
         empty = file.schema_arrow.empty_table().select(columns)
-        raw = f"row group {group} of {path}"
-        return Chunk(empty, [BadRow(row, f"the row group is damaged: {problem}", raw) for row in range(rows)])
+        return Chunk(empty, _lost(file, path, group, f"the row group is damaged: {problem}"))
+
+
+def _lost(file: Any, path: Path, group: int, why: str) -> list[BadRow]:
+    """All rows of a row group, none of which can be read."""
+    raw = f"row group {group} of {os.fsencode(path).decode('utf-8', 'replace')}"
+    return [BadRow(row, why, raw) for row in range(file.metadata.row_group(group).num_rows)]
 
 
 def _read_csv(path: Path, schema: pa.Schema) -> Iterator[Chunk]:
