@@ -18,6 +18,7 @@ from skyband.files.reader import open_rows
 from skyband.files.rows import Chunk
 from skyband.spark.config import StreamSpec
 from skyband.spark.filelog import FileLog, StreamFiles
+from skyband.spark.inputs import task_lines
 from skyband.spark.reading import declared_schema, infer_schema, join_chunks
 from skyband.spark.sifting import read_runs
 from skyband.spark.splits import Split, plan_splits
@@ -335,3 +336,13 @@ def test_a_field_of_a_struct_with_the_path_of_a_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [{"x": 1}], "n.x": [2.5]}), path)
     chunk = rows_of(splits_of(path, "parquet"), pa.schema([("n.x", pa.float64())]))
     assert chunk.table.to_pydict() == {"n.x": [2.5]}
+
+
+def test_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
+    """It goes to the tasks in a line of text, and stands in rejects."""
+    path = tmp_path / os.fsdecode(b"\xff\xc3\xa9.csv.gz")
+    path.write_bytes(gzip.compress(b"n,x\n1,0.5\n" * 1000)[:-20])
+    (split,) = splits_of(path, "csv")
+    lines = pa.RecordBatch.from_pylist([split.line()])
+    assert task_lines(iter([lines]))[0] == [split]
+    assert rows_of([split]).bad[-1].raw.endswith("/\N{REPLACEMENT CHARACTER}é.csv.gz")

@@ -40,9 +40,10 @@ def packing(path: str | Path) -> str | None:
 def open_plain(path: str | Path) -> BinaryIO:
     """A file's bytes, unpacked if they are packed."""
     kind: Any = packing(path)
-    return (
-        open(path, "rb") if kind is None else io.BufferedReader(pa.input_stream(str(path), compression=kind))
-    )
+    if kind is None:
+        return open(path, "rb")
+    # Arrow itself would not take a name that is no UTF-8
+    return io.BufferedReader(pa.input_stream(io.FileIO(path), compression=kind))
 
 
 class Source:

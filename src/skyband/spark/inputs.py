@@ -145,7 +145,7 @@ def task_lines(batches: Iterator[pa.RecordBatch]) -> tuple[list[Split] | None, I
     lines = chain([first], some)
     if "format" not in first.schema.names or first.column("format")[0].as_py() == RECORD:
         return None, lines
-    return [Split(**row) for batch in lines for row in _split_columns(batch).to_pylist()], iter(())
+    return [Split.of_line(row) for batch in lines for row in _split_columns(batch).to_pylist()], iter(())
 
 
 def record_parts(lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +132,4 @@ class SplitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             yield from share_files(self._packed, partition.splits)
             return
-        columns = list(zip(*(astuple(split) for split in partition.splits), strict=True))
-        names = [part.split()[0] for part in SPLIT_COLUMNS.split(", ")]
-        yield pa.RecordBatch.from_pydict(dict(zip(names, columns, strict=True)))
+        yield pa.RecordBatch.from_pylist([split.line() for split in partition.splits])

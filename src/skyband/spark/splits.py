@@ -8,8 +8,10 @@ numbers. A task gets consecutive splits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from ..files.source import packing
 from .filelog import FileLog, StreamFiles, Taken, file_path
@@ -31,6 +33,14 @@ class Split:
     first: int
     count: int
     rows: int  # -1 where only reading tells
+
+    def line(self) -> dict[str, Any]:
+        """The columns of a line that names it. A path may be no UTF-8, so each of its bytes is a character there."""
+        return {**asdict(self), "path": os.fsencode(self.path).decode("latin-1")}
+
+    @classmethod
+    def of_line(cls, line: dict[str, Any]) -> Split:
+        return cls(**{**line, "path": os.fsdecode(line["path"].encode("latin-1"))})
 
 
 Offset = dict[str, int]
