@@ -229,6 +229,25 @@ def test_units_equal_one_monitor(tmp_path: Path, twice: bool) -> None:
     compare(local, one, [[("s", arrow(rows))] for rows in make_files(6, seed=83)])
 
 
+def test_a_name_that_goes_to_a_query_of_another_kind(tmp_path: Path) -> None:
+    """Who told the old answer is not asked the new one: what leaves has the sign, the k and the ids that it had."""
+    local, one = Local(tmp_path, STREAMS), One(STREAMS)
+    names = ["rows", "sums", "counted", "couples", "nearest", "loud"]
+    asked = {name: KINDS[name] for name in names}
+    local.start(asked, layout(asked, 2, 2))
+    one.start(asked)
+    files = [[("s", arrow(rows))] for rows in make_files(7, seed=84)]
+    compare(local, one, files[:2])
+    for first in (2, 4):
+        names = [*names[1:], names[0]]
+        asked = dict(zip(asked, (KINDS[name] for name in names), strict=True))
+        local.start(asked, layout(asked, 2, 2))
+        compare(local, one, files[first : first + 2], one.start(asked))
+    asked = {"sums": KINDS["rows"]}  # and all units but those of single rows go
+    local.start(asked, layout(asked, 2, 2))
+    compare(local, one, files[6:], one.start(asked))
+
+
 def test_another_job_at_the_same_place_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that is gone leaves its place, and its number, to the next one: whose routes are its own."""
     monkeypatch.setattr(routing, "id", lambda _: 1, raising=False)

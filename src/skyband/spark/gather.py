@@ -45,7 +45,7 @@ class Gather:
         """The changes of all units in one table, in the order of the queries; those no longer asked come first."""
         tables = [table_of(blob) for blob in told.blobs("changes")]
         queries = {**dict(before), **dict(now)}
-        for name in told.names("before"):
+        for name in dict.fromkeys([*told.names("gone"), *told.names("before")]):
             tables += self._merged(name, told, dict(before).get(name), dict(now).get(name))
         asked = [name for name, _ in now]
         names = dict.fromkeys([*_others(queries, asked), *asked])
@@ -55,14 +55,13 @@ class Gather:
         return whole.take(numbers_array(np.argsort(places, kind="stable")))
 
     def _merged(self, name: str, told: Told, before: Query | None, now: Query | None) -> list[pa.Table]:
-        """The changes of a query that several units answer together; one that is another now is two."""
-        old, new = ([table_of(blob) for blob in told.blobs(kind, name)] for kind in ("before", "after"))
-        if before is None or now is None or before == now:
-            query = now or before
-            assert query is not None
-            return [self._compared(name, query, old, new)]
-        gone = [table_of(blob) for blob in told.blobs("gone", name)]
-        return [self._compared(name, before, gone, []), self._compared(name, now, old, new)]
+        """The changes of a query that several units answer together; one that is another now is two, and who answered
+        the old one may not be asked the new one."""
+        gone, old, new = (
+            [table_of(blob) for blob in told.blobs(kind, name)] for kind in ("gone", "before", "after")
+        )
+        found = [] if before is None else [self._compared(name, before, gone, [])]
+        return found if now is None else [*found, self._compared(name, now, old, new)]
 
     def _compared(self, name: str, query: Query, old: list[pa.Table], new: list[pa.Table]) -> pa.Table:
         k = getattr(query, "k", None)

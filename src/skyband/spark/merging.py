@@ -304,11 +304,7 @@ class _Telling:
 
     def _answers(self, monitors: list[Monitor]) -> list[Line]:
         """This unit's part of each answer, before and after."""
-        again = {name for name, _ in self._unit.queries}
-        lines = [
-            Line("gone" if name in again else "before", name, 0, table_bytes(answer))
-            for name, answer in self._gone.items()
-        ]
+        lines = [Line("gone", name, 0, table_bytes(answer)) for name, answer in self._gone.items()]
         for monitor in monitors:
             for name, watch in monitor.watches.items():
                 lines.append(Line("before", name, 0, table_bytes(self._before[name])))
