@@ -210,3 +210,31 @@ def test_changes_of_a_stream_without_times_have_none(
     }
     report = verify_pipeline(path)
     assert report.ok, str(report)
+
+
+def test_units_that_end_with_a_batch_that_is_done_again(tmp_path: Path, spark: SparkSession) -> None:
+    """What a dropped query leaves behind is told by units that are there no more: also the second time."""
+    path = tmp_path / "pipeline.toml"
+    both = {"rows": QUERIES["rows"], "sums": MORE["sums"]}
+    files = make_files(2, seed=31, rows=(20, 30))
+
+    def start(queries: dict[str, str], failing: bool = False) -> None:
+        def tell(info: BatchInfo) -> None:
+            if failing:
+                raise RuntimeError("the power went")
+
+        path.write_text(text(queries, "executors", "shards = 1\n"))
+        run_pipeline(path, available_now=True, on_batch=tell, spark=spark)
+
+    write_file(tmp_path / "data" / "0.parquet", files[0])
+    start(both)
+    write_file(tmp_path / "data" / "1.parquet", files[1])
+    with pytest.raises(Exception, match="the power went"):
+        start({"rows": QUERIES["rows"]}, failing=True)
+    changes = tmp_path / "out" / "changes" / "batch-1.parquet"
+    told = changes.read_bytes()
+    assert "sums" in pq.read_table(changes)["query"].to_pylist()
+    start({"rows": QUERIES["rows"]})
+    assert changes.read_bytes() == told
+    report = verify_pipeline(path)
+    assert report.ok, str(report)

@@ -64,7 +64,8 @@ class ExecutorsRun(Run):
             # a batch was under way: it is done with the queries and the units that it was begun with
             begun = self._log.at(begins)
             assert begun is not None
-            again = self._query(session, [self._era(begins, begun)], begins, once=True)
+            era = self._era(begins, begun, self._log.at(begins - 1))
+            again = self._query(session, [era], begins, once=True)
             self._await(again)
             begins = self._committed() + 1
             if self._stop.asked() or begins < new:
@@ -88,32 +89,34 @@ class ExecutorsRun(Run):
 
     # -- who does what
 
-    def _era(self, first: int, layout: Layout) -> Era:
-        return Era(first, layout.units(self._asked(first)))
+    def _era(self, first: int, layout: Layout, old: Layout | None) -> Era:
+        """The units from batch `first` on, and which of those before it end with it."""
+        units = layout.units(self._asked(first))
+        retired: list[Any] = []
+        moved: list[int] = []
+        there = {unit.key for unit in units}
+        for unit in () if old is None or layout == old else old.units(self._asked(first - 1)):
+            if unit.key not in there and unit.kind in layout.kinds:
+                moved.append(unit.key)
+            elif unit.key not in there:
+                retired.append(replace(unit, queries=(), digest="none"))
+        return Era(first, units, tuple(retired), tuple(moved))
 
     def _new_era(self, session: SparkSession, first: int, old: Layout | None) -> Era:
         """The units from batch `first` on; those that are new take over what older ones kept."""
         asked = self._asked(first)
         cores = int(session.sparkContext.defaultParallelism)
         layout = plan_layout(self._pipeline, asked, cores, old)
-        units = layout.units(asked)
-        retired: list[Any] = []
-        moved: list[int] = []
+        era = self._era(first, layout, old)
         if old is not None and layout != old:
             before = old.units(self._asked(first - 1))
-            there = {unit.key for unit in units}
-            for unit in before:
-                if unit.key not in there and unit.kind in layout.kinds:
-                    moved.append(unit.key)
-                elif unit.key not in there:
-                    retired.append(replace(unit, queries=(), digest="none"))
-            hand_over(session, self._checkpoint, first, before, units)
-            say(f"the state of {len(before)} units is dealt out to {len(units)}")
+            hand_over(session, self._checkpoint, first, before, era.units)
+            say(f"the state of {len(before)} units is dealt out to {len(era.units)}")
         elif first:
             shutil.rmtree(self._checkpoint.own / "handover", ignore_errors=True)  # it was taken over long ago
         self._log.set(first, layout)
         self._renew_frame(first)
-        return Era(first, units, tuple(retired), tuple(moved))
+        return era
 
     def _renew_frame(self, first: int) -> None:
         """What is late in batch `first` depends on its queries, which may be others than those before."""
