@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -62,6 +63,32 @@ def test_records_are_read_in_runs_of_one_partition(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(inputs, "_RUN_RECORDS", 2)
 
 
+def packed(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(out.getvalue())
+
+
+def test_arrow_records_that_lead_out_of_their_data() -> None:
+    """Nothing in them is followed before it was looked at: it would be the end of the process."""
+    schema = pa.schema([("g", pa.string()), ("n", pa.decimal128(10, 2))])
+    ends = pa.array([0, 1 << 28, 2], pa.int32()).buffers()[1]
+    texts = pa.Array.from_buffers(pa.string(), 2, [None, ends, pa.py_buffer(b"ab")])
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 77], pa.int32()), pa.array(["a"]), safe=False)
+    large = pa.Array.from_buffers(
+        pa.decimal128(10, -16_777_214), 1, pa.array([Decimal(5)], pa.decimal128(10, 0)).buffers()
+    )
+    foreign = pa.array([b"a", b"\xff"]).view(pa.string())  # a matter of one row
+    twice = pa.table([["a"], ["b"]], names=["g", "g"])
+    wrong = [pa.table({"g": texts}), pa.table({"g": coded}), pa.table({"n": large}), twice]
+    records = [packed(table) for table in (*wrong, pa.table({"g": foreign}), pa.table({"g": ["c"]}))]
+    ((_, chunk),) = values.value_chunks("arrow", pa.array(records, pa.binary()), schema)
+    assert [row.position for row in chunk.bad] == [0, 1, 2, 3]
+    assert chunk.bad[3].detail == "the record has more than one column named 'g'"
+    assert chunk.table.num_rows == 3
+
+
 def test_values_of_records() -> None:
     schema = pa.schema([("x", pa.int64()), ("g", pa.string())])
     texts = [
@@ -83,12 +110,6 @@ def test_values_of_records() -> None:
         (4, '{"x": "no"}'),
         (5, "ff"),
     ]
-
-    def packed(table: pa.Table) -> bytes:
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(out.getvalue())
 
     one, other = pa.table({"x": [1, 2], "z": [0, 0]}), pa.table({"g": ["a"]})
     records = [packed(one), b"\xffno", packed(one.slice(0, 0)), packed(one), packed(other), None]

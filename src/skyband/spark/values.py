@@ -6,8 +6,9 @@ that doesn't fit: it keeps its place, its seq and its text, and ends up among th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,12 @@ from ..files.jsontext import parse_json_lines
 from ..files.rows import BadRow, Chunk
 
 Values: TypeAlias = pa.BinaryArray
+_LARGEST_SCALE = 76
+_BYTES = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
 
 
 def value_chunks(form: str, values: Values, schema: pa.Schema) -> Iterator[tuple[int, Chunk]]:
@@ -95,10 +102,36 @@ def _table(value: bytes | None, schema: pa.Schema) -> pa.Table | str:
         return "the record has no value"
     try:
         found = pa.ipc.open_stream(value).read_all()
-        found.validate()
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        return f"not an Arrow IPC stream: {str(problem).splitlines()[0]}"
-    return found.select([name for name in schema.names if name in found.column_names])
+        there = Counter(found.column_names)
+        wanted = [name for name in schema.names if name in there]
+        twice = next((name for name in wanted if there[name] > 1), None)
+        if twice is not None:
+            return f"the record has more than one column named {twice!r}"
+        found = found.select(wanted)
+        _check(found)
+    except (pa.ArrowException, OSError, ValueError, IndexError) as problem:
+        return f"not an Arrow IPC stream: {(str(problem).splitlines() or [''])[0]}"
+    return found
+
+
+def _check(table: pa.Table) -> None:
+    """An error if an offset or an index leads out of the data: whoever follows it reads anything, or dies. (A text that
+    is no UTF-8 is a matter of its row alone.)"""
+    table.validate()
+    for column in table.columns:
+        if pa.types.is_decimal(column.type) and abs(column.type.scale) > _LARGEST_SCALE:
+            raise pa.ArrowInvalid(f"a decimal of scale {column.type.scale}")
+        for chunk in column.chunks:
+            _as_bytes(chunk).validate(full=True)
+
+
+def _as_bytes(array: Any) -> Any:
+    """The same offsets and indices, over bytes instead of texts."""
+    if pa.types.is_dictionary(array.type):
+        array.indices.validate(full=True)
+        return pa.DictionaryArray.from_arrays(array.indices, _as_bytes(array.dictionary))
+    kind = _BYTES.get(array.type)
+    return array if kind is None else array.view(kind)
 
 
 def text_of(value: bytes) -> str:
