@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -267,3 +268,15 @@ def test_a_time_that_is_no_time(value: float | None) -> None:
     m.push({"t": pa.array([1.0, value]), "x": [1.0, 2.0]})
     assert reasons(m) == [(1, "time")]
     assert m.now == 1.0
+
+
+def test_decimals_too_far_apart() -> None:
+    """Arrow takes a power of ten from beyond its table for them: any number comes out."""
+    digits = pa.array([Decimal(150), None], pa.decimal128(10, 0)).buffers()
+    m = sb.Monitor(schema=pa.schema([("x", pa.decimal128(38, 2)), ("n", pa.int64())]))
+    for column in ("x", "n"):
+        m.push(pa.table({column: pa.Array.from_buffers(pa.decimal128(10, -100), 2, digits)}))
+    assert m.rejects()["reason"].to_pylist() == ["type", "type"]
+    w = m.watch("SELECT x FROM s ORDER BY x LIMIT 2 WINDOW 9 ROWS")
+    m.push(pa.table({"x": pa.Array.from_buffers(pa.decimal128(10, 1), 2, digits)}))
+    assert w.top()["x"].to_pylist() == [Decimal(15)]

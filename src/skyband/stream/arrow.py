@@ -65,7 +65,7 @@ def python_value(value: pa.Scalar) -> Any:
     is what has bytes that are no text."""
     try:
         return value.as_py()
-    except (OverflowError, ValueError):
+    except (ArithmeticError, ValueError):
         pass
     if isinstance(value, pa.StructScalar):
         return {name: python_value(part) for name, part in value.items()}
@@ -108,7 +108,9 @@ def _readable(array: pa.Array) -> bool:
             _, told, data = array.buffers()
             if data is None or not len(array):
                 return True
-            first, last = np.frombuffer(told, wide)[array.offset :][[0, len(array)]].tolist()
+            # a buffer may be longer than what it is for, by any number of bytes
+            ends = np.frombuffer(told, wide, array.offset + len(array) + 1)
+            first, last = ends[[array.offset, -1]].tolist()
             if data.slice(first, last - first).to_pybytes().isascii():  # far quicker than to look at each
                 return True
         array.validate(full=True)
@@ -121,7 +123,7 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
     """The rows of a table, to show."""
     try:
         return table.to_pylist()  # type: ignore[no-any-return]
-    except (OverflowError, ValueError):
+    except (ArithmeticError, ValueError):
         columns = [[python_value(value) for value in column] for column in table.columns]
         return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 

@@ -215,6 +215,11 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """
     if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):
         array = pc.cast(array, pa.decimal128(38, 0))
+    if pa.types.is_decimal(array.type) and not pa.types.is_floating(wanted):
+        scale = wanted.scale if pa.types.is_decimal(wanted) else 0
+        widest = max(array.type.bit_width, wanted.bit_width)
+        if abs(array.type.scale - scale) > (76 if widest > 128 else 38):
+            raise pa.ArrowInvalid("no power of ten is as large")  # Arrow would take one from beyond its table
     if pa.types.is_nested(wanted) and _drops(array, wanted):
         raise pa.ArrowInvalid("the cast would drop a field")
     fitted = pc.cast(array, wanted, safe=True)
