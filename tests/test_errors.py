@@ -184,7 +184,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a time window without times": (
         lambda: sb.Monitor().watch("SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 5 SECONDS"),
-        "A window of 5 SECONDS needs event times: make the monitor with time=, or watch a number of rows.",
+        "A window of 5 SECONDS needs event times: name its column of times (time=), or watch a number of rows.",
     ),
     "retain a duration without times": (
         lambda: sb.Monitor(retain=sb.last("5 seconds")),

@@ -158,7 +158,7 @@ class Stream:
     def allow(self, window: Window) -> None:
         if self.time is None and not isinstance(window, Rows):
             raise QueryError(
-                f"A window of {window} needs event times: make the monitor with time=, or watch a number of rows."
+                f"A window of {window} needs event times: name its column of times (time=), or watch a number of rows."
             )
 
     def must_know(self, window: Rows, beginning: Recency) -> None:

@@ -62,6 +62,11 @@ def test_a_whole_file(tmp_path: Path) -> None:
     }
 
 
+def test_a_mark_before_the_first_letter(tmp_path: Path) -> None:
+    """As some editors write it."""
+    assert load_pipeline(write(tmp_path, "\ufeff" + WHOLE.strip())) == load_pipeline(write(tmp_path, WHOLE))
+
+
 def test_a_pipeline_that_stops_by_itself(tmp_path: Path) -> None:
     text = WHOLE.replace("2 seconds", "Available-Now")
     assert load_pipeline(write(tmp_path, text)).spark.trigger == "available-now"

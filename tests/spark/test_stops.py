@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
 
 import pytest
 from tests.spark.streams import QUERIES, make_files, pipeline_text, write_file
@@ -140,6 +141,25 @@ def test_output_that_cannot_be_written(pipeline: Path, spark: SparkSession) -> N
 def test_a_session_that_is_there_is_taken(tmp_path: Path, spark: SparkSession) -> None:
     again = start_session(SparkSpec(tmp_path, "local[2]", conf=(("spark.sql.shuffle.partitions", "1"),)))
     assert again.sparkContext is spark.sparkContext
+
+
+def test_settings_that_spark_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark looks at some of them only when a query is planned, and wraps what it says of them."""
+
+    class Refused(Exception):
+        _cause = ValueError('The value "many" is no int.\nand more')
+
+    made = MagicMock()
+    made._jsparkSession.sessionState.side_effect = Refused("Error while instantiating something")
+    monkeypatch.setattr("skyband.java.find_java", lambda: Path("/"))
+    builder = MagicMock()
+    builder.config.return_value = builder
+    builder.getOrCreate.return_value = made
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", builder)
+    said = r"^Spark can't do with its settings \(The value \"many\" is no int\): see to \[spark\] in pipeline.toml.$"
+    with pytest.raises(InputError, match=said):
+        start_session(SparkSpec(tmp_path))
+    made.stop.assert_called_once()
 
 
 def test_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
     """Read a pipeline file, or say in one sentence what is wrong with it."""
     file = Path(path)
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"There is no pipeline file {file}; give the path of one.") from None
     except IsADirectoryError:

@@ -129,13 +129,30 @@ def start_session(
         builder = SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except InputError:
         raise
     except Exception as problem:
         where = "" if log is None else f" (its log is {log})"
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise InputError(f"Spark did not start{where}: {_last_words(log, begun) or first}") from problem
+    try:
+        session._jsparkSession.sessionState()  # Spark looks at its SQL settings when they are first needed
+    except Exception as problem:
+        said = _deepest(problem)
+        session.stop()
+        raise InputError(
+            f"Spark can't do with its settings ({said}): see to [spark] in pipeline.toml."
+        ) from None
+    return session
+
+
+def _deepest(problem: BaseException) -> str:
+    """The first line of what lies at the bottom of an exception of Spark's."""
+    while (cause := getattr(problem, "_cause", None)) is not None:
+        problem = cause
+    told = str(problem).strip().splitlines()
+    return told[0].rstrip(".: ") if told else type(problem).__name__
 
 
 def _last_words(log: Path | None, begun: int) -> str | None:
