@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.oracle import BEFORE_EVERYTHING, Oracle, Recency, Row, Watch, Window
+from tests.oracle import Oracle, Recency, Row, Watch, Window
 
 Values = list[Mapping[str, Any]]
 
@@ -73,7 +73,9 @@ class ObjectOracle(Oracle):
     def _begin_joined(self, members: tuple[str, ...], stream: str) -> Recency:
         if not self.retain:
             return self._newest(stream)
-        return max((self._begin(m) for m in members if self.rows.get(m)), default=BEFORE_EVERYTHING)
+        known = max(Oracle._known(self, member) for member in members)
+        retained = [row for row in self.rows[stream] if row.recency > known]
+        return (retained[0].time, retained[0].seq - 1) if retained else self._newest(stream)
 
     def _known(self, stream: str) -> Recency:
         members = stream.split("+")

@@ -171,6 +171,49 @@ def test_both_are_exact_at_once_where_retained_rows_cover_them() -> None:
     assert xs(w) == [4, 3, 2]
 
 
+JOIN = "SELECT id FROM r1 FULL JOIN r2 USING (id) ORDER BY r1.x + r2.x DESC LIMIT 9 WINDOW {}"
+
+
+@pytest.mark.parametrize("retain", [None, sb.rows(2), sb.rows(9), sb.last("100 seconds")])
+@pytest.mark.parametrize("window", ["100 SECONDS", "2 ROWS", "4 ROWS"])
+def test_a_join_begins_with_the_oldest_row_that_any_of_its_streams_retains(
+    retain: Window | None, window: str
+) -> None:
+    """It began where the stream began that was the last to have rows: retained rows of the others didn't count."""
+    m = sb.Monitor(time="t", retain=retain)
+    m.push({"t": [10.0, 20.0, 30.0], "id": [1, 2, 3], "x": [1.0, 2.0, 3.0]}, stream="r1")
+    m.push({"t": [25.0], "id": [1], "x": [4.0]}, stream="r2")
+    known = {1: (10.0, 1.0), 2: (20.0, 2.0), 3: (25.0, 4.0), 4: (30.0, 3.0)}
+    count = 0 if retain is None else 3 if retain == sb.rows(2) else 4
+    rows = list(known.values())[4 - count :][-int(window.split()[0]) :]
+    ids = {10.0: 1, 20.0: 2, 25.0: 1, 30.0: 3}
+    for pushed in ([], [(31.0, 5.0)]):
+        if pushed:
+            m.push({"t": [31.0], "id": [5], "x": [5.0]}, stream="r2")
+            rows, ids = [*rows, *pushed][-int(window.split()[0]) :], {**ids, 31.0: 5}
+        else:
+            w = m.watch(JOIN.format(window))
+        totals: dict[int, float] = {}
+        for time, x in rows:
+            totals[ids[time]] = totals.get(ids[time], 0.0) + x
+        answer = w.top().to_pylist()
+        assert {row["id"]: row["score"] for row in answer} == totals
+
+
+@pytest.mark.parametrize("retain", [3, 9])
+def test_a_join_without_times_counts_the_retained_rows_of_all_its_streams(retain: int) -> None:
+    m = sb.Monitor(retain=sb.rows(retain))
+    for value in range(6):
+        m.push({"id": [value], "x": [float(value)]}, stream=f"r{1 + value % 2}")
+    w = m.watch(JOIN.format("4 ROWS"))
+    assert w.top()["id"].to_pylist() == [5, 4, 3, 2]
+    m.push({"id": [6], "x": [6.0]}, stream="r1")
+    assert w.top()["id"].to_pylist() == [6, 5, 4, 3]
+    w.change(window="2 rows")
+    w.change(window="5 rows")
+    assert w.top()["id"].to_pylist() == [6, 5, 4, 3, 2]
+
+
 def test_retained_rows_whose_columns_an_index_has_are_not_put_aside() -> None:
     """Rows without columns would be rows that nothing finds again: the next change ended in an error."""
     monitor = sb.Monitor(retain=sb.rows(50))

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from skyband.objects import ObjectChanges, ObjectGroup
 from skyband.order import LOWEST, Ints, Recency
-from skyband.query.model import Joined
+from skyband.query.model import Joined, Rows
 from skyband.reading import reading_of
 from skyband.stream.batches import Batch
 from skyband.stream.schema import known_type
+from skyband.stream.window import Recencies, Runs
 from skyband.stream_state import Stream
 
 if TYPE_CHECKING:
@@ -87,11 +88,34 @@ class Joint(Stream):
         return max((stream.known_from() for stream in self.streams()), default=LOWEST)
 
     def beginning(self) -> Recency:
-        """With the oldest row from which on all members' rows are retained, or after the newest row."""
-        if self.monitor.retain is None:
-            return self.known_from()
-        starts = [stream.beginning() for stream in self.streams() if stream.newest() != LOWEST]
-        return max(starts, default=LOWEST)
+        """With the oldest retained row of any member from which on all members' rows are, or after the newest row."""
+        known = self.known_from()
+        starts = [stream.retained.start(known) for stream in self.streams()]
+        newest = self.newest()
+        nothing = LOWEST if newest == LOWEST else newest.after()
+        return min((start for start in starts if start is not None), default=nothing)
+
+    def _changed(self) -> None:
+        """All members retain their last n rows: together they may know more of them than one does."""
+        super()._changed()
+        retain = self.monitor.retain
+        if isinstance(retain, Rows):
+            self.row_limit = max(self.row_limit, retain.n * len(self.members))
+
+    def _recall(self, rows: int) -> None:
+        """Retained rows of the members may be older than this, or than its row windows."""
+        log = self.recencies
+        if self.monitor.retain is None or (log.total if isinstance(log, Runs) else len(log)) >= rows:
+            return
+        known = self.known_from()
+        parts = [stream.retained.recencies(known) for stream in self.streams()]
+        time, seq = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        order = np.lexsort((seq, time))
+        if isinstance(log, Recencies) and len(seq) > len(log):
+            log.begin_with(time[order], seq[order])
+        elif isinstance(log, Runs) and len(seq) > log.total:  # made after rows had come
+            self.recencies = Runs()
+            self.recencies.add(time[order], seq[order])
 
     def oldest_needed(self) -> Recency:
         """No window over all members begins before it."""
