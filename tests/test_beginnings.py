@@ -293,3 +293,18 @@ def test_retained_rows_say_which_are_the_last(retain: Window) -> None:
     assert w.top()["x"].to_pylist() == [4.0, 9.0]
     m.push({"t": [5.5, 4.5], "x": [7.0, 0.0]})
     assert w.top()["x"].to_pylist() == [7.0, 9.0]
+
+
+def test_retained_rows_say_that_there_are_no_others() -> None:
+    """From the first moment on that is retained all rows are known, though the first row came later."""
+    m = sb.Monitor(time="t", retain=sb.last("10 seconds"))
+    w = m.watch(TOP.format(5, "8 SECONDS"))
+    rows = m.watch(TOP.format(5, "1 ROWS"))
+    timed(m, (0, 9), (97, 1), (98, 2), (100, 3))
+    w.change(window="20 rows")  # was refused: which rows are the last 20 was held to be unknown
+    rows.change(window="7 rows")
+    assert xs(w) == xs(rows) == [3, 2, 1]
+    assert xs(rows, window="4 rows") == [3, 2, 1]  # was refused too
+    timed(m, (99, 4))
+    assert xs(w) == [4, 3, 2, 1]
+    assert xs(rows, window="2 rows") == [4, 3]

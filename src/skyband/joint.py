@@ -111,9 +111,11 @@ class Joint(Stream):
         parts = [stream.retained.recencies(known) for stream in self.streams()]
         time, seq = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         order = np.lexsort((seq, time))
-        if isinstance(log, Recencies) and len(seq) > len(log):
-            log.begin_with(time[order], seq[order])
-        elif isinstance(log, Runs) and len(seq) > log.total:  # made after rows had come
+        if isinstance(log, Recencies):
+            if len(seq) > len(log):
+                log.begin_with(time[order], seq[order])
+            log.complete_from = min(log.complete_from, known)
+        elif len(seq) > log.total:  # made after rows had come
             self.recencies = Runs()
             self.recencies.add(time[order], seq[order])
 

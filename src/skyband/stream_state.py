@@ -262,9 +262,11 @@ class Stream:
         """Retained rows may know more of the past than the row windows have needed so far."""
         log, retain = self.recencies, self.monitor.retain
         if isinstance(log, Recencies) and len(log) < rows and retain:
-            time, seq = self.retained.recencies(self.horizon(retain))
+            start = self.horizon(retain)
+            time, seq = self.retained.recencies(start)
             if len(seq) > len(log):
                 log.begin_with(time, seq)
+            log.complete_from = min(log.complete_from, start)
 
     def count(self, time: Ints, seq: Ints, total: int) -> None:
         """Rows were accepted (in order of arrival): windows move."""

@@ -163,7 +163,6 @@ class Recencies:
         """Forget what is here: these are the newest rows, in recency order."""
         self.begin = self.end = 0
         self.add(time, seq)
-        self.complete_from = min(self.complete_from, Recency(int(time[0]), int(seq[0])))
 
     def _make_room(self, n: int) -> None:
         if self.end + n <= len(self.time):
