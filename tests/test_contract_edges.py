@@ -140,3 +140,28 @@ def test_retained_rows_of_which_there_are_none() -> None:
     again = sb.Monitor.from_bytes(m.to_bytes())
     again.push({"t": [1.0], "x": [1.0]})
     assert again.watches[w.name].top()["seq"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [float("nan"), float("inf"), True, np.datetime64("NaT"), np.float64("nan"), pd.NaT, datetime(1, 1, 1)],
+)
+def test_no_time_before_the_first_row_is_an_error_at_once(time: object) -> None:
+    """It was taken, and every batch after it was refused."""
+    m = sb.Monitor(time="ts")
+    with pytest.raises(sb.InputError):
+        m.advance(time)
+    assert m.now is None
+    w = m.watch(TOP.format("s", 4, "10 SECONDS"))
+    m.push([{"ts": datetime(2024, 1, 1), "x": 1}])
+    assert w.top()["x"].to_pylist() == [1]
+
+
+def test_seconds_before_the_first_row_that_no_timestamp_has() -> None:
+    """All time that timestamps have has passed: rows are late, and don't stop the stream."""
+    m = sb.Monitor(time="ts")
+    m.watch(TOP.format("s", 4, "10 SECONDS"))
+    m.advance(1e30)
+    for _ in range(2):
+        m.push([{"ts": datetime(2024, 1, 1), "x": 1}])
+    assert m.reject_counts["late"] == 2

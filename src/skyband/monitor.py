@@ -257,7 +257,7 @@ class Monitor:
                 )
             self._kind = kind
             if self._pending is not None:
-                self._now, self._pending = clock.key(self._pending, kind), None
+                self._now, self._pending = clock.pending_key(self._pending, kind), None
         stream.check_updates()
         for watch in stream.watches:
             stream.check(watch.query)

@@ -80,7 +80,16 @@ def key(value: Any, kind: Kind) -> int:
 
 def seconds(value: Any) -> float:
     """Any value that `key` takes, as seconds: to compare two before the kind of time is known."""
-    return float(value) if isinstance(value, int | float | np.number) else _nanoseconds(value) / 1e9
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        return number_of(key(value, "number"))
+    return key(value, "timestamp") / 1e9
+
+
+def pending_key(value: Any, kind: Kind) -> int:
+    """The key of a time that was taken before its kind was known; seconds that no timestamp can have are its last."""
+    if kind == "timestamp" and isinstance(value, int | float):
+        value = max(_LOW / 1e9 + 1, min(value, _HIGH / 1e9 - 1))
+    return key(value, kind)
 
 
 def _nanoseconds(value: Any) -> int:
