@@ -87,6 +87,15 @@ def test_options() -> None:
     assert parse(to_sql(query)) == query
 
 
+def test_a_column_n_is_called_so() -> None:
+    """Only N'…' is something else in SQL, and no text of ours has a quote right after a name."""
+    text = "SELECT n, SUM(n), -n FROM n WHERE n = 'a' GROUP BY n ORDER BY SUM(n) LIMIT 1 WINDOW 5 ROWS"
+    query = parse(text)
+    assert query.select is not None
+    assert [output.name for output in query.select] == ["n", "SUM(n)", "-n"]
+    assert to_sql(query) == text and parse(to_sql(query)) == query
+
+
 def test_an_alias_may_be_ordered_by_and_hides_the_column() -> None:
     query = parse("SELECT -x AS x FROM s ORDER BY x LIMIT 5 WINDOW 10 ROWS")
     assert query.score == e("-x")

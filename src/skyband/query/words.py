@@ -15,7 +15,7 @@ RESERVED = CLAUSE_WORDS | {
 
 # Words that are read as something else than a name in some place; what we write ourselves quotes them.
 QUOTED = RESERVED | {
-    "group", "order", "by", "window", "full", "date", "timestamp", "interval", "array", "n", "left", "right",
+    "group", "order", "by", "window", "full", "date", "timestamp", "interval", "array", "left", "right",
     "natural", "outer", "semi", "anti", "similar", "nulls", "current", "glob", "div", "regexp", "isnull", "notnull",
     "xor",
 }  # fmt: skip
