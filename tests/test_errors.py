@@ -275,15 +275,33 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an unknown column to group by": (
         lambda: sb.Monitor(schema={"ip": "string", "x": "double"}).watch(GROUPED),
-        "There is no column id; there are ip, x.",
+        "There is no column id (line 1, column 35); there are ip, x.",
     ),
     "a sum of texts": (
         lambda: sb.Monitor(schema={"id": "string", "x": "string"}).watch(GROUPED),
-        "SUM and MAX need a number, not a condition or a text.",
+        "SUM and MAX need a number, not a condition or a text (line 1, column 51).",
+    ),
+    "an unknown column to join by": (
+        lambda: sb.Monitor(schema={"a": {"ip": "string", "x": "double"}, "b": {"ip": "string"}}).watch(
+            JOINED
+        ),
+        "There is no column id (line 1, column 37); there are ip, x.",
+    ),
+    "an unknown column of a join": (
+        lambda: sb.Monitor(schema={"a": {"id": "string", "xx": "double"}, "b": {"id": "string"}}).watch(
+            JOINED
+        ),
+        "There is no column x (line 1, column 50); did you mean xx?",
+    ),
+    "a join's score of texts": (
+        lambda: sb.Monitor(schema={"a": {"id": "string", "x": "string"}, "b": {"id": "string"}}).watch(
+            JOINED
+        ),
+        "a.x must be a number, not a condition or a text (line 1, column 50).",
     ),
     "a column of both streams": (
         lambda: both_have_it(),
-        "Both a and b have a column x: write a.x or b.x.",
+        "Both a and b have a column x (line 1, column 50); write a.x or b.x.",
     ),
     "streams with and without times": (
         lambda: sb.Monitor(time={"a": "t"}).watch(JOINED),
@@ -299,21 +317,25 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: sb.Monitor(schema=pa.schema([("id", pa.list_(pa.int64())), ("x", pa.float64())])).watch(
             GROUPED
         ),
-        'GROUP BY can\'t take "id", which is list<item: int64>: take a column of numbers, texts or times.',
+        'GROUP BY can\'t take "id", which is list<item: int64> (line 1, column 35); take a column of numbers, '
+        "texts or times.",
     ),
     "a group of lists, with another type not known yet": (
         lambda: sb.Monitor(schema=pa.schema([("id", pa.list_(pa.int64())), ("x", pa.null())])).watch(GROUPED),
-        'GROUP BY can\'t take "id", which is list<item: int64>: take a column of numbers, texts or times.',
+        'GROUP BY can\'t take "id", which is list<item: int64> (line 1, column 35); take a column of numbers, '
+        "texts or times.",
     ),
     "a group of intervals": (
         lambda: sb.Monitor(
             schema=pa.schema([("id", pa.month_day_nano_interval()), ("x", pa.float64())])
         ).watch(GROUPED),
-        'GROUP BY can\'t take "id", which is month_day_nano_interval: take a column of numbers, texts or times.',
+        'GROUP BY can\'t take "id", which is month_day_nano_interval (line 1, column 35); take a column of numbers, '
+        "texts or times.",
     ),
     "streams joined by lists": (
         lists_joined,
-        'USING can\'t take "id", which is list<item: int64>: take a column of numbers, texts or times.',
+        'USING can\'t take "id", which is list<item: int64> (line 1, column 37); take a column of numbers, '
+        "texts or times.",
     ),
     "an option of a joined query": (
         lambda: sb.Monitor().watch(JOINED + " WITH (gamma = 1)"),

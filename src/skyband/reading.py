@@ -25,6 +25,7 @@ from skyband.query.expression import Column, check, evaluate, unknown_column
 from skyband.query.model import Grouped, Joined, Output
 from skyband.query.nodes import Arithmetic, Expression
 from skyband.query.promises import Promise, Range, cannot_walk, promise_of, uses_count
+from skyband.query.words import located
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, View, numbers
 from skyband.stream.ids import array_ids, values_in
@@ -239,15 +240,18 @@ class GroupedReading(Reading):
         query = self.query
         if schema is None:
             return
-        for name in query.key:
+        for name, place in zip(query.key, query.places or (None,) * len(query.key), strict=True):
             if name not in schema.names:
-                raise unknown_column(name, schema.names)
-            _must_be_key("GROUP BY", name, schema.field(name).type)
+                raise unknown_column(name, schema.names, place)
+            _must_be_key("GROUP BY", name, schema.field(name).type, place)
         check_condition("WHERE", query.where, schema)
         for number, argument in enumerate(self.halves.arguments):
             kinds = ("bool", "any") if number in self.halves.truths else NUMERIC
             if check(argument, schema) not in kinds:
-                raise QueryError("SUM and MAX need a number, not a condition or a text.")
+                place = next((node.place for node in nodes.walk(argument) if isinstance(node, Column)), None)
+                raise QueryError(
+                    located("SUM and MAX need a number, not a condition or a text", place), place
+                )
         check_score(query.score, schema)
         check_condition("HAVING", query.having, schema)
         for output in query.select or ():
@@ -320,11 +324,12 @@ class JoinedReading(Reading):
             (name, schema) for name, schema in zip(query.streams, schemas, strict=True) if schema is not None
         ]
         types: dict[str, tuple[str, pa.DataType]] = {}
+        (place,) = query.places or (None,)
         for stream, schema in known:
             if query.key not in schema.names:
-                raise unknown_column(query.key, schema.names)
+                raise unknown_column(query.key, schema.names, place)
             found = schema.field(query.key).type
-            _must_be_key("USING", query.key, found)
+            _must_be_key("USING", query.key, found, place)
             if pa.types.is_null(found):
                 continue  # not known yet: it will be what the others have
             other, type_ = types.setdefault("key", (stream, found))
@@ -333,27 +338,34 @@ class JoinedReading(Reading):
                     f'"{query.key}" is {type_} in stream {other} and {found} in {stream}: cast one of them.'
                 )
         for name, side in self.told:
+            place = self._place(name, side)
             having = [(stream, schema) for stream, schema in known if side in (None, stream)]
             own = [(stream, schema) for stream, schema in having if name in schema.names]
             if side is None and len(own) > 1:
-                raise QueryError(
-                    f"Both {own[0][0]} and {own[1][0]} have a column {name}: write {own[0][0]}.{name} or "
-                    f"{own[1][0]}.{name}."
-                )
+                written = f"write {own[0][0]}.{name} or {own[1][0]}.{name}"
+                both = f"Both {own[0][0]} and {own[1][0]} have a column {name}"
+                raise QueryError(located(f"{both}; {written}", place), place)
             if not own and len(having) == (1 if side is not None else len(query.streams)):
-                raise unknown_column(name, [n for _, schema in having for n in schema.names])
+                raise unknown_column(name, [n for _, schema in having for n in schema.names], place)
             for stream, schema in own:
                 if check(Column(name), schema) not in NUMERIC:
-                    raise QueryError(f"{stream}.{name} must be a number, not a condition or a text.")
+                    wrong = f"{stream}.{name} must be a number, not a condition or a text"
+                    raise QueryError(located(wrong, place), place)
+
+    def _place(self, name: str, side: str | None) -> nodes.Place | None:
+        """Where a column stands in the query's text."""
+        query = self.query
+        told = (query.score, query.where, *(output.value for output in query.select or ()))
+        every = (n for e in told if e is not None for n in nodes.walk(e) if isinstance(n, Column))
+        return next((c.place for c in every if (c.name, c.side) == (name, side)), None)
 
 
-def _must_be_key(clause: str, name: str, type_: pa.DataType) -> None:
+def _must_be_key(clause: str, name: str, type_: pa.DataType, place: nodes.Place | None) -> None:
     """An error if objects can't be told by a column of this type; an interval has no text that could be an id."""
     plain = type_.value_type if pa.types.is_dictionary(type_) else type_
     if not can_be_key(plain) or pa.types.is_interval(plain):
-        raise QueryError(
-            f'{clause} can\'t take "{name}", which is {type_}: take a column of numbers, texts or times.'
-        )
+        wrong = f'{clause} can\'t take "{name}", which is {type_}; take a column of numbers, texts or times'
+        raise QueryError(located(wrong, place), place)
 
 
 def reading_of(query: Any) -> Reading:

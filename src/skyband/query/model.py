@@ -12,10 +12,10 @@ skyband.query.text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skyband.errors import QueryError
-from skyband.query.nodes import Column, Compare, Expression, conjuncts
+from skyband.query.nodes import Column, Compare, Expression, Place, conjuncts
 from skyband.query.window import Last, Rows, Window, last, rows, window
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "from_dict", "last", "rows", "to_dict", "window",
 ]  # fmt: skip
 
+Places = tuple[Place | None, ...]
 Options = tuple[tuple[str, str | int | float], ...]
 MOST_RANKS = 2**31 - 1  # ranks are int32
 
@@ -124,6 +125,7 @@ class Joined:
     window: Window
     where: Expression | None = None
     options: Options = ()
+    places: Places = field(default=(), compare=False, repr=False)  # of the key in the text
 
     def __post_init__(self) -> None:
         _positive(self.k)
@@ -150,6 +152,7 @@ class Grouped:
     bound: int | float | None = None
     op: str | None = None
     options: Options = ()
+    places: Places = field(default=(), compare=False, repr=False)  # of each key in the text
 
     def __post_init__(self) -> None:
         if self.k is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import Field, fields
 from decimal import Decimal
 from typing import Any
 
@@ -23,9 +23,14 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 _EXPRESSIONS = ("score", "where", "having")
 
 
+def _told(query: Query | type[Query]) -> list[Field[Any]]:
+    """What a query asks; where that stood in its text is not told."""
+    return [f for f in fields(query) if f.compare]
+
+
 def query_to_dict(query: Query) -> dict[str, object]:
     data: dict[str, object] = {"kind": _NAMES[type(query)]}
-    for f in fields(query):
+    for f in _told(query):
         value = getattr(query, f.name)
         if f.name in _EXPRESSIONS and value is not None:
             data[f.name] = expression_to_data(value)
@@ -53,7 +58,7 @@ def query_from_dict(data: dict[str, object]) -> Query:
             f"There is no kind of query {data.get('kind')!r}; the data was not written by to_dict."
         )
     values: dict[str, Any] = {}
-    for f in fields(kind):
+    for f in _told(kind):
         value: Any = data.get(f.name)
         if f.name in _EXPRESSIONS and value is not None:
             value = expression_from_data(value)

@@ -225,7 +225,8 @@ class _Conclusion:
         if self.is_joined:
             assert s.using is not None
             streams = tuple(self.streams)
-            return Joined(streams, s.using, select, score, s.descending, k, window, where, s.options)
+            places = (self.reader.place(s.using_token),)
+            return Joined(streams, s.using, select, score, s.descending, k, window, where, s.options, places)
         return TopK(self.streams[0], select, score, s.descending, k, window, where, s.options)
 
     def _threshold(self, window: Window) -> Query:
@@ -271,8 +272,13 @@ class _Conclusion:
                 "With GROUP BY, ORDER BY needs SUM, COUNT or MAX; write ORDER BY SUM(x)", s.order_token
             )
         return Grouped(
-            self.streams[0], key, select, score, s.descending, k, window, where, having, options=s.options
-        )
+            self.streams[0], key, select, score, s.descending, k, window, where, having, options=s.options,
+            places=self._places(),
+        )  # fmt: skip
+
+    def _places(self) -> tuple[nodes.Place | None, ...]:
+        """Where the keys of GROUP BY stand."""
+        return tuple(column.place for column in self.statement.group or ())
 
     def _check_bound(self, bound: float, token: Token | None) -> None:
         if bound != bound:
@@ -309,6 +315,7 @@ class _Conclusion:
             bound,
             op,
             s.options,
+            self._places(),
         )
 
     def _check_grouped(self, e: Expression, key: tuple[str, ...], token: Token | None) -> None:

@@ -51,6 +51,7 @@ class Statement:
     items: list[Item] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     using: str | None = None
+    using_token: Token | None = None
     where: Expression | None = None
     where_token: Token | None = None
     group: list[Column] | None = None
@@ -244,7 +245,7 @@ def _using(reader: Reader, statement: Statement) -> None:
         raise reader.error(
             f"All streams are joined over one key; write USING ({statement.using}) again", token
         )
-    statement.using = key
+    statement.using, statement.using_token = key, token
 
 
 def _where(reader: Reader, statement: Statement) -> None:
