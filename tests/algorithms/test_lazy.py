@@ -77,3 +77,25 @@ def test_an_answer_is_searched_for_only_when_its_spare_ranks_are_used_up() -> No
         monitor.push({"x": random.random(20)})
     # by the rule for k ranks alone nearly every second step would need a search
     assert group.algorithm.following.searched - before < 60
+
+
+@pytest.mark.parametrize("nothing", [[], [{"x": None}], [{"x": 7.0, "y": 1.0}]])
+@pytest.mark.parametrize("raised", [False, True])
+def test_retained_rows_are_told_once(nothing: list[dict[str, float | None]], raised: bool) -> None:
+    """Rows that came back from what is retained, in a step that brought no new one, entered once more with the next."""
+    monitor = sb.Monitor(retain=sb.rows(20), schema={"x": "double", "y": "double"})
+    text = "SELECT x FROM s WHERE y < 1 ORDER BY x DESC LIMIT {} WINDOW 10 ROWS WITH (algorithm = 'lazy')"
+    told: set[int] = set()
+    watch = monitor.watch(text.format(1)) if raised else None
+    steps = [[{"x": float(x), "y": 0.0} for x in (5, 4, 3, 2, 1)], nothing, [{"x": 2.5, "y": 0.0}], []]
+    for number, step in enumerate(steps):
+        if number == 1 and watch is not None:
+            watch.change(k=4)
+        elif number == 1:
+            watch = monitor.watch(text.format(4))
+        for change in monitor.push(step).to_pylist():
+            assert (change["seq"] in told) == (change["change"] == "leave")
+            told ^= {change["seq"]}
+        if watch is not None:
+            assert told == {*watch.top()["seq"].to_pylist()}
+        monitor._check()

@@ -264,8 +264,13 @@ def follow(
         held[w], size[w] = total, min(k, total)
         anew = gone > 0 or m == 0
         _date(w, base, total, anew, timed, among, oldest_time, oldest_seq, time, seq, new_time, new_seq)
+    # a search shows all that is there, also what was retained and came back without a new row
+    shown = fresh > -np.inf
+    for w in range(watches):
+        if left[w] == 1:
+            shown[slots[w]] = True
     for slot in range(list_start.shape[0]):
-        if fresh[slot] > -np.inf:
+        if shown[slot]:
             for place in range(list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]):
                 seen[slot] = max(seen[slot], pool_seq[place])
     return watches, count
