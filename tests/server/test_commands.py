@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,10 +26,19 @@ def test_the_five_lines(starting: Callable[..., Running], tmp_path: Path) -> Non
     started, lines = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)[:2]
     assert started == "skyband serve --time ts\n"
     server = starting(time="ts", data=tmp_path / "skyband-data")
-    lines = lines.replace("localhost:8321", server.url).replace("curl -N", "curl --max-time 1 -N")
+    lines = lines.replace("localhost:8321", server.url)
     script = f'curl() {{ command curl -s "$@"; echo; }}\n{lines}'
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    made, pushed, top, changes = done.stdout.split("\n", 3)
+    said = ""
+    with subprocess.Popen(
+        ["sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as typed:
+        assert typed.stdout is not None
+        for line in typed.stdout:  # the last of them follows for ever: as far as the changes of the push
+            said += line
+            if line.startswith("data: ") and '"score":121.0' in line:
+                break
+        os.killpg(typed.pid, signal.SIGKILL)
+    made, pushed, top, changes = said.split("\n", 3)
     assert json.loads(made)["name"] == "fastest"
     assert json.loads(pushed)["rows"] == 3
     assert [row["car"] for row in json.loads(top)["rows"]] == ["ben", "cat", "ann"]
@@ -42,3 +54,19 @@ def test_another_time_column_than_the_folder_began_with(
     starting(time="ts", data=tmp_path / "data").stop()
     with pytest.raises(SkybandError, match=r": --time is not that which the journal .* leave it out"):
         starting(time="when", data=tmp_path / "data")
+
+
+def test_the_last_words_of_a_server_are_waited_for(
+    starting: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come through a thread, which on a busy machine may get its turn after the process's end was seen."""
+
+    def late(self: Running) -> None:
+        assert self.process.stderr is not None
+        words = list(self.process.stderr)
+        time.sleep(0.5)
+        self.errors.extend(words)
+
+    monkeypatch.setattr(Running, "_hear", late)
+    with pytest.raises(SkybandError, match="can be reached from elsewhere: give a file with --tokens"):
+        starting(in_memory=True, host="0.0.0.0")

@@ -28,7 +28,8 @@ class Running:
             text=True,
             env={**os.environ, **(environment or {})},
         )
-        threading.Thread(target=self._hear, daemon=True).start()
+        self._hearing = threading.Thread(target=self._hear, daemon=True)
+        self._hearing.start()
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
         if not self.url:
@@ -40,7 +41,9 @@ class Running:
         self.errors.extend(self.process.stderr)
 
     def said(self) -> str:
-        """What it had to say on standard error."""
+        """What it had to say on standard error: all of it, once it has ended."""
+        if self.process.poll() is not None:  # its last words may be on their way still
+            self._hearing.join(10)
         return "".join(self.errors).strip()
 
     def cpu(self) -> float:
