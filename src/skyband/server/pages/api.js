@@ -33,7 +33,8 @@ export function onTokenWanted(act) { wanted = act; }
 
 export async function ask(path, { method = "GET", json, body, type, key, signal } = {}) {
   const headers = {};
-  if (token() !== null) headers.Authorization = `Bearer ${token()}`;
+  const shown = token();
+  if (shown !== null) headers.Authorization = `Bearer ${shown}`;
   if (json !== undefined) { headers["Content-Type"] = "application/json"; body = JSON.stringify(json); }
   if (type) headers["Content-Type"] = type;
   if (key) headers["Idempotency-Key"] = key;
@@ -49,7 +50,7 @@ export async function ask(path, { method = "GET", json, body, type, key, signal 
   try { answer = text ? JSON.parse(text) : {}; } catch { /* not ours: the status says enough */ }
   if (!response.ok) {
     const refused = new Refused(response.status, (answer && answer.error) || {});
-    if (response.status === 401) wanted(refused);
+    if (response.status === 401 && shown === token()) wanted(refused); // not of a token that another has replaced meanwhile
     throw refused;
   }
   return answer;

@@ -32,10 +32,10 @@ export class Editor {
     this.time = time;
     this.dialog.showModal();
     this.text.focus();
+    if (this.text.value.trim()) this.check();
     let streams = [];
     try { streams = (await ask("/api/streams")).streams; } catch { /* no examples, then */ }
     this.offer(streams);
-    if (this.text.value.trim()) this.check();
   }
 
   offer(streams) {
@@ -120,6 +120,8 @@ export class Editor {
 
   async save() {
     const name = $("query-name").value.trim();
+    this.check.cancel(); // it would talk over what is said of the saving
+    if (this.asking) this.asking.abort();
     $("save").disabled = true;
     try {
       const made = await ask("/api/queries", { method: "POST", json: name ? { name, sql: this.text.value } : { sql: this.text.value } });
