@@ -36,7 +36,7 @@ def environment(**changes: str) -> dict[str, str]:
 def skyband(tmp_path: Path) -> Callable[..., Outcome]:
     """Run the command in an empty folder; `feed` goes to its standard input."""
 
-    def run(*arguments: object, feed: bytes = b"", seconds: float = 120, **changes: str) -> Outcome:
+    def run(*arguments: object, feed: bytes = b"", seconds: float = 280, **changes: str) -> Outcome:
         done = subprocess.run(
             [sys.executable, "-m", "skyband", *map(str, arguments)],
             input=feed,

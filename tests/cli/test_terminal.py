@@ -135,6 +135,25 @@ def test_hello_for_no_time_at_all() -> None:
     assert screen.code() == 0 and "Traceback" not in screen.text
 
 
+SLOWLY = """
+import importlib.abc, sys, time
+
+class Slowly(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "rich.live":
+            time.sleep(1.5)
+
+sys.meta_path.insert(0, Slowly())
+"""
+
+
+def test_hello_lasts_as_long_as_it_should_where_loading_takes_long(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOWLY)
+    paths = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    screen = on_a_terminal("hello", "--seconds", "1", PYTHONPATH=paths)
+    assert screen.code() == 0 and has_board(screen.text)
+
+
 def test_hello_when_the_clock_stands_still() -> None:
     stage = Stage(1000.0, seed=1)
     stage.step(1000.0, 1e6)
@@ -146,12 +165,13 @@ def test_hello_when_the_clock_stands_still() -> None:
     assert text.count("·") >= 7 and "is kept" not in text  # places that nobody has, and nothing to boast of
 
 
+@pytest.mark.timeout(600)
 def test_hello_compiled_goes_on_where_interpreted_began() -> None:
     screen = on_a_terminal("hello", NUMBA_DISABLE_JIT="0")
     assert screen.until(lambda text: has_board(text) and "faster soon" in text)
     # Once everything is compiled the note is gone from newer frames.
     assert screen.until(
-        lambda text: "arrivals" in text and "faster soon" not in text.rpartition("arrivals")[2], 200
+        lambda text: "arrivals" in text and "faster soon" not in text.rpartition("arrivals")[2], 450
     )
     os.write(screen.terminal, b"q")
     assert screen.code() == 0

@@ -159,13 +159,12 @@ def run_hello(seconds: float | None) -> None:
     warming = Warming()
     stage = Stage(time.time())
     throttle = Throttle()
-    end = None if seconds is None else time.monotonic() + seconds
     # Being ended from outside is an end like others: the terminal must be given back in order.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if sys.stdout.isatty():
-        _live(stage, throttle, warming, end)
+        _live(stage, throttle, warming, seconds)
     else:
-        _snapshots(stage, throttle, warming, end)
+        _snapshots(stage, throttle, warming, seconds)
 
 
 def _tick(stage: Stage, throttle: Throttle, warming: Warming) -> None:
@@ -177,13 +176,15 @@ def _tick(stage: Stage, throttle: Throttle, warming: Warming) -> None:
     time.sleep(max(0.0, _TICK - busy))
 
 
-def _live(stage: Stage, throttle: Throttle, warming: Warming, end: float | None) -> None:
+def _live(stage: Stage, throttle: Throttle, warming: Warming, seconds: float | None) -> None:
     from rich.console import Console
     from rich.live import Live
 
     from skyband.terminal.keys import pressed
 
     console = Console(highlight=False)
+    # Counted from here: on a busy machine all of them may have passed before everything was loaded.
+    end = None if seconds is None else time.monotonic() + seconds
     moment: Moment | None = None
     with (
         contextlib.suppress(KeyboardInterrupt),
@@ -209,11 +210,11 @@ def _live(stage: Stage, throttle: Throttle, warming: Warming, end: float | None)
         )
 
 
-def _snapshots(stage: Stage, throttle: Throttle, warming: Warming, end: float | None) -> None:
+def _snapshots(stage: Stage, throttle: Throttle, warming: Warming, seconds: float | None) -> None:
     warming.begin()
     print(TITLE)
     print(SQL)
-    last = time.monotonic() + _PLAIN_FRAMES if end is None else end
+    last = time.monotonic() + (_PLAIN_FRAMES if seconds is None else seconds)
     due = time.monotonic() + 1.0
     while time.monotonic() < last:
         _tick(stage, throttle, warming)
