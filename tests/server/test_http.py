@@ -250,7 +250,6 @@ def test_small_limits(starting: Any) -> None:
         "max_rows": 3,
         "max_queries": 1,
         "max_streams": 1,
-        "max_rate": 30,
     }
     server = starting(in_memory=True, **limits)
     with httpx.Client(base_url=server.url, timeout=60) as http:
@@ -267,9 +266,15 @@ def test_small_limits(starting: Any) -> None:
         assert http.post("/api/queries", json={"sql": sql}).status_code == 201
         assert "--max-queries" in problem(http.post("/api/queries", json={"sql": sql}), 422, "limit")
         assert http.get("/api/settings").json()["settings"]["max_rows"] == 3
-        answers = [http.get("/api/streams") for _ in range(100)]
+
+
+def test_too_many_requests(starting: Any) -> None:
+    """One a second: no machine is as slow as that."""
+    server = starting(in_memory=True, max_rate=1)
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        answers = [http.get("/api/streams") for _ in range(20)]
         slow = [answer for answer in answers if answer.status_code == 429]
-        assert slow and int(slow[0].headers["retry-after"]) >= 1
+        assert answers[0].status_code == 200 and slow and int(slow[0].headers["retry-after"]) >= 1
         assert "--max-rate" in problem(slow[0], 429, "too_many_requests")
         assert http.get("/health").status_code == 200
 
@@ -386,7 +391,7 @@ def test_https(tmp_path: Path, starting: Any) -> None:
     server = starting(in_memory=True, **files)
     assert server.url.startswith("https://")
     trusted = ssl.create_default_context(cafile=str(files["certfile"]))
-    with httpx.Client(base_url=server.url, verify=trusted) as http:
+    with httpx.Client(base_url=server.url, verify=trusted, timeout=60) as http:
         assert http.get("/health").json()["status"] == "ok"
 
 
@@ -398,4 +403,4 @@ def test_starts_that_cant_be_and_ctrl_c(tmp_path: Path, starting: Any) -> None:
     with pytest.raises(SkybandError, match="data"):
         starting(data=tmp_path / "data")
     first.process.send_signal(signal.SIGINT)
-    assert first.process.wait(30) == 0 and "Traceback" not in first.said()
+    assert first.process.wait(120) == 0 and "Traceback" not in first.said()

@@ -113,7 +113,7 @@ def account(server: Running, writers: list[Writer], begun: int) -> None:
         assert sums == {writer.name: (sum(writer.values), len(writer.values)) for writer in writers}
         best = {(row["seq"], row["score"]) for row in m.watches["best"].top().to_pylist()}
         fold = Fold()
-        with httpx.Client(base_url=server.url) as http:
+        with httpx.Client(base_url=server.url, timeout=60) as http:
             last = http.get("/api/queries/best/top").json()["offset"]
         for step in m.changes(from_=0, query="best"):
             told = step.changes.to_pylist()
