@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,13 @@ def test_the_same_figures_draw_the_same_chart(tmp_path: Path, form: str) -> None
     first = draw(figure, tmp_path / "a").read_bytes()
     assert draw(figure, tmp_path / "b").read_bytes() == first
     assert b"heightmap" in first and b"<dc:date>" not in first
+
+
+def test_the_search_for_fonts_is_no_failure(tmp_path: Path) -> None:
+    """matplotlib tells it on standard error where it takes more than five seconds, once on a machine."""
+    logging.getLogger("matplotlib").setLevel(logging.NOTSET)
+    draw(made(tsl=[10, 20, 300]), tmp_path)
+    assert not logging.getLogger("matplotlib.font_manager").isEnabledFor(logging.WARNING)
 
 
 def test_numbers_have_three_digits() -> None:

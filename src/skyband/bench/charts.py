@@ -7,6 +7,7 @@ and stays small). A colour and a mark belong to an algorithm on every chart. mat
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ def look(series: str, index: int) -> tuple[str, str]:
 
 def draw(figure: Figure, folder: Path) -> Path:
     """Write the figure's chart and return its path."""
+    # On a slow machine its first use says that it looks for fonts, among what goes wrong.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         import matplotlib
     except ImportError:
