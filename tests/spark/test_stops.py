@@ -40,11 +40,21 @@ def press_ctrl_c() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_while_there_is_no_file_yet(pipeline: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    timer = threading.Timer(1.2, press_ctrl_c)
-    timer.start()
+def test_ctrl_c_while_there_is_no_file_yet(
+    pipeline: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, waits = Signals.wait, 0
+
+    def third(self: Signals, seconds: float) -> bool:
+        nonlocal waits
+        waits += 1
+        if waits == 3:
+            press_ctrl_c()
+        return wait(self, seconds)
+
+    monkeypatch.setattr(Signals, "wait", third)
     assert run_pipeline(pipeline) == Summary(0, 0, 0, 0, 0.0, stopped=True)
-    timer.join()
+    assert waits == 3
     said = capfd.readouterr().err
     assert said.count("waiting for the first file of stream 's' in") == 1
     assert "stopping after this batch" in said
@@ -211,7 +221,7 @@ def test_settings_of_a_cluster_are_not_those_of_one_machine(tmp_path: Path) -> N
 
 def test_sockets_have_paths_that_are_short_enough(tmp_path: Path) -> None:
     name = "spark.python.unix.domain.socket.enabled"
-    short, long = Path(tempfile.mkdtemp(prefix="s-")), tmp_path / ("x" * 60)
+    short, long = Path(tempfile.mkdtemp(prefix="s-", dir="/tmp")), tmp_path / ("x" * 60)
     long.mkdir()
     assert session._settings(SparkSpec(tmp_path), short, "skyband", False)[name] == "true"
     assert name not in session._settings(SparkSpec(tmp_path), long, "skyband", False)
