@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -86,9 +87,12 @@ def fetch(name: str, wanted: Sequence[Coordinates], alone: bool) -> list[Path]:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port that nobody is given who asks for any: it has to be free still when a process has started."""
+    for port in random.SystemRandom().sample(range(15_000, 30_000), 1000):
+        with contextlib.suppress(OSError), socket.socket() as found:
+            found.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 class Broker:
