@@ -6,6 +6,7 @@ gone. Moments are chosen from outside, by the files that appear, so nothing in t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -58,7 +59,8 @@ class Pipeline:
         """Kill it; what it had said."""
         assert self.process is not None
         print(f"kill -9 of process {self.process.pid} and its group, {self.next_batch()} batches put out")
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has come to its end
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.said = self.process.communicate()[1]
         return self.said
 
