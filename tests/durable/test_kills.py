@@ -25,7 +25,7 @@ def killed(folder: Path, round_: int, chance: random.Random) -> dict[str, tuple[
     )
     assert victim.stdout is not None
     stop = chance.randint(0, 400)  # lines
-    late = threading.Timer(60, victim.kill)
+    late = threading.Timer(300, victim.kill)  # it may have to compile first
     late.start()
     lines: list[str] = []
     for line in victim.stdout:

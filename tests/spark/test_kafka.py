@@ -21,7 +21,7 @@ from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SHORT = (  # how long to wait for a broker that is gone
     'options = {"kafka.default.api.timeout.ms" = 6000, "kafka.request.timeout.ms" = 3000, '

@@ -25,7 +25,7 @@ from skyband.spark.recordscan import RecordScan
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 DECLARED = '{ts = "timestamp", x = "double", y = "double", n = "long", g = "string"}'
 ODD: list[bytes | None] = [
     b'{"x": 1,\n "ts": }', None, b"  ", b"\x01\x01", b'{"x": "9"}', b"\xff",

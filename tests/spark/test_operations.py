@@ -69,7 +69,7 @@ def test_figures_and_a_full_disk(
 
     def tell(info: BatchInfo) -> None:
         infos.append(info)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             pages.append(answer.read().decode())
 
     def full(target: Path, data: bytes, temporary: Path | None = None) -> None:
@@ -88,7 +88,7 @@ def test_figures_and_a_full_disk(
                 run_pipeline(path, available_now=True, on_batch=tell, spark=spark)
         assert not (tmp_path / "out" / "changes" / "batch-3.parquet").exists()
         run_pipeline(path, available_now=True, on_batch=tell, spark=spark)
-        assert told.wait(20)
+        assert told.wait(120)
     finally:
         spark.streams.removeListener(listener)
     assert [info.batch for info in infos] == [0, 1, 2, 3, 4] and infos[3].replayed
@@ -198,7 +198,7 @@ def test_units_tell_no_rows() -> None:
     try:
         for rows in (0, 7):
             metrics.tell(BatchInfo(0, 1, 1, 0, 0, 0.1, {}, state_rows=rows, state_bytes=55))
-            with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60) as answer:
                 pages.append(answer.read().decode())
         assert "skyband_state_bytes 55.0" in pages[0] and "skyband_state_rows" not in pages[0]
         assert "skyband_state_rows 7.0" in pages[1]

@@ -73,8 +73,8 @@ def check(folder: Path, steps: Sequence[dict[str, list[kinds.Row]]]) -> None:
 
 @contextmanager
 def stopped_when(ready: Callable[[], bool]) -> Iterator[threading.Event]:
-    """An event that stops a pipeline as soon as something holds, and after two minutes in any case."""
-    event, end = threading.Event(), time.monotonic() + 120
+    """An event that stops a pipeline as soon as something holds, and after five minutes in any case."""
+    event, end = threading.Event(), time.monotonic() + 300
 
     def look() -> None:
         while not ready() and time.monotonic() < end and not event.wait(0.05):
@@ -90,6 +90,7 @@ def stopped_when(ready: Callable[[], bool]) -> Iterator[threading.Event]:
         thread.join()
 
 
+@pytest.mark.timeout(900)
 def test_a_start_after_a_snapshot(tmp_path: Path, spark: SparkSession) -> None:
     steps = kinds.make_steps(8, 31, (10, 60))
     prepare(tmp_path)
