@@ -164,7 +164,7 @@ def observed(path: Path, spark: SparkSession) -> dict[int, int]:
     spark.streams.addListener(listener)
     try:
         run(path, spark)
-        assert told.wait(20)
+        assert told.wait(120)
     finally:
         spark.streams.removeListener(listener)
     return found
