@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import subprocess
@@ -220,6 +221,26 @@ def test_only_kernels_that_make_arrays_count_references(
     code = {each: next(iter(each.compiled().inspect_llvm().values())) for each in (own, lent)}
     assert "NRT_decref" in code[own]
     assert code[lent].count("define") and "NRT_decref" not in code[lent]
+
+
+def test_a_full_disk_keeps_nothing_and_hinders_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caching = pytest.importorskip("numba.core.caching")
+    monkeypatch.setattr(jit, "_folder", tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def hits() -> int:
+        fresh = kernel(plain_sum.function)
+        assert fresh(np.arange(5.0)) == 10.0
+        return sum(fresh.compiled().stats.cache_hits.values())
+
+    with monkeypatch.context() as disk:
+        disk.setattr(caching.IndexDataCacheFile, "_save_data", full)
+        assert hits() == 0
+    assert [hits(), hits()] == [0, 1]  # with room again it is kept
 
 
 def test_a_kernel_that_borrows_may_not_return_an_array() -> None:

@@ -311,7 +311,9 @@ def _nobody_else(name: str) -> Iterator[None]:
 
 
 def _take_turns(dispatcher: Any) -> None:
-    """Let only one process at a time write a kernel's cache, and none read it meanwhile."""
+    """Let only one process at a time write a kernel's cache, and none read it meanwhile.
+
+    What can't be written, on a disk that is full, is compiled all the same: it is only not kept."""
     files = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if files is None:  # a numba that keeps its cache in another way
         return
@@ -322,7 +324,7 @@ def _take_turns(dispatcher: Any) -> None:
             return load(key)
 
     def locked_save(key: Any, data: Any) -> None:
-        with _turn(alone=True):
+        with _turn(alone=True), contextlib.suppress(OSError):
             save(key, data)
 
     files.load, files.save = locked_load, locked_save
