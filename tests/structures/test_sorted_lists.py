@@ -94,3 +94,14 @@ def test_an_equal_row_in_a_place_given_out_again() -> None:
     assert store.lists.entries[0] == 6
     store.lists.sweep(store.values)
     assert store.lists.entries[0] == 1 and store.walk(0) == [7.0]
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinities_fill_several_blocks(value: float) -> None:
+    """Their separators are equal, though their difference is no number."""
+    store = Store(1, 4 * BLOCK)
+    for _ in range(3):
+        store.add([[value]] * BLOCK)
+    assert store.lists.used[0] > 2
+    store.leave(2 * BLOCK)
+    assert store.walk(0) == [value] * BLOCK

@@ -126,7 +126,7 @@ class SortedLists:
                 assert count == 0 or value[0] >= self.first[axis, at]
                 assert count == 0 or at + 1 == used or value[-1] <= self.first[axis, at + 1]
                 entries += zip(value.tolist(), self.place[axis, number, :count].tolist(), strict=True)
-            assert bool(np.all(np.diff(self.first[axis, :used]) >= 0))
+            assert bool(np.all(self.first[axis, 1:used] >= self.first[axis, : used - 1]))
             # the number of entries is known, and has a limit
             assert total == self.entries[axis]
             # every live row has an entry with its value
