@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from skyband.durable import Engine
-from skyband.errors import JournalError, SkybandError
+from skyband.errors import InputError, JournalError, SkybandError
 from skyband.monitor import Monitor
 from skyband.server.bodies import ARROW, CSV, JSON, LINES, TYPES, Body, Known, read_body
 from skyband.server.settings import Settings
@@ -144,6 +144,40 @@ def test_every_type_of_arrow(column: pa.Array) -> None:
     take(ipc(pa.table({"c": column, "x": [1.0, 2.0]})), ARROW)
     if not pa.types.is_nested(column.type):
         take(ipc(pa.table({"x": column})), ARROW, KNOWN)
+
+
+CALLED = pa.array([b"a", b"\xff\xfe", b"c", b"d\xc3 of more than twelve"])
+TEXTS = CALLED.view(pa.string())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        TEXTS,
+        CALLED.cast(pa.large_binary()).view(pa.large_string()),
+        CALLED.cast(pa.binary_view()).view(pa.string_view()),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3], pa.int8()), TEXTS),
+        pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), TEXTS),
+        pa.StructArray.from_arrays([TEXTS], ["a"]),
+    ],
+    ids=lambda names: str(names.type)[:15],
+)
+def test_arrow_that_is_no_text_costs_its_row_alone(names: pa.Array) -> None:
+    body = read_body(ipc(pa.table({"x": [1.0, 2.0, 3.0, 4.0], "name": names})), ARROW, Known(), LIMITS)
+    monitor = Monitor()
+    watch = monitor.watch("SELECT name FROM s ORDER BY x DESC LIMIT 3 WINDOW 4 ROWS")
+    monitor.push(body.batch)
+    assert watch.top()["seq"].to_pylist() == [2, 0]
+    assert monitor.rejects()["detail"].to_pylist() == ['column "name": not UTF-8'] * 2
+
+
+def test_arrow_that_is_no_text_hides_no_offset_that_leads_out() -> None:
+    data = ipc(pa.table({"x": [1.0], "a": TEXTS.slice(1, 1), "b": pa.array(["x" * 70_001])}))
+    offsets = (0).to_bytes(4, "little") + (70_001).to_bytes(4, "little")
+    header, found, rest = data.rpartition(offsets)  # the header names the length, too
+    assert found
+    with pytest.raises(InputError, match="no Arrow IPC stream"):
+        read_body(header + offsets[:4] + b"\xff\xff\xff\x00" + rest, ARROW, Known(), LIMITS)
 
 
 def test_quick_and_slow_lines_agree() -> None:
