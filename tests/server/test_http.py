@@ -236,11 +236,17 @@ def test_limits_are_told_by_the_option_that_raises_them(http: httpx.Client) -> N
     assert "--max-terms" in problem(http.post("/api/check", json={"sql": many}), 422, "limit")
     columns = [{f"c{n}": 1 for n in range(1001)}]
     assert "--max-columns" in problem(push(http, "wide", columns), 422, "limit")
-    problem(
+    told = problem(
         http.post("/api/check", content=b" " * (1 << 21), headers={"content-type": "application/json"}),
         413,
         "too_large",
     )
+    assert (
+        told == "The request has more than 1,048,576 bytes: make it shorter, only pushed rows may have more."
+    )
+    sent = {"/api/check": {"sql": 5}, "/api/advance": {"time": True}, "/api/queries": {"name": 1, "sql": ""}}
+    for path, word in zip(sent, ("text", "whole number or a number or a text", "text"), strict=True):
+        assert f"must be a {word}." in problem(http.post(path, json=sent[path]), 400, "bad_input")
 
 
 def test_small_limits(starting: Any) -> None:

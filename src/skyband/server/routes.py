@@ -150,30 +150,35 @@ class Held:
         self.state.pending -= self.size
 
 
-async def body_of(state: State, request: Request, held: Held, most: int) -> bytes:
-    """The whole body, if it isn't too large and doesn't take too long."""
+async def body_of(state: State, request: Request, held: Held, most: int | None = None) -> bytes:
+    """The whole body, if it isn't too large (`most`, where that is less than --max-body) and doesn't take too long."""
     declared = request.headers.get("content-length")
-    if declared is not None and declared.isdigit() and int(declared) > most:
-        raise _too_large(most)
+    limit = state.settings.max_body
+    word = "send it in parts, or start the server with a larger --max-body"
+    if most is not None and most < limit:
+        limit, word = most, "make it shorter, only pushed rows may have more"
+    if declared is not None and declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit, word)
     parts: list[bytes] = []
     try:
         async with asyncio.timeout(state.settings.max_wait):
             async for part in request.stream():
                 held.add(len(part))
-                if held.size > most:
-                    raise _too_large(most)
+                if held.size > limit:
+                    raise _too_large(limit, word)
                 parts.append(part)
     except TimeoutError:
         raise Problem("bad_input", "The request's body took too long to arrive: send it faster.") from None
     return b"".join(parts)
 
 
-def _too_large(most: int) -> Problem:
+def _too_large(most: int, word: str) -> Problem:
     return Problem(
-        "too_large",
-        f"The request has more than {most:,} bytes: send it in parts, or start the server with a larger --max-body.",
-        headers={"connection": "close"},
+        "too_large", f"The request has more than {most:,} bytes: {word}.", headers={"connection": "close"}
     )
+
+
+_WORDS: dict[type, str] = {int: "whole number", float: "number", str: "text"}
 
 
 async def object_of(state: State, request: Request, known: dict[str, tuple[type, ...]]) -> dict[str, Any]:
@@ -182,7 +187,7 @@ async def object_of(state: State, request: Request, known: dict[str, tuple[type,
     if kind != "application/json":
         raise Problem("unsupported_type", "The body must be a JSON object: send it as application/json.")
     with Held(state) as held:
-        data = await body_of(state, request, held, min(state.settings.max_body, 1 << 20))
+        data = await body_of(state, request, held, 1 << 20)
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -196,7 +201,7 @@ async def object_of(state: State, request: Request, known: dict[str, tuple[type,
             isinstance(part, known[name]) and (not isinstance(part, bool) or bool in known[name])
         )
         if not fits:
-            raise InputError(f'"{name}" must be a {" or a ".join(t.__name__ for t in known[name])}.')
+            raise InputError(f'"{name}" must be a {" or a ".join(_WORDS[t] for t in known[name])}.')
         if isinstance(part, str) and not part.isascii():
             _must_be_text(part)
     return value
@@ -295,7 +300,7 @@ async def rows(state: State, request: Request) -> Response:
     stream = request.path_params["stream"]
     check_name(stream, "stream")
     with Held(state) as held:
-        data = await body_of(state, request, held, state.settings.max_body)
+        data = await body_of(state, request, held)
         kind, key = request.headers.get("content-type"), request.headers.get("idempotency-key")
         future = await state.call(state.service.submit, stream, data, kind, key)
         # A step goes on whether or not somebody waits for it.
