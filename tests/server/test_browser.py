@@ -342,6 +342,27 @@ def test_what_rows_and_queries_say_is_never_markup(person: Person) -> None:
     expect(page.locator(".card h2 a >> text=<img src")).to_have_count(0)
 
 
+def test_great_numbers_are_told_to_the_last_digit(browser: Any) -> None:
+    """A number of which digits are missing is another one: 9.007e+15 is no id, and 10,893,6… no sum."""
+    from playwright.sync_api import expect
+
+    with contextlib.ExitStack() as ending:
+        server = Server()  # a stream of its own kind
+        ending.callback(server.stop)
+        for width in (390, 1280):
+            person = Person(browser, server.url, viewport={"width": width, "height": 844})
+            watched(person, "great", "SELECT id, no FROM great ORDER BY x DESC LIMIT 3 WINDOW 2 ROWS")
+            rows = "id,no,x\n1700000000000001,7,-110893672\n9007199254740993,8,9710893672\n"
+            person.push(rows, "great")
+            board = person.page.locator("#detail-board tbody")
+            expect(board.locator(".score span")).to_have_text(["9,710,893,672", "-110,893,672"])
+            expect(board.locator(".c0")).to_have_text(["9007199254740993", "1,700,000,000,000,001"])
+            cut = board.locator(".score").evaluate_all("all => all.some(c => c.scrollWidth > c.clientWidth)")
+            assert not cut
+            person.narrow()
+            person.leave()
+
+
 def test_on_a_phone(browser: Any, server: Server) -> None:
     person = Person(browser, server.url, viewport={"width": 390, "height": 844}, has_touch=True)
     watched(person, "a-rather-long-name-for-a-query-that-must-be-broken-somewhere")

@@ -103,13 +103,22 @@ class Live:
         if kept is not None and kept[0] == step:
             return kept[1]
         try:
-            text = _json(self.source.top(name, ROWS))
+            text = _json(_exact(self.source.top(name, ROWS)))
         except SkybandError:  # dropped meanwhile
             return None
         with self._lock:
             # a step that came meanwhile may be in the text or not: then it is written anew next time
             self._tops[name] = (step, text)
         return text
+
+
+def _exact(value: Any) -> Any:
+    """With texts instead of whole numbers that a page would round: to JavaScript 2^53 + 1 is 2^53."""
+    if isinstance(value, dict):
+        return {name: _exact(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_exact(part) for part in value]
+    return str(value) if isinstance(value, int) and abs(value) >= 1 << 53 else value
 
 
 def _json(value: Any) -> str:

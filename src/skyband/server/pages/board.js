@@ -8,6 +8,11 @@ const TRACE = 3000; // milliseconds that a move can be seen
 const GLIDE = 420; // milliseconds that it takes
 const FADE = 1600; // milliseconds for which a new line is coloured
 
+const GREAT = /^-?\d{16,20}$/; // a whole number that JavaScript would round comes as a text
+
+/** How wide numbers of so many digits are, in rem. A number that is cut off is another number. */
+const widthOf = (texts, most) => Math.min(most, 1 + 0.65 * Math.max(0, ...texts.map((text) => text.length)));
+
 const columnTexts = (values) => (values.some((v) => typeof v === "number") ? column(values.map((v) => (typeof v === "number" ? v : null))).map((text, i) => (typeof values[i] === "number" ? text : value(values[i]))) : values.map(value));
 
 /** How many lines may be in motion at once: more than that no eye follows, and a slow machine can't draw even these.
@@ -58,7 +63,7 @@ export class Board {
 
   place(top, now) {
     const names = this.columns(top);
-    const numeric = names.map((name) => top.rows.some((row) => typeof row[name] === "number"));
+    const numeric = names.map((name) => top.rows.some((row) => typeof row[name] === "number" || GREAT.test(row[name])));
     if (JSON.stringify([names, numeric]) !== this.names) this.begin(names, numeric);
     const rows = top.rows.slice(0, this.limit);
     const texts = names.map((name) => columnTexts(rows.map((row) => row[name])));
@@ -66,6 +71,8 @@ export class Board {
     // an infinite score comes as a text
     let best = Math.max(...rows.map((row) => Math.abs(row.score)).filter(Number.isFinite), 0);
     if (rows.length > 1 && rows[0].score < rows.at(-1).score) best = 0; // the least is the best: a long bar would say otherwise
+    texts.forEach((column, i) => { if (numeric[i]) this.widen(i + 2, widthOf(column, innerWidth > 620 ? 14 : 6.4) + (i ? 0 : 1.2)); }); // and the dot
+    this.widen(names.length + 2, widthOf(scores, 11));
     const first = this.started === null;
     if (first && rows.length) this.started = now;
     const before = this.lines;
@@ -85,13 +92,23 @@ export class Board {
       }
       this.lines.set(key, line);
       this.fill(line, row, scores[index], best);
-      texts.forEach((column, i) => say(line.cells[i], column[index]));
+      texts.forEach((column, i) => {
+        if (line.cells[i].textContent === column[index]) return;
+        line.cells[i].textContent = line.cells[i].title = column[index]; // what is cut off can be read there
+      });
       if (line.node === at) at = at.nextElementSibling;
       else this.body.insertBefore(line.node, at);
     });
     for (const line of before.values()) line.node.remove();
     const more = (top.total ?? top.rows.length) - rows.length;
     say(this.foot, more > 0 ? `and ${count(more)} more` : rows.length ? "" : "No rows in the window yet.");
+  }
+
+  /** Make a column wide enough for its numbers, once: one that swells and shrinks with them would be no rest to the eye. */
+  widen(place, width) {
+    if (width <= (this.widths.get(place) ?? 6.4)) return;
+    this.widths.set(place, width);
+    this.head.rows[0].cells[place].style.width = `${width}rem`;
   }
 
   /** Of a line. Asking for it makes the browser lay out the page, so it is asked once for each width. */
@@ -112,6 +129,7 @@ export class Board {
   begin(names, numeric) {
     this.names = JSON.stringify([names, numeric]);
     this.numeric = numeric;
+    this.widths = new Map(); // of columns that need more than they have by themselves
     const cells = names.map((name, i) => el("th", { scope: "col", class: `c${i}${numeric[i] ? " number" : ""}` }, name));
     this.head.replaceChildren(
       el("tr", {}, el("th", { scope: "col", class: "rank" }, "#"), el("th", { class: "move" }, el("span", { class: "unseen" }, "move")), ...cells, el("th", { scope: "col", class: "score" }, "score")),

@@ -36,7 +36,7 @@ const TIME = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)?$
 /** A value of a row. */
 export function value(v) {
   if (v === null || v === undefined) return "–";
-  if (typeof v === "number") return Number.isInteger(v) && Math.abs(v) < 1e15 ? whole.format(v) : number(v);
+  if (typeof v === "number") return Number.isSafeInteger(v) ? whole.format(v) : number(v);
   if (typeof v === "boolean") return v ? "yes" : "no";
   if (typeof v === "string") {
     const found = TIME.exec(v);
@@ -57,8 +57,8 @@ export function number(v) {
 export function column(values) {
   const known = values.filter((v) => typeof v === "number" && Number.isFinite(v));
   const largest = Math.max(0, ...known.map(Math.abs));
-  if (largest >= 1e12 || (largest > 0 && largest < 1e-3)) return values.map((v) => number(v));
-  const wholes = known.every(Number.isInteger);
+  const wholes = known.every(Number.isSafeInteger); // of which a digit left out makes another one: an id, a time
+  if (!wholes && (largest >= 1e12 || (largest > 0 && largest < 1e-3))) return values.map((v) => number(v));
   const digits = wholes ? 0 : largest >= 10000 ? 0 : largest >= 100 ? 1 : largest >= 1 ? 3 : 5;
   const format = new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   return values.map((v) => (typeof v === "number" && Number.isFinite(v) ? format.format(v) : number(v)));
