@@ -9,6 +9,7 @@ command fetches what it needs when it runs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import os
@@ -65,6 +66,9 @@ Time = Annotated[
 PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.TOML", help="What to read, ask and write.")]
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """A command of the app. A reader that has had enough (| head) ends it quietly."""
 
@@ -77,6 +81,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             # Python flushes standard output once more at exit: let that go nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
+        except OSError as problem:
+            if problem.errno not in _FULL or problem.filename is not None:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SkybandError(
+                f"What was found can't be written ({problem.strerror}): make room, or send it elsewhere."
+            ) from problem
 
     app.command()(guarded)
     return guarded
@@ -332,6 +343,9 @@ def main() -> None:
     """The entry point: run the command, turn what goes wrong into a sentence and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us (>&-), who wants to hear nothing
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
     for stream in (sys.stdout, sys.stderr):
         # What a terminal or a pipe can't say (é in ASCII) is escaped: data may hold anything, and must not end us.
         if isinstance(stream, io.TextIOWrapper):

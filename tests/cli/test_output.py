@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,6 +21,10 @@ from skyband.cli import _sentence
 from skyband.errors import InputError, QueryError
 from skyband.terminal.output import Answers, shown
 from skyband.terminal.panels import brief
+
+from .conftest import Outcome, environment
+
+Run = Callable[..., Outcome]
 
 TOP = pa.table(
     {
@@ -133,3 +143,41 @@ def test_sentences_and_codes() -> None:
         "Something unexpected went wrong (ZeroDivisionError: oh): run it again"
     )
     assert "(KeyError)" in _sentence(KeyError())[1]
+
+
+FULL = os.strerror(errno.ENOSPC)
+ASKED = 'top - --sql "SELECT id FROM s ORDER BY x DESC LIMIT 2 WINDOW 3 ROWS"'
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "said"),
+    [
+        (">/dev/full", 1, f"What was found can't be written ({FULL}): make room, or send it elsewhere.\n"),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        ("<&-", 1, "Standard input is closed: pipe rows into it, or name a file.\n"),
+    ],
+)  # fmt: skip
+def test_output_that_nobody_takes(where: str, code: int, said: str) -> None:
+    if "full" in where and not Path("/dev/full").exists():
+        pytest.skip("only Linux has a disk that is always full")
+    command = f"printf 'id,x\\na,1\\nb,2\\n' | {sys.executable} -m skyband {ASKED} {where}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environment())
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_numbers_and_times_that_are_written_otherwise(skyband: Run, tmp_path: Path) -> None:
+    (tmp_path / "excel.csv").write_text("when;car;speed\r\n31.12.2024;ann;88,5\r\n01.01.2025;ben;121,25\r\n")
+    asked = ("top", "excel.csv", "--sql", "SELECT car FROM s ORDER BY speed DESC LIMIT 2 WINDOW 3 ROWS")
+    assert skyband(*asked) == Outcome(
+        2,
+        "",
+        "The score (ORDER BY) must be a number, but speed is a text (line 1, column 28); it has '88,5', and numbers "
+        "are written like 1234.5.\n",
+    )
+    assert skyband(*asked, "--time", "when") == Outcome(
+        1,
+        "",
+        "The column 'when' of --time holds texts that are no times: write them like 2024-05-31T12:00:00 or as "
+        "numbers of seconds, or name another column.\n",
+    )

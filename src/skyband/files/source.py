@@ -173,6 +173,8 @@ def _more(descriptor: int, patience: float | None) -> bool:
 
 def _open(path: Path | None, name: str) -> BinaryIO:
     if path is None:
+        if sys.stdin is None:
+            raise InputError("Standard input is closed: pipe rows into it, or name a file.")
         return sys.stdin.buffer
     try:
         if path.is_dir():

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from skyband.errors import QueryError
+from skyband.errors import InputError, QueryError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,16 +34,38 @@ class Replay:
     def __init__(self, path: str, queries: Mapping[str, Query], time: str | None) -> None:
         from skyband.files import open_rows
 
-        self.reader = open_rows(path, _kinds(queries, time))
+        kinds = _kinds(queries, time)
+        self.reader = open_rows(path, kinds)
         schema = self.reader.schema
         if self.reader.left_out:
             print(f"left out, because nested: {', '.join(self.reader.left_out)}", file=sys.stderr)
         _check_time(queries, time, schema)
         # A wrong name is told against all columns of the file; then only those that are used are read.
-        monitor_of(schema, queries, time)
+        try:
+            monitor_of(schema, queries, time)
+        except QueryError as problem:
+            raise self._with_example(
+                problem, [name for name, kind in kinds.items() if kind == "number"]
+            ) from None
         self.columns = _columns(queries, time, schema)
         self.monitor = monitor_of(_only(schema, self.columns), queries, time)
         self.rows = 0
+
+    def _with_example(self, problem: QueryError, names: Sequence[str]) -> QueryError:
+        """The same error with a value that was meant as a number and is written otherwise: 1.234,50 or $5."""
+        said = str(problem)
+        for name in names:
+            if f" {name} is a text" not in said:
+                continue
+            chunk = next(iter(self.reader.chunks([name])), None)
+            values = [] if chunk is None else chunk.table[name].slice(0, 1000).to_pylist()
+            odd = next(
+                (v for v in values if v and len(v) < 40 and sum(map(str.isdigit, v)) * 2 >= len(v)), None
+            )
+            if odd is not None:
+                said = f"{said.removesuffix('.')}; it has {odd!r}, and numbers are written like 1234.5."
+                return QueryError(said, problem.place, problem.source)
+        return problem
 
     def run(self, bar: Bar, every: int | None = None, tell: Callable[[int], None] | None = None) -> None:
         """Push everything; `tell` is called after every so many rows."""
@@ -98,6 +120,11 @@ def _check_time(queries: Mapping[str, Query], time: str | None, schema: pa.Schem
 
     if time is not None and time not in schema.names:
         raise QueryError(f"There is no column {time!r} for --time; there are {', '.join(schema.names)}.")
+    if time is not None and pa.types.is_string(schema.field(time).type):
+        raise InputError(
+            f"The column {time!r} of --time holds texts that are no times: write them like 2024-05-31T12:00:00 or as "
+            "numbers of seconds, or name another column."
+        )
     if time is None and any(isinstance(query.window, Last) for query in queries.values()):
         times = [field.name for field in schema if pa.types.is_temporal(field.type)]
         example = times[0] if times else "COLUMN"
