@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -143,6 +144,31 @@ def test_sentences_and_codes() -> None:
         "Something unexpected went wrong (ZeroDivisionError: oh): run it again"
     )
     assert "(KeyError)" in _sentence(KeyError())[1]
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_no_terminal_is_too_narrow_for_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = Screen()
+    top = {
+        "rank": [1],
+        "score": [33083.7],
+        "seq": [330837],
+        "who": ["ExpressJet Airlines Inc."],
+        "far": [32104],
+    }
+    more = {f"n{i}": [12345] for i in range(5)}
+    answers = Answers("table", out=out)
+    answers.write("q1", 1, pa.table(top | more))
+    answers.close()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    first = text.splitlines()[2].split()
+    assert first[:3] == ["1", "33083.7", "330837"] and first[-6:] == ["32104", *["12345"] * 5]
+    assert "ExpressJet" in text and "Airlines" in text
 
 
 FULL = os.strerror(errno.ENOSPC)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv")
 
 
+_LEAST = 10  # columns of the terminal that a text has
+
+
 class Answers:
     """Writes tops as they come. `every` says that there will be several, `several` that queries are many."""
 
@@ -74,23 +77,40 @@ class Answers:
             writer.writerow([rows] * self.every + [_csv_value(value) for value in row.values()])
 
     def _write_table(self, query: str, rows: int, top: pa.Table) -> None:
+        from rich.cells import cell_len
+        from rich.measure import Measurement
         from rich.table import Table
 
         title = [query] * self.several + [f"after {rows:,} rows"] * self.every
         if self._begun:
             self.out.write("\n")
         table = Table(box=_lines(), title=", ".join(title) or None, title_justify="left", title_style="bold")
-        for name in top.column_names:
+        lines = [[shown(value) for value in row.values()] for row in python_rows(top)]
+        for place, name in enumerate(top.column_names):
             numeric = name in ("rank", "score", "seq", "seq_b") or _is_number(top.schema.field(name).type)
             style = {"rank": "bold", "score": "cyan", "seq": "dim"}.get(name, "")
-            table.add_column(name, justify="right" if numeric else "left", style=style, overflow="fold")
-        for row in python_rows(top):
-            table.add_row(*(shown(value) for value in row.values()))
+            # Texts may be folded, if not into letters; a number in two lines would be two numbers.
+            wide = (
+                max(cell_len(name), *(cell_len(line[place]) for line in lines)) if lines else cell_len(name)
+            )
+            table.add_column(
+                name,
+                justify="right" if numeric else "left",
+                style=style,
+                overflow="fold",
+                min_width=wide if numeric else min(wide, _LEAST),
+            )
+        for line in lines:
+            table.add_row(*line)
         screen = console(self.out)
+        least = Measurement.get(screen, screen.options.update(max_width=1 << 20), table).minimum
+        screen.width = max(
+            screen.width, least
+        )  # wider than the terminal, if it must be: that breaks lines, not cells
         with screen.capture() as drawn:
             screen.print(table)
-        lines = [line.rstrip() for line in drawn.get().splitlines()]
-        self.out.write("\n".join(line for line in lines if line) + "\n")
+        told = [line.rstrip() for line in drawn.get().splitlines()]
+        self.out.write("\n".join(line for line in told if line) + "\n")
 
 
 def _says_everything(out: IO[str]) -> bool:
