@@ -28,16 +28,12 @@ from skyband.files.jsontext import bare_null
 from skyband.files.rows import is_utf8, settle, texts_among
 from skyband.server.problems import Problem, limit
 from skyband.server.settings import Settings
+from skyband.stream.arrow import check_sound
 from skyband.stream.batches import names_of, read
 
 JSON, LINES, CSV = "application/json", "application/x-ndjson", "text/csv"
 ARROW = "application/vnd.apache.arrow.stream"
 _OTHER_NAMES = {"application/jsonl": LINES, "application/x-jsonlines": LINES, "application/json-lines": LINES}
-_BYTES = {
-    pa.string(): pa.binary(),
-    pa.large_string(): pa.large_binary(),
-    pa.string_view(): pa.binary_view(),
-}
 _COMPRESSION = 3  # the field of an Arrow record batch's header
 _QUICK = (
     pa.types.is_float64,
@@ -264,7 +260,7 @@ def _arrow(data: bytes, known: Known) -> Body:
         _refuse_compressed(buffer)
         with pa.ipc.open_stream(buffer) as reader:
             table = reader.read_all()
-        _validate(table)
+        check_sound(table)
     except (pa.ArrowException, OSError, ValueError, EOFError, struct.error) as error:
         if isinstance(error, InputError):
             raise
@@ -288,43 +284,6 @@ def _arrow(data: bytes, known: Known) -> Body:
         return Body(given, given.num_rows, packed=Packed(given, data))
     table = pa.Table.from_arrays(columns, names=table.column_names)
     return Body(table, table.num_rows)
-
-
-def _validate(table: pa.Table) -> None:
-    """An error if anything leads out of its buffers. Bytes that are no text are the matter of their rows alone."""
-    try:
-        table.validate(full=True)
-    except pa.ArrowInvalid as problem:
-        if "UTF8" not in str(problem):
-            raise
-        for column in table.columns:
-            for chunk in column.chunks:
-                _as_bytes(chunk).validate(full=True)
-
-
-def _as_bytes(array: pa.Array) -> pa.Array:
-    """The same buffers with bytes where they have text, which may be any."""
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if pa.types.is_dictionary(array.type):
-        array.indices.validate(full=True)
-        return pa.DictionaryArray.from_arrays(array.indices, _as_bytes(array.dictionary), safe=False)
-    return array.view(_bytes_type(array.type))
-
-
-def _bytes_type(kind: pa.DataType) -> pa.DataType:
-    for text, plain in _BYTES.items():
-        if kind == text:
-            return plain
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_bytes_type(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_bytes_type(kind.value_type)))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_bytes_type(kind.value_type)))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_bytes_type(kind.value_type)), kind.list_size)
-    return kind
 
 
 def _holdable(kind: pa.DataType) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +16,10 @@ import pyarrow.compute as pc
 
 from ..files.jsontext import parse_json_lines
 from ..files.rows import BadRow, Chunk
+from ..stream.arrow import check_sound
 
 Values: TypeAlias = pa.BinaryArray
 _LARGEST_SCALE = 76
-_BYTES = {
-    pa.string(): pa.binary(),
-    pa.large_string(): pa.large_binary(),
-    pa.string_view(): pa.binary_view(),
-}
 
 
 def value_chunks(form: str, values: Values, schema: pa.Schema) -> Iterator[tuple[int, Chunk]]:
@@ -115,23 +111,11 @@ def _table(value: bytes | None, schema: pa.Schema) -> pa.Table | str:
 
 
 def _check(table: pa.Table) -> None:
-    """An error if an offset or an index leads out of the data: whoever follows it reads anything, or dies. (A text that
-    is no UTF-8 is a matter of its row alone.)"""
-    table.validate()
-    for column in table.columns:
-        if pa.types.is_decimal(column.type) and abs(column.type.scale) > _LARGEST_SCALE:
-            raise pa.ArrowInvalid(f"a decimal of scale {column.type.scale}")
-        for chunk in column.chunks:
-            _as_bytes(chunk).validate(full=True)
-
-
-def _as_bytes(array: Any) -> Any:
-    """The same offsets and indices, over bytes instead of texts."""
-    if pa.types.is_dictionary(array.type):
-        array.indices.validate(full=True)
-        return pa.DictionaryArray.from_arrays(array.indices, _as_bytes(array.dictionary))
-    kind = _BYTES.get(array.type)
-    return array if kind is None else array.view(kind)
+    """An error if the table can't be looked at."""
+    check_sound(table)
+    for kind in table.schema.types:
+        if pa.types.is_decimal(kind) and abs(kind.scale) > _LARGEST_SCALE:
+            raise pa.ArrowInvalid(f"a decimal of scale {kind.scale}")
 
 
 def text_of(value: bytes) -> str:
