@@ -155,6 +155,13 @@ class Broker:
         admin.create_topics([NewTopic(name, partitions, 1)])
         admin.close()
 
+    def more_partitions(self, name: str, partitions: int) -> None:
+        from kafka.admin import KafkaAdminClient
+
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin.create_partitions({name: partitions})
+        admin.close()
+
     def send(self, topic: str, records: Sequence[tuple[int, bytes | None]]) -> None:
         """Records as (partition, value), in this order."""
         with self.producer() as producer:

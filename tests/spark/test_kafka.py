@@ -172,6 +172,7 @@ def test_records_and_files_in_one_pipeline(
         assert [place for _, place, _ in broken] == places
         assert ("lines", BAD.decode()) in {(name, raw) for name, _, raw in broken}
         assert ("packs", "no arrow") in {(name, raw) for name, _, raw in broken}
+    kafka.more_partitions(lines, 3)
     report = verify_pipeline(path)
     assert report.ok, str(report)
     assert report.batches == 2

@@ -148,5 +148,6 @@ def test_records_between_offsets_whatever_a_stream_begins_with() -> None:
     reader = Reader()
     inputs.record_lines(reader, spec, 0)
     assert reader.told == {"subscribe": "t", **begins}
-    inputs.record_lines(reader, spec, 0, startingOffsets="a", endingOffsets="b")
-    assert reader.told == {"subscribe": "t", "startingOffsets": "a", "endingOffsets": "b"}
+    ends = {"startingOffsets": '{"t": {"0": 5, "1": -2}}', "endingOffsets": '{"t": {"0": 7, "1": 1}}'}
+    inputs.record_lines(reader, spec, 0, **ends)
+    assert reader.told == {"assign": '{"t": [0, 1]}', **ends}  # whatever partitions the topic has by now

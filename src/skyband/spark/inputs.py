@@ -15,6 +15,7 @@ replay gives every row the same seq, whichever task reads it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import chain, pairwise
@@ -42,6 +43,7 @@ RATE_SCHEMA = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.
 _ENDS = {
     f"{end}{by}" for end in ("starting", "ending") for by in ("offsets", "offsetsbytimestamp", "timestamp")
 }
+_TOPICS = {"subscribe", "subscribepattern", "assign"}
 _PARTITION = (1 << 32) - 1  # the bits of a record's number that are its partition
 _ARROW = 1 << 32  # the bit that says that its value is an Arrow stream
 _PLACE = 33  # the first of those that are its stream's place
@@ -110,8 +112,13 @@ def record_lines(reader: Any, spec: StreamSpec, place: int, **options: str) -> D
         shown = "map('timeZone', 'UTC', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
         told = f"to_json(struct(timestamp, value), {shown})"
         return frame.selectExpr(f"{code} AS number", "value AS first", f"encode({told}, 'UTF-8') AS value")
-    # where a stream begins is another matter than what is read of it again
-    own = {name: value for name, value in spec.options if not options or name.lower() not in _ENDS}
+    own = dict(spec.options)
+    if options:
+        # where a stream begins is another matter than what is read of it again; and of the partitions there are only
+        # those that it had then: Spark wants an offset for each that it finds
+        own = {name: value for name, value in spec.options if name.lower() not in _ENDS | _TOPICS}
+        named = json.loads(options["startingOffsets"])
+        options["assign"] = json.dumps({topic: sorted(map(int, ends)) for topic, ends in named.items()})
     frame = reader.format("kafka").options(**own, **options).load()
     return frame.selectExpr(f"{code} + partition AS number", "offset AS first", "value")
 
