@@ -14,6 +14,7 @@ SHAPES = {
     "least(a * {0}, b) / (c + {1}) + abs({2} - a) ^ 2": lambda p, a, b, c: (
         np.minimum(a * p[0], b) / (c + p[1]) + np.abs(p[2] - a) * np.abs(p[2] - a)
     ),
+    "a + {0} * b": lambda p, a, b, c: a + p[0] * b,  # a column that nothing is done to by itself
     "exp(a * {0}) + ln(b + {1}) * {2}": lambda p, a, b, c: np.exp(a * p[0]) + np.log(b + p[1]) * p[2],
 }
 WATCHES, ROWS, STEPS = 100, 150, 7
@@ -22,7 +23,7 @@ WATCHES, ROWS, STEPS = 100, 150, 7
 @pytest.mark.parametrize(
     ("algorithm", "shape"),
     # what a shape changes is the same for both
-    [*(("ra", shape) for shape in SHAPES), ("sa", next(iter(SHAPES)))],
+    [*(("ra", shape) for shape in SHAPES), ("sa", next(iter(SHAPES))), ("rapf", "a + {0} * b")],
 )
 def test_a_thousand_weights_are_as_exact_as_one(algorithm: str, shape: str) -> None:
     """The columns are lattices, so that ties abound; times go back and on."""
@@ -47,6 +48,8 @@ def test_a_thousand_weights_are_as_exact_as_one(algorithm: str, shape: str) -> N
         columns = {name: np.concatenate([columns[name], batch[name]]) for name in columns}
         compare(m, columns, SHAPES[shape], parameters)
     after = fused.cache_info()
+    if algorithm == "rapf":  # whose index has kernels of its own
+        return
     if "exp" not in shape:  # those round differently in compiled code and stay with numpy
         assert after.hits + after.misses > before.hits + before.misses
 

@@ -333,7 +333,7 @@ def _kernels(shape: Any, columns: tuple[str, ...], score: str, constants: int, s
                 f"{' ' * 20}l{j} = low[{j}, begin[{j}]]\n{' ' * 20}h{j} = high[{j}, end[{j}] - 1]" for j in axes
             ),
             tables="\n".join(f"    U{n}, V{n} = np.empty(low.shape[1]), np.empty(low.shape[1])" for _, n in kept),
-            slabs="\n".join(_slabs(j, [*fixed, *alone[j]], [n for axis, n in kept if axis == j]) for j in axes),
+            slabs="\n".join(_slabs(j, [*fixed, *alone.get(j, [])], [n for axis, n in kept if axis == j]) for j in axes),
             ends_line="\n".join(_ends(j, f"at[{j}]", kept, 12) for j in axes[1:]),
             ends_cell=_ends(0, "first", kept, 16),
             bounds="\n".join(" " * 20 + line for line in lines),
