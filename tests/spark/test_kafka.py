@@ -231,3 +231,26 @@ def test_a_replay_repeats_its_records(tmp_path: Path, spark: SparkSession, kafka
     for name in ("batch", "query", "change", "rank", "score", "seq"):
         assert [row[name] for row in found[0]] == [change[name] for change in told]
     assert len(found[1]) == sum(info.rejects for info in seen[-2:]) > 0
+
+
+@pytest.mark.parametrize("placement", ["driver", pytest.param("executors", marks=pytest.mark.soak)])
+def test_several_topics_come_in_the_order_of_their_names(
+    tmp_path: Path, spark: SparkSession, kafka: Broker, placement: str
+) -> None:
+    """All times and scores are equal, so that the answer tells the order of arrival."""
+    topics = [f"second-{placement}", f"first-{placement}"]
+    for topic in topics:
+        kafka.topic(topic, 2)
+        row: Row = {"ts": 1_700_000_000.0, "x": 1.0, "y": 0.0, "n": topics.index(topic), "g": None}
+        kafka.send(topic, [(place % 2, text_line(row, ".json").encode()) for place in range(4)])
+    path = tmp_path / "pipeline.toml"
+    path.write_text(
+        f"[stream.s]\n{stream(kafka, ', '.join(topics))}"
+        f'[[query]]\nname = "q"\nsql = "SELECT n FROM s ORDER BY x LIMIT 8 WINDOW 8 ROWS"\n'
+        f'[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\nplacement = "{placement}"\n'
+    )
+    run_pipeline(path, available_now=True, on_batch=lambda _: None, spark=spark)
+    top = pq.read_table(tmp_path / "out" / "top" / "top.parquet").sort_by("rank")
+    assert [json.loads(row)["n"] for row in top["row"].to_pylist()] == [1] * 4 + [0] * 4
+    report = verify_pipeline(path)
+    assert report.ok, str(report)

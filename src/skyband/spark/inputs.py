@@ -45,6 +45,7 @@ _ENDS = {
 }
 _TOPICS = {"subscribe", "subscribepattern", "assign"}
 _PARTITION = (1 << 32) - 1  # the bits of a record's number that are its partition
+_TOPIC = 1 << 22  # in these bits, the partitions of a topic, where a stream has several
 _ARROW = 1 << 32  # the bit that says that its value is an Arrow stream
 _PLACE = 33  # the first of those that are its stream's place
 _RUN_RECORDS = 200_000  # records that are read together
@@ -120,6 +121,10 @@ def record_lines(reader: Any, spec: StreamSpec, place: int, **options: str) -> D
         named = json.loads(options["startingOffsets"])
         options["assign"] = json.dumps({topic: sorted(map(int, ends)) for topic, ends in named.items()})
     frame = reader.format("kafka").options(**own, **options).load()
+    topics = [name.strip().replace("'", r"\'") for name in spec.text.split(",")]
+    if len(topics) > 1:  # one after the other, since each has a partition 0
+        listed = ", ".join(f"'{name}'" for name in topics)
+        code += f" + (array_position(array({listed}), topic) - 1) * {_TOPIC}L"
     return frame.selectExpr(f"{code} + partition AS number", "offset AS first", "value")
 
 
