@@ -238,3 +238,33 @@ def test_units_that_end_with_a_batch_that_is_done_again(tmp_path: Path, spark: S
     assert changes.read_bytes() == told
     report = verify_pipeline(path)
     assert report.ok, str(report)
+
+
+def test_units_have_their_turn_in_a_batch_that_nothing_is_read_for(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The first batch of `rate` has no rows and no task; then units that end have their turn once."""
+    path = tmp_path / "pipeline.toml"
+    best = (
+        '[[query]]\nname = "best"\nsql = "SELECT value FROM s ORDER BY value DESC LIMIT 2 WINDOW 30 ROWS"\n'
+    )
+    sums = (
+        '[[query]]\nname = "sums"\nsql = "SELECT value, COUNT(*) FROM s GROUP BY value ORDER BY COUNT(*) DESC '
+        'LIMIT 2 WINDOW 2 SECONDS"\n'
+    )
+    for queries in (best + sums, best):
+        path.write_text(
+            f'[stream.s]\nformat = "rate"\nrows_per_second = 20\ntime = "timestamp"\n{queries}'
+            f'[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\nplacement = "executors"\n'
+        )
+        stop, infos = threading.Event(), list[BatchInfo]()
+
+        def see(info: BatchInfo, stop: threading.Event = stop, infos: list[BatchInfo] = infos) -> None:
+            infos.append(info)
+            if sum(one.rows > 0 for one in infos) > 1:
+                stop.set()
+
+        run_pipeline(path, on_batch=see, spark=spark, stopping=stop)
+        assert infos[-1].tops["best"].num_rows == 2
+    report = verify_pipeline(path)
+    assert report.ok, str(report)

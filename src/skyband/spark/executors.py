@@ -30,7 +30,7 @@ from .merging import LINE_COLUMNS, STATE, stepper
 from .metrics import heard, observed_parts
 from .pipeline import Run, say
 from .progress import BatchInfo
-from .routing import PART_COLUMNS, Era, Job, Packed, share_records
+from .routing import PART_COLUMNS, Era, Job, Packed, control_frame, share_records
 from .shards import Layout, LayoutLog, Streams, bound_queries, plan_layout
 from .sinks import batch_column
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _STATE = "spark.sql.streaming.stateStore"
 _OTHER = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"  # what Spark says of a state in other columns
+_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 _WORKERS = "SKYBAND_WORKERS"  # in the environment of Python workers; nobody reads it
 
 
@@ -167,7 +168,7 @@ class ExecutorsRun(Run):
             prune_rows=self._pipeline.spark.prune_rows,
         )
         packed = Packed.of(job)
-        parts = self._parts(session, packed)
+        parts = self._parts(session, packed, eras[-1])
         if heard(session):  # to count lines on their way costs Spark time in every batch
             parts = observed_parts(parts, eras[-1].units[0].key)
         with _workers(session, "units"):
@@ -182,10 +183,10 @@ class ExecutorsRun(Run):
                 return writer.option("checkpointLocation", where).trigger(once=True).start()
             return self._write(lines, available_now)
 
-    def _parts(self, session: SparkSession, packed: Packed) -> DataFrame:
+    def _parts(self, session: SparkSession, packed: Packed, era: Era) -> DataFrame:
         """All units' parts of all streams: of files the source makes them, of records a task behind Spark's source."""
-        frames = []
         records = record_frames(session, self._pipeline)
+        frames = [control_frame(session, era)] if records else []
         if any(spec.files for spec in self._pipeline.streams):
             frames.append(file_frame(session, self._pipeline, self._checkpoint, packed.text))
         if records:
@@ -264,7 +265,11 @@ class state_settings:
             # A few rows pass a few operators: code made for that takes longer to plan than it saves.
             "spark.sql.codegen.wholeStage": "false",
         }
-        if not records:
+        if records:
+            self._wanted[_CHECK] = (
+                "false"  # which allows no lines that are the same in every batch (control_frame)
+            )
+        else:
             # The same for each projection of a row, whose code would be looked for in every task.
             self._wanted["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
         self._before: dict[str, str | None] = {}

@@ -97,7 +97,8 @@ def stepper(
         number = int(key[0])
         after, lines = take(job, batch, number, parts, before)
         if after is None:
-            state.remove()
+            if state.exists:
+                state.remove()
         else:
             state.update((to_text(after),))
         if lines:
@@ -119,10 +120,10 @@ def take(
 ) -> tuple[bytes | None, list[Line]]:
     """One unit's batch: its state afterwards (None: it has none any more), and what it tells."""
     era = job.era(batch)
-    if key in era.moved:
-        return None, []
     unit = next((unit for unit in era.units if unit.key == key), None)
     gone = unit is None
+    if key in era.moved or (gone and batch > era.first):
+        return None, []
     if unit is None:
         unit = next(unit for unit in era.retired if unit.key == key)
     held = _held(job, era, unit, before)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,9 @@ from .residents import begin_task, built, forgotten
 from .shards import ROWS, UPDATES, Streams, Unit
 from .sifting import with_gaps
 from .splits import Split, in_pieces
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 PART_COLUMNS = (
     "unit bigint, place int, number bigint, piece bigint, stream string, rows bigint, kept bigint, host string, "
@@ -228,11 +231,9 @@ def share_records(packed: Packed) -> Callable[[Iterator[pa.RecordBatch]], Iterat
 
     def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
-        batch, partition = task()
+        batch, _ = task()
         job = packed.get()
         era = job.era(batch)
-        if partition == 0:
-            yield _controls(era, batch)
         for place, number, piece, stream, chunk in record_parts(batches, job.streams.schemas):
             yield _lines(job, era, batch, (place, number, piece), stream, chunk)
 
@@ -278,6 +279,20 @@ def _for_all(job: Job, found: list[Route], splits: list[Split]) -> Sifter | None
     parquet = all(split.format == "parquet" for split in splits)
     large = max(_large(job, route.unit) for route in found)
     return _common(sifters) if parquet and rows >= max(large, 4 * _PIECE_ROWS) else None
+
+
+def control_frame(session: SparkSession, era: Era) -> DataFrame:
+    """The same as a part of the query: a micro-batch of records may have no task that would send them, since Spark
+    reads nothing where no offset has moved (the first one of `rate`, or of a topic from its latest records on). Units
+    that end with the era's first batch are sent one in the others as well, and pass it over."""
+    units = [*(unit.key for unit in era.units), *(unit.key for unit in era.retired), *era.moved]
+    keys = ", ".join(f"{key}L" for key in units)
+    columns = [column.split() for column in PART_COLUMNS.split(", ")][1:]
+    nothing = {"stream": "NULL", "blob": "NULL", "host": "''"}
+    rest = [f"CAST({nothing.get(name, '0')} AS {kind}) AS {name}" for name, kind in columns]
+    return session.range(0, len(units), 1, 1).selectExpr(
+        f"element_at(array({keys}), int(id) + 1) AS unit", *rest
+    )
 
 
 def _controls(era: Era, batch: int) -> pa.RecordBatch:
