@@ -238,6 +238,11 @@ def test_what_is_said_of_kafka(tmp_path: Path) -> None:
             "org.apache.kafka.common.errors.TimeoutException: Timed",
             "does not answer (errors.TimeoutException: Timed)",
         ),
+        (
+            "An error occurred while calling o1.load.\n: java.lang.IllegalArgumentException: Only one of 'a', 'b'.\n"
+            "\tat org.apache.spark.sql.kafka010.KafkaSourceProvider.x(K.scala:1)\n\tat java.lang.Thread.run(T.java:8)",
+            "does not take what it is told of Kafka at b:1 (Only one of 'a', 'b'): see to",
+        ),
     ):
         assert sentence in str(kafka_sentence(text, pipeline))
     assert kafka_sentence("something else", pipeline) is None

@@ -9,10 +9,13 @@ connector in [spark], by `jars.packages` or `jars`, gets that one and no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from .config import Pipeline
 
+# the name of what was thrown, before what it says
+_THROWN = re.compile(r"(Caused by: |: )?([a-z]\w*\.)+[A-Z]\w*(Exception|Error)\b(: )?")
 _ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 # Spark has these itself. A local Maven repository often has their descriptions alone, and the resolver stops at that.
 EXCLUDED = "com.google.code.findbugs:jsr305,org.scala-lang.modules:scala-parallel-collections_2.13"
@@ -54,8 +57,15 @@ def kafka_sentence(text: str, pipeline: Pipeline) -> str | None:
     if "UnknownTopicOrPartition" in text:
         return f"Kafka at {where} has no such topic: make it, or see to 'topic' in the pipeline file."
     if "org.apache.kafka" in text or "kafka010" in text:
-        causes = [line for line in text.splitlines() if "org.apache.kafka" in line and "Exception" in line]
-        told = (causes or text.splitlines())[-1].rpartition("org.apache.kafka.common.")[2].strip()
+        lines = [line.strip() for line in text.splitlines()]
+        causes = [line for line in lines if "org.apache.kafka" in line and "Exception" in line]
+        if not any(_THROWN.match(line) for line in causes):
+            said = next((line for line in reversed(lines) if _THROWN.match(line)), lines[0])
+            return (
+                f"Spark's connector does not take what it is told of Kafka at {where} "
+                f"({_THROWN.sub('', said)[:300].rstrip('.')}): see to 'topic' and 'options' in the pipeline file."
+            )
+        told = causes[-1].rpartition("org.apache.kafka.common.")[2].strip()
         return (
             f"Kafka at {where} does not answer ({told[:200]}): see to the broker; the next start goes on where this "
             f"one stopped."
