@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 
 from .config import Pipeline
 
-# the name of what was thrown, before what it says
-_THROWN = re.compile(r"(Caused by: |: )?([a-z]\w*\.)+[A-Z]\w*(Exception|Error)\b(: )?")
+# before what it says
+_REFUSED = re.compile(r"(Caused by: |: )?java\.lang\.IllegalArgumentException: ")
 _ARTIFACT = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 # Spark has these itself. A local Maven repository often has their descriptions alone, and the resolver stops at that.
 EXCLUDED = "com.google.code.findbugs:jsr305,org.scala-lang.modules:scala-parallel-collections_2.13"
@@ -59,13 +59,14 @@ def kafka_sentence(text: str, pipeline: Pipeline) -> str | None:
     if "org.apache.kafka" in text or "kafka010" in text:
         lines = [line.strip() for line in text.splitlines()]
         causes = [line for line in lines if "org.apache.kafka" in line and "Exception" in line]
-        if not any(_THROWN.match(line) for line in causes):
-            said = next((line for line in reversed(lines) if _THROWN.match(line)), lines[0])
+        refused = [line for line in lines if _REFUSED.match(line)]
+        if refused and not causes:
+            said = _REFUSED.sub("", refused[-1])[:300].rstrip(".")
             return (
-                f"Spark's connector does not take what it is told of Kafka at {where} "
-                f"({_THROWN.sub('', said)[:300].rstrip('.')}): see to 'topic' and 'options' in the pipeline file."
+                f"Spark's connector does not take what it is told of Kafka at {where} ({said}): see to 'topic' and "
+                f"'options' in the pipeline file."
             )
-        told = causes[-1].rpartition("org.apache.kafka.common.")[2].strip()
+        told = (causes or lines)[-1].rpartition("org.apache.kafka.common.")[2].strip()
         return (
             f"Kafka at {where} does not answer ({told[:200]}): see to the broker; the next start goes on where this "
             f"one stopped."
