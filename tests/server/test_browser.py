@@ -258,7 +258,7 @@ def test_a_broken_query_is_marked_at_its_place(person: Person) -> None:
 
     watched(person, "there")
     page = person.page
-    person.push("name,height\nann,1\n", stream="s")
+    person.push("name,x,height\nann,1,1\n", stream="s")
     page.click("#open-editor")
     page.wait_for_selector("#columns button:text-is('height')")
     page.keyboard.type("SELECT name FROM s ORDER BY heigth DESC LIMIT 3 WINDOW 50 ROWS")
