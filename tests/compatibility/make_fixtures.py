@@ -9,14 +9,18 @@ truth for ever. So a scenario that is new needs its name here, and one that chan
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from tests.compatibility import recording
-from tests.compatibility.scenarios import SCENARIOS, Scenario
+from tests.compatibility.scenarios import JOURNALS, OLD_RULES, SCENARIOS, Ask, Push, Scenario
 
 import skyband as sb
+from skyband.durable import Engine, Settings
+from skyband.errors import JournalError
 
 COMMIT = "5be4cef"
 
@@ -45,15 +49,73 @@ def make(scenario: Scenario) -> None:
     recording.write(scenario, recording.Record(first.changes | second.changes, answers), saved)
 
 
+def make_journal(scenario: Scenario, way: str) -> None:
+    """A folder as a process left it after the scenario's first half."""
+    short = Settings(segment_bytes=4000, snapshot_steps=9, background=False)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "journal"
+        monitor = scenario.monitor()
+        engine = Engine(monitor, folder, short if way == "snapshots" else Settings(background=False))
+        last, steps = scenario.middle, {}
+        if scenario is OLD_RULES:
+            last = len(scenario.acts)
+        while way == "unfinished" and not isinstance(scenario.acts[last - 1], Push):
+            last += 1
+        for number, act in enumerate(scenario.acts[:last]):
+            if way == "left out" and number == 12:
+                interrupted(monitor, act, number)
+            with contextlib.suppress(sb.InputError, sb.QueryError):
+                act.do(monitor, f"batch {number}")
+            if engine.offset not in steps.values() and not isinstance(act, Ask):
+                steps[number] = engine.offset
+        offset, state = engine.offset, recording.plain(recording.state_of(monitor))
+        if way == "closed":
+            engine.close()
+        else:
+            engine.leave()
+        if way == "unfinished":
+            cut(folder)
+            last, offset = last - 1, offset - 1
+            del steps[last]
+            before = scenario.monitor()
+            recording.play(scenario, before, 0, last)
+            state = recording.plain(recording.state_of(before))
+        about = {"acts": last, "offset": offset, "steps": steps, "state": state}
+        recording.write_journal(recording.journal_path(scenario, way), folder, about)
+
+
+def interrupted(monitor: sb.Monitor, act: Push, number: int) -> None:
+    """A step that was written and ends in the middle: the journal says that it must not be taken."""
+    whole = monitor._push
+
+    def half(*given: object) -> None:
+        monitor._push = whole
+        raise MemoryError
+
+    monitor._push = half
+    with contextlib.suppress(MemoryError, JournalError):
+        act.do(monitor, f"batch {number}")
+
+
+def cut(folder: Path) -> None:
+    """The last record is not whole."""
+    segment = max(folder.glob("*.journal"))
+    with open(segment, "r+b") as file:
+        file.truncate(segment.stat().st_size - 100)
+
+
 def main(names: list[str]) -> None:
     check_source()
-    recording.HERE.mkdir(exist_ok=True)
-    for name in names or SCENARIOS:
-        if recording.path_of(SCENARIOS[name]).exists():
-            print(f"{name} is there already")
-        else:
-            make(SCENARIOS[name])
+    (recording.HERE / "journals").mkdir(exist_ok=True, parents=True)
+    known = {**SCENARIOS, OLD_RULES.name: OLD_RULES}
+    for name in names or known:
+        if not recording.path_of(known[name]).exists():
+            make(known[name])
             print(name)
+    for name, way in JOURNALS:
+        if name in (names or known) and not recording.journal_path(known[name], way).exists():
+            make_journal(known[name], way)
+            print(f"{name}, its journal: {way}")
 
 
 if __name__ == "__main__":

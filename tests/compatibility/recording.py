@@ -157,6 +157,26 @@ def write(scenario: Scenario, record: Record, saved: bytes) -> None:
     )
 
 
+def journal_path(scenario: Scenario, way: str) -> Path:
+    return HERE / "journals" / f"{scenario.name}-{way.replace(' ', '-')}.zip"
+
+
+def write_journal(path: Path, folder: Path, about: dict[str, Any]) -> None:
+    """A journal's folder as one file, with what is to be known of it: `acts` that were taken, `steps` (the offset of
+    each act), and the monitor's `state`."""
+    files = sorted(file for file in folder.iterdir() if file.name != "lock")
+    said = json.dumps(about, ensure_ascii=False, indent=0).encode()
+    write_zip(path, [("about.json", said), *((f"journal/{file.name}", file.read_bytes()) for file in files)])
+
+
+def unpack_journal(scenario: Scenario, way: str, folder: Path) -> dict[str, Any]:
+    """The folder as it was left, below `folder`, and what is to be known of it."""
+    with zipfile.ZipFile(journal_path(scenario, way)) as archive:
+        archive.extractall(folder)
+    about: dict[str, Any] = json.loads((folder / "about.json").read_text())
+    return about
+
+
 def read(scenario: Scenario) -> tuple[Record, bytes]:
     """What was written, and the saved file."""
     with zipfile.ZipFile(path_of(scenario)) as archive:

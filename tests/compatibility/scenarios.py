@@ -762,4 +762,58 @@ def all_scenarios() -> Iterator[Scenario]:
     yield streams()
 
 
+def old_rules() -> Scenario:
+    """Rows that later rules take in another way: types that could widen, rows that could wait."""
+    source = Source("old-rules", "number", {"n": lambda s: s.below(9)}, {"n": pa.int64()}, late=0.0)
+
+    first = dt.date(2024, 1, 1)
+
+    def push(number: int, ahead: float = 0.0, **odd: Any) -> Push:
+        columns = source.batch(number, 3)
+        columns["t"] = [None if t is None else t + ahead for t in columns["t"]]
+        if ahead:
+            columns["t"][::2] = [None if t is None else t + ahead for t in columns["t"][::2]]
+        return Push({**columns, **{name: values[:number] for name, values in odd.items()}})
+
+    acts: list[Act] = [
+        Watch("x", topk("x", 3, "20 ROWS")),
+        Push({"t": [0.5, 1.0], "x": [1.0, 2.0], "y": [None, None], "c": ["a", None], "n": [1, 2], "d": [first, first]}),
+        Watch("n", topk("n", 4, "6 SECONDS")),
+        push(9),
+        push(6, n=[1, 2.5, 3, "4", 5, None]),
+        push(5, y=[1, 2, 3, 4, 5]),
+        push(4, d=[dt.datetime(2024, 1, 1, 12), first, None, "2024-01-03"]),
+        Watch("y", topk("y", 2, "15 ROWS", "ASC")),
+        push(7, ahead=8.0),
+        push(6),
+        *(push(5, ahead=40.0) for _ in range(4)),
+        push(8, c=[1, "a", None, True, "b", 2.0, "c", "d"]),
+        Change("x", k=5),
+        push(20),
+    ]  # fmt: skip
+    return Scenario(source.name, {"time": "t", "max_ahead": "10 seconds"}, acts)
+
+
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
+OLD_RULES = old_rules()
+"""What was written of it is loaded and repeated under the rules of its time. New rows would go another way."""
+
+
+JOURNALS = (
+    ("streams", "closed"),
+    ("streams", "killed"),
+    ("unfit-rows", "killed"),
+    ("inferred", "snapshots"),
+    ("default-timestamp-retained", "snapshots"),
+    ("default-none", "unfinished"),
+    ("updates-number-int-op", "snapshots"),
+    ("pairs-scase-timed", "killed"),
+    ("grouped-sums-timed", "unfinished"),
+    ("joined-sums-plain", "snapshots"),
+    ("allowed-error", "killed"),
+    ("heightmap-timed", "left out"),
+    ("old-rules", "killed"),
+    ("old-rules", "snapshots"),
+)
+"""Folders of journals, and how the process that wrote each ended: by closing it, or by a kill: with one segment, or
+with short segments and snapshots, or in the middle of a write, or after a step that ended in the middle."""

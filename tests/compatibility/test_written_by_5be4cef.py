@@ -7,13 +7,16 @@ of the contract does), remove the fixtures that show the old one and say so in t
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.compatibility import recording
-from tests.compatibility.scenarios import SCENARIOS
+from tests.compatibility.scenarios import JOURNALS, OLD_RULES, SCENARIOS, Push
 
 import skyband as sb
 
 NAMES = sorted(SCENARIOS)
+KNOWN = {**SCENARIOS, OLD_RULES.name: OLD_RULES}
 
 
 def test_a_difference_is_named() -> None:
@@ -35,7 +38,9 @@ def test_a_difference_is_named() -> None:
 
 
 def test_every_scenario_was_written() -> None:
-    assert sorted(path.stem for path in recording.HERE.glob("*.zip")) == NAMES
+    assert sorted(path.stem for path in recording.HERE.glob("*.zip")) == sorted([*NAMES, OLD_RULES.name])
+    journals = {recording.journal_path(KNOWN[name], way) for name, way in JOURNALS}
+    assert set((recording.HERE / "journals").glob("*.zip")) == journals
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,3 +62,42 @@ def test_a_saved_file_continues(name: str) -> None:
     recording.same_state(scenario, "loaded", written.answers["middle"], monitor)
     recording.compare(scenario, written, recording.play(scenario, monitor, middle), middle)
     recording.same_state(scenario, "end", written.answers["end"], monitor)
+
+
+def test_a_file_of_older_rules_loads() -> None:
+    written, saved = recording.read(OLD_RULES)
+    recording.same_state(OLD_RULES, "loaded", written.answers["middle"], sb.Monitor.from_bytes(saved))
+
+
+@pytest.mark.parametrize(("name", "way"), JOURNALS)
+def test_a_journal_opens_and_continues(name: str, way: str, tmp_path: Path) -> None:
+    scenario = KNOWN[name]
+    about, (written, _) = recording.unpack_journal(scenario, way, tmp_path), recording.read(scenario)
+    first = about["acts"]
+    with sb.Monitor(journal=tmp_path / "journal") as monitor:
+        assert monitor.journal is not None and monitor.journal.offset == about["offset"]
+        recording.same_state(scenario, "opened", about["state"], monitor)
+        # what changed in the past is reported as it was then
+        past = monitor.journal.changes_since(monitor.journal.oldest)
+        changes = {step.offset: recording.rows_of(step.changes) for step in past if step.changes.num_rows}
+        offsets = {
+            number: offset for number, offset in about["steps"].items() if offset > monitor.journal.oldest
+        }
+        for number, offset in offsets.items():
+            reported = recording.Record({int(number): changes.pop(offset, [])}, written.answers)
+            recording.compare(scenario, written, reported, int(number), int(number) + 1)
+        assert not changes
+        # a batch that is sent again gets its first answer
+        again = range(max(0, first - 8), first)
+        for number in (number for number in again if isinstance(scenario.acts[number], Push)):
+            if str(number) not in written.answers["refused"]:
+                repeated = {number: recording.rows_of(scenario.acts[number].do(monitor, f"batch {number}"))}
+                found = recording.Record(repeated, written.answers)
+                recording.compare(scenario, written, found, number, number + 1)
+        recording.same_state(scenario, "repeated", about["state"], monitor)
+        if scenario is OLD_RULES:
+            return
+        recording.compare(scenario, written, recording.play(scenario, monitor, first, keys=True), first)
+        recording.same_state(scenario, "end", written.answers["end"], monitor)
+    with sb.Monitor(journal=tmp_path / "journal") as monitor:
+        recording.same_state(scenario, "opened again", written.answers["end"], monitor)
