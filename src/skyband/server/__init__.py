@@ -1,5 +1,6 @@
 """`skyband serve`: the engine over HTTP and WebSocket, and a dashboard.
 
+    connection -> entrance (how many, how slow) -> sockets (HTTP, WebSocket)
     request -> guard (host, token, rate, size) -> body (bytes to columns) -> engine's thread -> answer
                                                                                 |
                                                     hub (the last changes) <----+----> every reader at its own pace
@@ -7,6 +8,7 @@
 One thread owns the monitor and does all its work in order; the event loop only moves bytes. The parts:
 
     settings   every option and limit, once: the command line, the docs and the checks are made from it
+    entrance   accepts connections, counts them, closes those that take too long; logs: what is repeated, once a minute
     guard      who may come in: host names, origins, tokens, roles, rates
     bodies     JSON, JSON lines, CSV and Arrow as columns, and which rows could not be read
     engine     the thread, and what it answers; pipeline: the same face over a pipeline's output

@@ -20,6 +20,7 @@ STATUS = {
     "read_only": 403,
     "not_found": 404,
     "method_not_allowed": 405,
+    "too_slow": 408,
     "exists": 409,
     "key_reused": 409,
     "too_large": 413,

@@ -160,15 +160,23 @@ async def body_of(state: State, request: Request, held: Held, most: int | None =
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit, word)
     parts: list[bytes] = []
+    clock = asyncio.get_running_loop().time
+    now, stall = clock(), state.settings.max_stall
+    end = now + state.settings.max_wait
     try:
-        async with asyncio.timeout(state.settings.max_wait):
+        async with asyncio.timeout_at(min(end, now + stall)) as waiting:
             async for part in request.stream():
                 held.add(len(part))
                 if held.size > limit:
                     raise _too_large(limit, word)
                 parts.append(part)
+                waiting.reschedule(min(end, clock() + stall))
     except TimeoutError:
-        raise Problem("bad_input", "The request's body took too long to arrive: send it faster.") from None
+        raise Problem(
+            "too_slow",
+            "The request's body took too long to arrive: send it faster.",
+            headers={"connection": "close"},
+        ) from None
     return b"".join(parts)
 
 

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ import uvicorn
 
 from skyband.errors import InputError
 from skyband.server.app import make_app, make_state
+from skyband.server.entrance import Connection, Entrance, Limits
 from skyband.server.guard import Guard
+from skyband.server.logs import OnceAMinute
 from skyband.server.routes import State
 from skyband.server.service import Service
 from skyband.server.settings import Settings
@@ -26,25 +29,27 @@ from skyband.server.sockets import Requests, Sockets
 if TYPE_CHECKING:
     from skyband.server.pipeline import PipelineService
 
-_BACKLOG = 2048
+_BACKLOG = 4096
+CONNECTIONS = 10_000  # by default, where that many files may be open
 _GRACE = 5  # seconds for requests under way when the server ends
 
 
 def serve(settings: Settings, pipeline: str | None = None) -> None:
     """Serve until Ctrl-C or SIGTERM."""
-    logging.basicConfig(format="skyband: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    logs = OnceAMinute(sys.stderr)
+    logging.basicConfig(format="skyband: %(message)s", level=logging.WARNING, handlers=[logs])
     # uvicorn says so of every WebSocket that was refused with a status of its own
     logging.getLogger("uvicorn.error").addFilter(
         lambda told: "without completing handshake" not in told.getMessage()
     )
     sys.setswitchinterval(0.001)  # a thread that parses or steps must not keep readers waiting for long
-    room_for(2 * settings.max_subscribers)
+    settings = with_limits(settings)
     guard = Guard(settings)  # who may come in is settled before anybody can
     listening = bind(settings.host, settings.port)
     try:
         state = make_state(settings, guard, _service(settings, pipeline))
         try:
-            _Server(_config(settings, state), state, listening).run(sockets=[listening])
+            _Server(_config(settings, state), state, listening, logs).run()
             failure = state.service.failure()
             if failure is not None:
                 raise failure
@@ -53,6 +58,7 @@ def serve(settings: Settings, pipeline: str | None = None) -> None:
             state.service.close()
     finally:
         listening.close()
+        logs.report(everything=True)
 
 
 def _service(settings: Settings, pipeline: str | None) -> Service | PipelineService:
@@ -98,13 +104,12 @@ def _config(settings: Settings, state: State) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=_BACKLOG,
-        limit_concurrency=10_000,  # a last fence
+        limit_concurrency=None,  # the entrance has the limits
         ws_max_size=1 << 16,  # readers have little to say
         ws_per_message_deflate=False,
         ws_ping_interval=20.0,
         ws_ping_timeout=20.0,
-        timeout_keep_alive=75,
+        timeout_keep_alive=settings.max_idle,
         timeout_graceful_shutdown=_GRACE,
         ssl_certfile=settings.certfile,
         ssl_keyfile=settings.keyfile,
@@ -112,16 +117,24 @@ def _config(settings: Settings, state: State) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, that says where it listens and lets readers go when it ends."""
+    """uvicorn's, with an entrance of its own; it says where it listens, and lets readers go when it ends."""
 
-    def __init__(self, config: uvicorn.Config, state: State, listening: socket.socket) -> None:
+    def __init__(
+        self, config: uvicorn.Config, state: State, listening: socket.socket, logs: OnceAMinute
+    ) -> None:
         super().__init__(config)
         self._state = state
         self._listening = listening
+        self._logs = logs
+        self._entrance: Entrance | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets=[])
         settings = self._state.settings
+        self._entrance = Entrance(
+            self._listening, limits_of(settings), self._requests, settings.proxies, self.config.ssl
+        )
+        self._entrance.open()
         notes = self._state.service.notes()
         if not settings.loopback and settings.certfile is None:
             notes.append(
@@ -133,8 +146,20 @@ class _Server(uvicorn.Server):
         if not self._state.service.readonly:
             warm()
 
+    def _requests(self, connection: Connection) -> Requests:
+        return Requests(
+            connection, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:
+            self._logs.report()
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._state.service.hub.close()
+        if self._entrance is not None:
+            self._entrance.close()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -154,16 +179,43 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def room_for(connections: int) -> None:
-    """Let this process open so many files, as far as it may: each connection is one."""
+def room_for(connections: int) -> int:
+    """Let this process open so many files and some more, as far as it may; how many connections there is room for."""
     with contextlib.suppress(ImportError, OSError, ValueError):  # where there are no such limits
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = connections + 500
+        wanted = connections + max(500, connections // 3)
         if soft != resource.RLIM_INFINITY and soft < wanted:
-            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            return soft * 3 // 4  # the others are for the journal, and for connections that are being closed
+    return connections
+
+
+def with_limits(settings: Settings) -> Settings:
+    """The settings with the limits of connections that follow from how many files this process may open."""
+    wanted = settings.max_connections or max(CONNECTIONS, 2 * settings.max_subscribers)
+    found = room_for(wanted)
+    if settings.max_connections is not None and found < wanted:
+        raise InputError(
+            f"--max-connections {wanted:,} needs more open files than this process may have, which are enough for "
+            f"{found:,}: raise ulimit -n, or give fewer."
+        )
+    each = settings.max_per_address or max(1, found // 2)
+    return replace(settings, max_connections=found, max_per_address=each)
+
+
+def limits_of(settings: Settings) -> Limits:
+    assert settings.max_connections is not None and settings.max_per_address is not None  # see with_limits
+    return Limits(
+        settings.max_connections,
+        settings.max_per_address,
+        settings.max_silent,
+        settings.max_head,
+        settings.max_stall,
+    )
 
 
 def warm() -> None:

@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 from skyband.errors import InputError
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 ENGINE, ACCESS, LIMITS = "engine", "access", "limits"
 
 
@@ -48,6 +50,12 @@ class Settings:
         None, "A file of lines like “read TOKEN”; the roles are read, push and admin.", ACCESS, "FILE"
     )
     names: str | None = _option(None, "The host names that it answers to, parted by commas.", ACCESS, "NAMES")
+    proxy: str | None = _option(
+        None,
+        "The addresses or networks of proxies in front, parted by commas: from there --max-per-address doesn't count.",
+        ACCESS,
+        "ADDRESSES",
+    )
     certfile: str | None = _option(None, "The certificate for HTTPS.", ACCESS, "FILE")
     keyfile: str | None = _option(None, "The certificate's key.", ACCESS, "FILE")
     max_body: int = _option(64 << 20, "Bytes of one request.", LIMITS, "BYTES", 1024)
@@ -66,15 +74,33 @@ class Settings:
     max_rate: int = _option(2_000, "Requests a second of one client.", LIMITS, "REQUESTS", 1)
     max_subscribers: int = _option(2_000, "Readers of changes at a time.", LIMITS, "READERS", 1)
     max_changes: int = _option(200_000, "Changes kept for readers that fall behind.", LIMITS, "CHANGES", 1)
+    max_connections: int | None = _option(
+        None, "Connections at a time: 10,000, or three quarters of ulimit -n.", LIMITS, "CONNECTIONS", 1
+    )
+    max_per_address: int | None = _option(
+        None, "Connections of one address at a time: half of all.", LIMITS, "CONNECTIONS", 1
+    )
+    max_silent: int = _option(10, "Seconds until a connection's first byte.", LIMITS, "SECONDS", 1)
+    max_head: int = _option(10, "Seconds that a request's head may take to arrive.", LIMITS, "SECONDS", 1)
     max_wait: int = _option(60, "Seconds that a request's body may take to arrive.", LIMITS, "SECONDS", 1)
+    max_stall: int = _option(
+        30, "Seconds without a byte of a request's body, or of an answer that a client doesn't read.", LIMITS,
+        "SECONDS", 1,
+    )  # fmt: skip
+    max_idle: int = _option(
+        75, "Seconds that a connection stays open between requests.", LIMITS, "SECONDS", 1
+    )
 
     def __post_init__(self) -> None:
         for option in fields(self):
             least, value = option.metadata["least"], getattr(self, option.name)
+            if value is None and option.default is None:
+                continue
             if least is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise InputError(f"{flag(option)} must be a whole number of at least {least}, not {value!r}.")
         if (self.certfile is None) != (self.keyfile is None):
             raise InputError("HTTPS needs both --certfile and --keyfile: give the other one, too.")
+        _ = self.proxies
         if self.port > 65_535:
             raise InputError(f"--port must be less than 65536, not {self.port}.")
 
@@ -82,6 +108,18 @@ class Settings:
     def loopback(self) -> bool:
         """Whether nobody but this machine can reach the address."""
         return is_loopback(self.host)
+
+    @property
+    def proxies(self) -> list[Network]:
+        """The addresses and networks of proxies in front."""
+        try:
+            return [
+                ipaddress.ip_network(word.strip(), strict=False)
+                for word in (self.proxy or "").split(",")
+                if word.strip()
+            ]
+        except ValueError as error:
+            raise InputError(f"--proxy must be addresses or networks, parted by commas ({error}).") from None
 
     def told(self) -> dict[str, Any]:
         """What GET /api/settings tells of them: no paths and no secrets."""
@@ -99,6 +137,10 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def is_in(address: Address, networks: list[Network]) -> bool:
+    return any(address in network for network in networks)
 
 
 def flag(option: Field[Any]) -> str:
@@ -131,7 +173,7 @@ def describe_serve(function: Callable[..., None]) -> None:
     )
     hints: dict[str, Any] = {"pipeline": Annotated[Path | None, file]}
     defaults: dict[str, Any] = {"pipeline": None}
-    types = {"int": int, "str": str, "bool": bool, "str | None": str | None}
+    types = {"int": int, "str": str, "bool": bool, "str | None": str | None, "int | None": int | None}
     for option in fields(Settings):
         about = option.metadata
         shown = typer.Option(

@@ -17,12 +17,15 @@ from skyband.errors import SkybandError
 class Running:
     """A server that was started here."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, arguments: list[str], environment: dict[str, str] | None = None, files: int | None = None
+    ) -> None:
         self.arguments = arguments
         self.errors: list[str] = []
         self.used = 0.0  # seconds of CPU, for whoever measures
+        limited = [] if files is None else ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "skyband", "serve", *arguments],
+            [*limited, sys.executable, "-m", "skyband", "serve", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -71,13 +74,19 @@ class Running:
 
 
 def running(
-    data: str | os.PathLike[str] | None = None, pipeline: str | os.PathLike[str] | None = None, **options: Any
+    data: str | os.PathLike[str] | None = None,
+    pipeline: str | os.PathLike[str] | None = None,
+    files: int | None = None,
+    **options: Any,
 ) -> Running:
-    """Start a server on a free port, as `skyband serve` does; without `data` in a folder that nobody else has."""
+    """Start a server on a free port, as `skyband serve` does; without `data` in a new folder.
+
+    `files`: how many files it may have open.
+    """
     folder = Path(tempfile.mkdtemp(prefix="skyband-")) / "data" if data is None else Path(data)
     given = {"port": 0, "data": str(folder), **options}
     arguments = [] if pipeline is None else [str(pipeline)]
     for name, value in given.items():
         if value is not None and value is not False:
             arguments += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
-    return Running(arguments)
+    return Running(arguments, files=files)
