@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from skyband.jit import Kernel
-from skyband.monitor import Monitor
-from skyband.report import Report
-from skyband.watch import Watch
+from skyband.compiling.jit import Kernel
+from skyband.engine.monitor import Monitor
+from skyband.engine.report import Report
+from skyband.engine.watch import Watch
 
 FIXED = (int, float, str, bytes, type(None), type, enum.Enum, np.generic, np.dtype, Kernel, Watch, Report)
 FIXED_MODULES = ("skyband.query.", "pyarrow.")

@@ -18,9 +18,9 @@ from tests.twin import Question, Twin
 
 import skyband as sb
 from skyband.algorithms import base
-from skyband.approximate import CALM, TEST_EVERY, Approximate, partner
-from skyband.structures.limits import limit_for
-from skyband.structures.randomness import BUFFER
+from skyband.algorithms.approximate.order_test import BUFFER
+from skyband.algorithms.kernels.capacity import limit_for
+from skyband.engine.approximate_group import CALM, TEST_EVERY, Approximate, partner
 
 SQL = "SELECT x FROM s ORDER BY x DESC LIMIT {} WINDOW {} ROWS WITH ({})"
 USING = [

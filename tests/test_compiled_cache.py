@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skyband import jit
-from skyband.jit import kernel
+from skyband.compiling import jit
+from skyband.compiling.jit import kernel
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 KERNELS = """
-from skyband.jit import kernel
+from skyband.compiling.jit import kernel
 
 @kernel
 def total(values):

@@ -9,10 +9,17 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from skyband.algorithms.objects import pruned_instances as kept
+from skyband.algorithms.objects.sketches import (
+    Distinct,
+    Repeats,
+    estimate,
+    hashes_of,
+    in_common,
+    standard_error,
+)
 from skyband.bench.incomplete import incomplete
-from skyband.order import Recency
-from skyband.structures import instances as kept
-from skyband.structures.sketches import Distinct, Repeats, estimate, hashes_of, in_common, standard_error
+from skyband.core.types import Recency
 
 
 def recency(n: int, begin: int = 0) -> tuple[Any, Any]:

@@ -39,7 +39,7 @@ from tests.moment import Moment
 
 import skyband as sb
 from skyband.algorithms import LISTS, WINDOWED
-from skyband.structures import lists
+from skyband.algorithms.kernels import candidate_lists as lists
 
 SETS = {
     "one of three rows": [(1, ("rows", 3))],

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 from skyband.spark.brute_answers import Part, answer
 
 FAR = 2**53

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.structures.whole import LISTS
+from skyband.algorithms.heightmap.whole_step import LISTS
 
 COLUMNS = ("x", "y", "z")
 
@@ -116,7 +116,7 @@ def test_more_changes_than_usual() -> None:
 def test_a_pool_that_is_used_up_is_replaced_before_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step whose changes don't fit into the table of changes is done in halves, which takes twice as long."""
     rng = np.random.default_rng(12)
-    monkeypatch.setattr("skyband.report._ROWS", 1024)
+    monkeypatch.setattr("skyband.engine.report._ROWS", 1024)
     ks = (12,) * 40
     one, other = watched("heightmap", 2000, ks), watched("heightmap", 2000, ks)
     pools: set[Any] = set()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.structures.fused import fused
+from skyband.algorithms.kernels.score_select import fused
 
 SHAPES = {
     "{0} * a + {1} * b - {2} * c": lambda p, a, b, c: p[0] * a + p[1] * b - p[2] * c,

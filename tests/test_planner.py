@@ -9,8 +9,8 @@ import pytest
 
 import skyband as sb
 from skyband.algorithms import REGISTRY, WINDOWED
-from skyband.planner import Facts, choose, unfit
-from skyband.query.sql import parse
+from skyband.engine.planner import Facts, choose, unfit
+from skyband.query.sql.parser import parse
 
 SUM = "SELECT a FROM s ORDER BY {} * a + {} * b DESC LIMIT 20 WINDOW {} ROWS"
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.object_oracle import ObjectOracle, total
 
 import skyband as sb
-from skyband.order import Recency
-from skyband.structures import instances as kept
-from skyband.structures.instances import Instances
-from skyband.structures.totals import SUM, Aggregate
+from skyband.algorithms.objects import pruned_instances as kept
+from skyband.algorithms.objects.aggregates import SUM, Aggregate
+from skyband.algorithms.objects.pruned_instances import Instances
+from skyband.core.types import Recency
 
 SCHEMA = pa.schema([("t", pa.float64()), ("id", pa.int64()), ("x", pa.float64())])
 STREAMS = ("r1", "r2", "r3")

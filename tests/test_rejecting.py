@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from skyband import Monitor, rejecting, sift
+from skyband import Monitor
+from skyband.engine import batch_filter as rejecting
+from skyband.engine import pruning as sift
 
 SHAPES = {  # of the first two one map serves, whichever face it is
     "high": lambda w: f"{w[0]:.3f} * x + {w[1]:.3f} * y + {w[2]:.3f} * z",

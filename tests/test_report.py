@@ -16,7 +16,7 @@ SQL = "SELECT x FROM s ORDER BY x {} LIMIT 3 WINDOW 5 {}"
 @pytest.mark.parametrize("timed", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_tables_handed_out_never_change(timed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through several pools, with watches coming and going (and so their names)."""
-    monkeypatch.setattr("skyband.report._ROWS", 16_384)
+    monkeypatch.setattr("skyband.engine.report._ROWS", 16_384)
     monitor = sb.Monitor(time="t" if timed else None)
     monitor.watch(SQL.format("DESC", "ROWS"), name="a")
     monitor.watch(SQL.format("ASC", "SECONDS" if timed else "ROWS"), name="b")
@@ -43,7 +43,7 @@ def test_tables_handed_out_never_change(timed: bool, monkeypatch: pytest.MonkeyP
 
 def test_memory_that_nobody_holds_serves_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """But not while somebody holds any part of a table, in whatever form."""
-    monkeypatch.setattr("skyband.report._ROWS", 16_384)  # so that there are several
+    monkeypatch.setattr("skyband.engine.report._ROWS", 16_384)  # so that there are several
     monitor = sb.Monitor()
     monitor.watch(SQL.format("DESC", "ROWS"), name="a")
     random = np.random.default_rng(0)

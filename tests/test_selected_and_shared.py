@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.sift import Sifted
+from skyband.engine.pruning import Sifted
 
 KS = (1, 7, 3)
 

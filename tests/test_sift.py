@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests import strategies as draws
 from tests.twin import TIMES, Question, Twin
 
-from skyband import sift
-from skyband.sift import Sifted, joined
+from skyband.engine import pruning as sift
+from skyband.engine.pruning import Sifted, joined
 
 
 def sifted_push(twin: Twin, rows: list[dict[str, Any]], cuts: list[Any], prune: bool) -> pa.Table:
@@ -34,8 +34,8 @@ def sifted_push(twin: Twin, rows: list[dict[str, Any]], cuts: list[Any], prune: 
 
 def gated_push(twin: Twin, rows: list[dict[str, Any]], cuts: list[Any]) -> None:
     """One step whose older parts have to pass the gates of its newest one."""
-    from skyband.stream.accept import accept
     from skyband.stream.batches import read
+    from skyband.stream.validation import accept
 
     sifter = twin.monitor.sifter()
     tables = [

@@ -15,23 +15,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyband.errors import DiskFull, InputError, JournalError, QueryError, SkybandError
-    from skyband.monitor import Monitor
+    from skyband.core.errors import DiskFull, InputError, JournalError, QueryError, SkybandError
+    from skyband.engine.monitor import Monitor
+    from skyband.engine.watch import Watch
     from skyband.query.builders import above, grouped, joined, nearest, pairs, topk
     from skyband.query.model import last, rows
     from skyband.server.client import connect
-    from skyband.watch import Watch
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Monitor": "skyband.monitor",
-    "Watch": "skyband.watch",
-    "SkybandError": "skyband.errors",
-    "QueryError": "skyband.errors",
-    "InputError": "skyband.errors",
-    "JournalError": "skyband.errors",
-    "DiskFull": "skyband.errors",
+    "Monitor": "skyband.engine.monitor",
+    "Watch": "skyband.engine.watch",
+    "SkybandError": "skyband.core.errors",
+    "QueryError": "skyband.core.errors",
+    "InputError": "skyband.core.errors",
+    "JournalError": "skyband.core.errors",
+    "DiskFull": "skyband.core.errors",
     "rows": "skyband.query.model",
     "last": "skyband.query.model",
     "topk": "skyband.query.builders",

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from skyband.errors import QueryError, SkybandError
+from skyband.core.errors import QueryError, SkybandError
 from skyband.server.settings import describe_serve
 
 app = typer.Typer(

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skyband.algorithms import LISTS, REGISTRY, WINDOWED, Arrivals
-from skyband.order import LOWEST, Recency
-from skyband.query.nodes import Column
-from skyband.query.space import Space
+from skyband.core.types import LOWEST, Recency
+from skyband.query.expression.nodes import Column
+from skyband.query.expression.score_space import Space
 
 EXACT = sorted(name for name, kind in REGISTRY.items() if kind.card.exact and "topk" in kind.card.answers)
 EVERY = 10**6  # more than there are

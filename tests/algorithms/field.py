@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from skyband.algorithms import WindowAlgorithm
-from skyband.order import LOWEST, Recency
-from skyband.query import nodes
-from skyband.query.expression import Expression
-from skyband.query.space import Space
+from skyband.core.types import LOWEST, Recency
+from skyband.query.expression import Expression, nodes
+from skyband.query.expression.score_space import Space
 
 AXES = ("x0", "x1", "x2", "x3", "x4", "x5")
 EVERYTHING = (-np.inf, np.inf)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms import Card, WindowAlgorithm
-from skyband.order import Recency
+from skyband.core.types import Recency
 
 
 class Plain(WindowAlgorithm):

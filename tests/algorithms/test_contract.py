@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.algorithms.driver import EXACT, Driver, Row, arrivals_of, live, skyband
 
 from skyband.algorithms import REGISTRY, WINDOWED
-from skyband.order import Recency
+from skyband.core.types import Recency
 
 ALL = sorted(name for name, kind in REGISTRY.items() if kind.card.exact)
 GOOD = st.one_of(

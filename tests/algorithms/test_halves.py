@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from skyband.algorithms import partners as limits
-from skyband.algorithms.halves import Halves
-from skyband.monitor import Monitor
+from skyband.algorithms.pairs import pair_base as limits
+from skyband.algorithms.pairs.sharded_scase import Halves
+from skyband.engine.monitor import Monitor
 
 SCHEMA = pa.schema([("t", pa.int64()), ("x", pa.float64()), ("c", pa.string())])
 WHERE = {
@@ -45,7 +45,7 @@ def merged(parts: list[Monitor], name: str, k: int) -> list[tuple[float, int, in
 def test_parts_together_find_what_one_finds(
     where: str, window: str, of: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyband.algorithms.halves._FEW", 3)
+    monkeypatch.setattr("skyband.algorithms.pairs.sharded_scase._FEW", 3)
     if where in ("", "of one colour"):
         monkeypatch.setattr(limits, "COMPILE_KNOWN", 2000)
         monkeypatch.setattr(limits, "COMPILE_AFTER", 2000)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from skyband.algorithms.heightmap import HeightMap
-from skyband.order import LOWEST, Recency
-from skyband.query.nodes import Arithmetic, Call, Column, Parameter
-from skyband.query.space import Space
-from skyband.structures.intake import RISE
+from skyband.algorithms.heightmap.family import HeightMap
+from skyband.algorithms.heightmap.ingest import RISE
+from skyband.core.types import LOWEST, Recency
+from skyband.query.expression.nodes import Arithmetic, Call, Column, Parameter
+from skyband.query.expression.score_space import Space
 
 NONE = np.empty(0, dtype=np.int64)
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

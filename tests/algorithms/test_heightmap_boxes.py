@@ -10,9 +10,9 @@ import pytest
 from tests.algorithms.field import EVERYTHING, Field
 
 import skyband as sb
-from skyband.algorithms.heightmap import HeightMap
-from skyband.query.nodes import Arithmetic, Column, Parameter
-from skyband.query.space import Space
+from skyband.algorithms.heightmap.family import HeightMap
+from skyband.query.expression.nodes import Arithmetic, Column, Parameter
+from skyband.query.expression.score_space import Space
 
 SMALL = {"block": 64.0, "cells": 256.0}
 Box = tuple[tuple[float, float], ...]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.algorithms.test_heightmap import Stream, space, weighted
 
-from skyband.algorithms.mapped_state import WAY
+from skyband.algorithms.heightmap.ingest import RESERVED
+from skyband.algorithms.heightmap.state import WAY
 from skyband.bench.heightmap import SCALES, engine, run
 from skyband.bench.heightmap import stream as stream_of
 from skyband.bench.holding import held
-from skyband.structures.intake import RESERVED
 
 
 def told(stream: Stream) -> int:

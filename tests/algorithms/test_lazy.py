@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.structures import following
+from skyband.algorithms.skyband import incremental_tops as following
 
 
 def stream(random: np.random.Generator, shape: str, steps: int) -> list[dict[str, Any]]:

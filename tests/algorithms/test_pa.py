@@ -12,8 +12,8 @@ from tests.algorithms.driver import Driver, Row, live
 from tests.algorithms.test_contract import histories
 
 from skyband.algorithms import LISTS, Arrivals
-from skyband.order import Recency
-from skyband.structures.limits import limit_for, misses
+from skyband.algorithms.kernels.capacity import limit_for, misses
+from skyband.core.types import Recency
 
 Steps = list[tuple[list[Row], Recency | None]]
 SHAPES = {

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
-from skyband.algorithms import pa
+from skyband.algorithms.approximate import pa
+from skyband.algorithms.approximate.pa import PA
 from skyband.algorithms.base import Workload
-from skyband.algorithms.pa import PA
-from skyband.approximate import Approximate
 from skyband.bench.generators import clustered, independent, sensors
+from skyband.engine.approximate_group import Approximate
 
 N, QUERIES = 400, 20
 NEAREST = "dist(x0, x1, {0}, {1})"

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from skyband.algorithms import PAIRS
-from skyband.algorithms import partners as limits
-from skyband.algorithms.partners import Question
-from skyband.algorithms.scase import expected
-from skyband.order import Recency
+from skyband.algorithms.pairs import pair_base as limits
+from skyband.algorithms.pairs.pair_base import Question
+from skyband.algorithms.pairs.pair_skyband import arrange, settling
+from skyband.algorithms.pairs.scase import expected
+from skyband.core.types import Recency
 from skyband.query.expression import parse_expression
+from skyband.query.expression.nodes import Column, walk
 from skyband.query.model import Pairs, Rows
-from skyband.query.nodes import Column, walk
-from skyband.structures.stairs import arrange, settling
 
 SKYBANDS = ["scase"]
 GLOBAL = ["scase", "ta", "kd"]
@@ -358,8 +358,8 @@ def test_sorted_lists_and_a_tree_find_the_same_skyband(
 @pytest.mark.parametrize("seed", range(12))
 def test_a_tree_at_length(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Built anew many times, with late rows, rows without a number, infinities, and steps from one row to many."""
-    monkeypatch.setattr("skyband.structures.nested.LAG", (1, 16, 40)[seed % 3])
-    monkeypatch.setattr("skyband.structures.nested.LEAF", (1, 3)[seed % 2])
+    monkeypatch.setattr("skyband.algorithms.pairs.kd_tree.LAG", (1, 16, 40)[seed % 3])
+    monkeypatch.setattr("skyband.algorithms.pairs.kd_tree.LEAF", (1, 3)[seed % 2])
     special = () if seed % 2 else (np.inf, -np.inf, 1e300, np.nan, 0.0)
     with compiled(0):
         for descending in (False, True):

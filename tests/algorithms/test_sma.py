@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.algorithms.field import EVERYTHING, Field, linear, product, squares, wave
 
-from skyband.algorithms import sma
-from skyband.algorithms.sma import SMA
+from skyband.algorithms.grid import sma
+from skyband.algorithms.grid.sma import SMA
 
 COORDINATE = st.one_of(
     st.integers(-2, 3).map(float), st.sampled_from([0.0, -0.0, np.inf, -np.inf, np.nan]), st.floats(-2, 2)

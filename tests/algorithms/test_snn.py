@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband import jit
 from skyband.algorithms import WINDOWED
-from skyband.order import Recency
+from skyband.algorithms.nearest.arrival_lists import END, FIRST, LIMIT, lasting
+from skyband.algorithms.nearest.row_loop import turning
+from skyband.algorithms.query_index import loops as indexing
+from skyband.algorithms.query_index.index import QueryIndex
+from skyband.algorithms.query_index.probe import compared
+from skyband.compiling import jit
+from skyband.core.types import Recency
 from skyband.query.expression import lift
-from skyband.query.space import Space
-from skyband.structures import indexing
-from skyband.structures.arrived import END, FIRST, LIMIT, lasting
-from skyband.structures.lookup import compared
-from skyband.structures.query_index import QueryIndex
-from skyband.structures.turnover import turning
+from skyband.query.expression.score_space import Space
 
 NONE = np.empty(0, dtype=np.int64)
 SLOTS = 20

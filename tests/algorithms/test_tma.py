@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.algorithms.field import EVERYTHING, Asked, Field, linear, product, wave
 
-from skyband.algorithms import gridded
-from skyband.algorithms.gridded import DESCEND, PLAIN, WALK
-from skyband.algorithms.tma import TMA
-from skyband.errors import QueryError
+from skyband.algorithms.grid import base as gridded
+from skyband.algorithms.grid import cells as grid
+from skyband.algorithms.grid.base import DESCEND, PLAIN, WALK
+from skyband.algorithms.grid.tma import TMA
+from skyband.core.errors import QueryError
 from skyband.query.expression import lift, parse_expression
-from skyband.query.nodes import columns_of
-from skyband.query.space import Space
-from skyband.structures import grid
+from skyband.query.expression.nodes import columns_of
+from skyband.query.expression.score_space import Space
 
 COORDINATE = st.one_of(
     st.integers(-2, 3).map(float), st.sampled_from([0.0, -0.0, np.inf, -np.inf, np.nan]), st.floats(-2, 2)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.algorithms.field import Field, linear, product, squares, wave
 
-from skyband.algorithms import tsl
-from skyband.algorithms.tsl import TSL, tuned
+from skyband.algorithms.sorted_lists import tsl
+from skyband.algorithms.sorted_lists.tsl import TSL, tuned
 
 COORDINATE = st.one_of(
     st.integers(-2, 3).map(float), st.sampled_from([0.0, -0.0, np.inf, -np.inf, np.nan]), st.floats(-2, 2)

@@ -16,8 +16,8 @@ import pytest
 
 from skyband.bench import engine, sizes, startup
 from skyband.bench.generators import independent, tables
-from skyband.errors import InputError
-from skyband.java import find_java
+from skyband.core.errors import InputError
+from skyband.spark.java import find_java
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 

@@ -11,7 +11,7 @@ import pytest
 from skyband.bench import heightmap, paper
 from skyband.bench.charts import draw
 from skyband.bench.figures import Figure, Scale, aligned, markdown, number, place
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 
 def made(name: str = "time-k", **costs: list[float]) -> Figure:

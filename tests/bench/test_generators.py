@@ -14,7 +14,7 @@ from skyband.bench.generators import (
     tables,
     weights,
 )
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from skyband.approximate import Approximate
 from skyband.bench.drive import Contestant, Pushed, Rows
 from skyband.bench.figures import Figure
 from skyband.bench.pripuzic_errors import SETTLING, Run, run, told
 from skyband.bench.pripuzic_page import BOOK, never_sure, runs, used
 from skyband.bench.pripuzic_sizes import UNIFORM, Table9, points_of, queries
+from skyband.engine.approximate_group import Approximate
 
 SMALL = Table9("tiny", n=60, u=6, k=3, r=10)
 LARGE_ERROR = 0.9

@@ -10,7 +10,7 @@ import pytest
 
 from skyband.bench.pripuzic_data import from_file
 from skyband.bench.pripuzic_sizes import CORRELATED, SHUFFLED, Table9, points_of
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 # two stations of a LUCE file, cut short: station, year … second, seconds since 1970, then readings; one is missing
 LUCE = """\

@@ -11,7 +11,7 @@ import pytest
 from skyband.bench import Settings, run, shen
 from skyband.bench.pairing import Run, question, table
 from skyband.bench.shen_page import BOOK
-from skyband.order import LOWEST
+from skyband.core.types import LOWEST
 
 PARTS = {  # those without many compiled loops: the rest is for the soak
     "snapshots": {"snapshots"},

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.files import BadRow, Chunk, cut, header_of, open_rows, parse_csv, parse_json_lines
 from skyband.files import source as bytes_of
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from skyband.cli import _sentence
-from skyband.errors import InputError, QueryError
+from skyband.core.errors import InputError, QueryError
 from skyband.terminal.output import Answers, shown
 from skyband.terminal.panels import brief
 

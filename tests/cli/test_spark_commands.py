@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skyband.errors import InputError
-from skyband.java import find_java
+from skyband.core.errors import InputError
 from skyband.spark.demo import QUERIES
+from skyband.spark.java import find_java
 
 from .conftest import Outcome, environment
 from .test_terminal import on_a_terminal

@@ -23,8 +23,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from skyband import cli
-from skyband.errors import SkybandError
-from skyband.query.sql import parse
+from skyband.core.errors import SkybandError
+from skyband.query.sql.parser import parse
 from skyband.spark.progress import BatchInfo
 from skyband.terminal.board import TRACE, Board
 from skyband.terminal.flows import SQL, query

@@ -14,7 +14,7 @@ from tests.durable.disks import Quick
 
 import skyband as sb
 from skyband.durable import Engine, Files, Settings
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 
 SMALL = Settings(segment_bytes=1500, snapshot_steps=5, background=False)
 """Bounds that let a short story begin segments, write snapshots and remove both."""

@@ -13,10 +13,10 @@ from tests.durable.disks import Quick
 from tests.durable.story import BIG, TOP, leave, segments, some
 
 import skyband as sb
-from skyband.blob import FORMAT
+from skyband.core.blob import FORMAT
+from skyband.core.errors import DiskFull, JournalError
 from skyband.durable import Engine, Settings, segment
 from skyband.durable.task import written
-from skyband.errors import DiskFull, JournalError
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60, 300])

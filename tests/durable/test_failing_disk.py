@@ -12,8 +12,8 @@ from tests.durable.disks import Counting, Failing, Killed, Killing, PowerCut, Qu
 from tests.durable.story import SMALL, leave, open_engine, rows, same, story
 
 import skyband as sb
+from skyband.core.errors import DiskFull, JournalError
 from skyband.durable import Engine, task
-from skyband.errors import DiskFull, JournalError
 
 
 def act_on(engine: Engine, number: int) -> None:

@@ -21,8 +21,8 @@ from tests.durable.disks import Counting, Failing, Quick
 from tests.durable.story import BIG, SMALL, TOP, Twin, leave, open_engine, rows, segments, some, story
 
 import skyband as sb
+from skyband.core.errors import JournalError
 from skyband.durable import Engine, Forgotten, KeyReused, Settings, Step, codec
-from skyband.errors import JournalError
 from skyband.stream import clock
 
 # -- the library's face --------------------------------------------------------------------------------------

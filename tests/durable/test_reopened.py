@@ -16,7 +16,7 @@ from tests.durable.test_saved_files import feed
 
 import skyband as sb
 from skyband.durable import Engine, Settings
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 
 QUERIES = [
     parse(text)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband import blob
-from skyband.blob import FORMAT
+from skyband.core import blob
+from skyband.core.blob import FORMAT
 
 
 def busy(steps: int = 30) -> sb.Monitor:
@@ -163,9 +163,9 @@ def test_a_file_without_a_number_is_of_the_first_format(
 ) -> None:
     path = tmp_path / "saved"
     path.write_bytes(damaged(busy(3).to_bytes(), "no number"))
-    monkeypatch.setattr("skyband.blob.FORMAT", 1)
+    monkeypatch.setattr("skyband.core.blob.FORMAT", 1)
     assert sb.Monitor.load(path).rows_seen == 3 * 80
-    monkeypatch.setattr("skyband.blob.FORMAT", 2)
+    monkeypatch.setattr("skyband.core.blob.FORMAT", 2)
     with pytest.raises(sb.InputError, match="saved is in format 1, of another skyband"):
         sb.Monitor.load(path)
 

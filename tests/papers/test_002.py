@@ -20,8 +20,14 @@ import pytest
 from tests.algorithms.driver import Driver, Row, arrivals_of, live, skyband
 
 from skyband.algorithms import LISTS
-from skyband.order import Recency
-from skyband.structures.limits import convex_from, limit_for, published_bounds, published_limit, safe_limit
+from skyband.algorithms.kernels.capacity import (
+    convex_from,
+    limit_for,
+    published_bounds,
+    published_limit,
+    safe_limit,
+)
+from skyband.core.types import Recency
 
 SCORES = [6, 2, 4, 14, 10, 18, 8, 15, 12, 20, 16]  # o1 to o11; smaller is better
 TABLE_VII = [  # top-k tree, candidate tree, limit after the step

@@ -18,14 +18,15 @@ from tests.algorithms.driver import Driver, Row
 from tests.twin import Question, Twin
 
 import skyband as sb
-from skyband.algorithms import LISTS, WINDOWED, Arrivals, buffered
-from skyband.algorithms.buffered import Buffered
-from skyband.errors import QueryError
-from skyband.order import Recency
+from skyband.algorithms import LISTS, WINDOWED, Arrivals
+from skyband.algorithms.buffered import base as buffered
+from skyband.algorithms.buffered.base import Buffered
+from skyband.algorithms.kernels.recent_buffer import buffer_rows, buffer_time
+from skyband.algorithms.query_index.index import QueryIndex
+from skyband.core.errors import QueryError
+from skyband.core.types import Recency
 from skyband.query.expression import lift
-from skyband.query.space import Space
-from skyband.structures.query_index import QueryIndex
-from skyband.structures.recent import buffer_rows, buffer_time
+from skyband.query.expression.score_space import Space
 
 SIX = ["sasf", "sarf", "sapf", "rasf", "rarf", "rapf"]
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.order import Recency
-from skyband.structures.instances import Instances
-from skyband.structures.totals import SUM, Aggregate
+from skyband.algorithms.objects.aggregates import SUM, Aggregate
+from skyband.algorithms.objects.pruned_instances import Instances
+from skyband.core.types import Recency
 
 ROUTERS = {
     "r1": [("p", 0.3, 10), ("q", 0.2, 11), ("r", 0.5, 109), ("o", 0.5, 110), ("t", 0.9, 111)],

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from tests.algorithms.field import Field, linear
 
-from skyband.algorithms.sma import SMA
-from skyband.algorithms.tsl import TSL
-from skyband.algorithms.windowed import WindowAlgorithm
-from skyband.order import Recency
-from skyband.structures.skyband import skyband_of
+from skyband.algorithms.grid.sma import SMA
+from skyband.algorithms.kernels.batch_skyband import skyband_of
+from skyband.algorithms.sorted_lists.tsl import TSL
+from skyband.algorithms.window_base import WindowAlgorithm
+from skyband.core.types import Recency
 
 # score and time of expiry
 POINTS = {

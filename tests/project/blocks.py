@@ -107,7 +107,7 @@ def run(page: Path) -> int:
             run_console(page, block)
             count += 1
         elif block.language == "sql":
-            from skyband.query.sql import parse
+            from skyband.query.sql.parser import parse
 
             for statement in filter(str.strip, re.split(r";|\n\s*\n", block.text)):
                 parse(statement)

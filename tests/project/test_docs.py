@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.project.blocks import needs_spark
 
-from skyband.errors import InputError
-from skyband.java import find_java
+from skyband.core.errors import InputError
+from skyband.spark.java import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark.config import load_pipeline
 from skyband.spark.demo import QUERIES, prepare_demo
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.query.trees import COLUMNS, TRICKY, Rows, many, scores, values
 
 from skyband.query.expression import Expression, bound, direction, evaluate, lift, parse_expression
-from skyband.query.interval import EVERYTHING, outward
+from skyband.query.expression.interval import EVERYTHING, outward
 
 intervals = st.tuples(values, values).map(lambda ends: (min(ends), max(ends)))
 EVERY = (-math.inf, math.inf)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.query.test_bounds import boxes_and_points
 from tests.query.trees import COLUMNS, Rows, many, scores
 
-from skyband.jit import generated
-from skyband.query.boxes import OPERATIONS, bounds, render_bounds, sound
+from skyband.compiling.jit import generated
 from skyband.query.expression import Expression, bound, evaluate, lift, parse_expression, render
+from skyband.query.expression.box_bounds import OPERATIONS, bounds, render_bounds, sound
 
 Case = tuple[dict[str, tuple[float, float]], list[dict[str, float]]]
 
@@ -121,7 +121,7 @@ def compiled(e: Expression) -> tuple[object, tuple[float, ...]]:
     lines, low, high = made
     ends = ", ".join(f"l{i}, h{i}" for i in range(len(COLUMNS)))
     body = "\n".join(f"    {line}" for line in [*lines, f"return {low}, {high}"])
-    source = f"import numpy as np\nfrom skyband.structures.spans import {', '.join(OPERATIONS)}\n"
+    source = f"import numpy as np\nfrom skyband.algorithms.kernels.scalar_intervals import {', '.join(OPERATIONS)}\n"
     return generated(f"{source}\n\ndef span({ends}, p):\n{body}\n").span, constants
 
 
@@ -148,7 +148,8 @@ def test_forms_that_are_easily_missed(text: str) -> None:
     assert made is not None
     lines, low, high = made
     body = "\n".join(f"    {line}" for line in [*lines, f"return {low}, {high}"])
-    source = f"from skyband.structures.spans import {', '.join(OPERATIONS)}\n\n\ndef span(l0, h0, l1, h1, l2, h2):\n"
+    home = "skyband.algorithms.kernels.scalar_intervals"
+    source = f"from {home} import {', '.join(OPERATIONS)}\n\n\ndef span(l0, h0, l1, h1, l2, h2):\n"
     box = {
         name: (np.array([end]), np.array([end + 3.0]))
         for name, end in zip(COLUMNS, (-1.0, 2.0, 0.0), strict=True)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import skyband as sb
-from skyband.errors import QueryError
+from skyband.core.errors import QueryError
 from skyband.query.expression import Column, Number, parse_expression
 from skyband.query.model import Last, Output, Rows, Window, window
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 
 
 def test_the_same_objects_as_sql() -> None:

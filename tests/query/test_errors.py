@@ -9,10 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from skyband.errors import InputError, QueryError, SkybandError
-from skyband.query import nodes
-from skyband.query.expression import check, parse_expression
-from skyband.query.sql import parse
+from skyband.core.errors import InputError, QueryError, SkybandError
+from skyband.query.expression import check, nodes, parse_expression
+from skyband.query.sql.parser import parse
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = pa.schema(

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.query.trees import Rows, many
 
-from skyband.query.exact import parse_time
 from skyband.query.expression import Column, Compare, Number, evaluate, parse_expression
-from skyband.query.nodes import negate
+from skyband.query.expression.exact_compare import parse_time
+from skyband.query.expression.nodes import negate
 
 OPS = {
     "<": operator.lt,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from tests.query.trees import Rows, any_expressions, many
 
-from skyband.errors import QueryError
+from skyband.core.errors import QueryError
 from skyband.query.expression import (
     And,
     Arithmetic,

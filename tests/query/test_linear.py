@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skyband.query.expression import columns_of, lift, parse_expression
-from skyband.query.linear import linear
+from skyband.query.expression.linear import linear
 
 
 @pytest.mark.parametrize(

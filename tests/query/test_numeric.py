@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skyband.query.numeric import numeric_columns
-from skyband.query.sql import parse
+from skyband.query.column_kinds import numeric_columns
+from skyband.query.sql.parser import parse
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from skyband.algorithms.partners import _rounded
+from skyband.algorithms.pairs.pair_base import _rounded
 from skyband.query.expression import parse_expression
-from skyband.query.pairing import pairing
+from skyband.query.expression.pairing import pairing
 
 SCORES = (
     "abs(a.x - b.x) + abs(a.y - b.y)",

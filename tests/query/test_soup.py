@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.query.trees import many
 
-from skyband.errors import QueryError
+from skyband.core.errors import QueryError
 from skyband.query.expression import expression_text, parse_expression
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 from skyband.query.text import to_sql
 
 WORDS = [

@@ -9,27 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.query.trees import any_expressions, many, names, scores
 
-from skyband.errors import QueryError
+from skyband.core.errors import QueryError
 from skyband.query.expression import Column, Text, lift, parse_expression
 from skyband.query.expression import expression_text as to_text
-from skyband.query.model import (
-    Grouped,
-    Joined,
-    Last,
-    Output,
-    Pairs,
-    Query,
-    Rows,
-    Threshold,
-    TopK,
-    from_dict,
-    to_dict,
-)
-from skyband.query.nodes import all_of, columns_of, rebuild
-from skyband.query.plain import expression_from_data, expression_to_data
-from skyband.query.sql import parse
+from skyband.query.expression.nodes import all_of, columns_of, rebuild
+from skyband.query.expression.threshold import split
+from skyband.query.model import Grouped, Joined, Last, Output, Pairs, Query, Rows, Threshold, TopK
+from skyband.query.serialise import expression_from_data, expression_to_data, from_dict, to_dict
+from skyband.query.sql.parser import parse
 from skyband.query.text import to_sql
-from skyband.query.threshold import split
 
 e = parse_expression
 

@@ -11,10 +11,20 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from skyband.query import nodes
-from skyband.query.exact import plain
-from skyband.query.expression import Arithmetic, Call, Column, Compare, Expression, Not, Number, Text, Truth
-from skyband.query.nodes import all_of, any_of, negate
+from skyband.query.expression import (
+    Arithmetic,
+    Call,
+    Column,
+    Compare,
+    Expression,
+    Not,
+    Number,
+    Text,
+    Truth,
+    nodes,
+)
+from skyband.query.expression.exact_compare import plain
+from skyband.query.expression.nodes import all_of, any_of, negate
 
 COLUMNS = ("x", "y", "z")
 many = settings(max_examples=max(200, settings.default.max_examples))  # type: ignore[union-attr]

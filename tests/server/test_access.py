@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect as open_socket
 
 import skyband as sb
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.server.guard import Caller, Guard, Rates, read_tokens
 from skyband.server.settings import Settings
 from skyband.server.testing import Running

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from skyband.core.errors import InputError, JournalError, SkybandError
 from skyband.durable import Engine
-from skyband.errors import InputError, JournalError, SkybandError
-from skyband.monitor import Monitor
+from skyband.engine.monitor import Monitor
 from skyband.server.bodies import ARROW, CSV, JSON, LINES, TYPES, Body, Known, read_body
 from skyband.server.settings import Settings
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.errors import InputError, QueryError, SkybandError
+from skyband.core.errors import InputError, QueryError, SkybandError
 from skyband.server.client import Client
 from skyband.server.testing import Running
 

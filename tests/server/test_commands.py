@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 from skyband.server.testing import Running
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "server.md"

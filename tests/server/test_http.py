@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from tests.parts import found
 
-from skyband.errors import DiskFull, JournalError, SkybandError
+from skyband.core.errors import DiskFull, JournalError, SkybandError
 from skyband.server.problems import problem_of
 from skyband.server.testing import Running
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.report import COLUMNS
+from skyband.engine.report import COLUMNS
 from skyband.server import hub as hubs
 from skyband.server.client import _changes
 from skyband.server.hub import Entry, Hub, change_texts

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband import jit
-from skyband.order import Recency
+from skyband.compiling import jit
+from skyband.core.types import Recency
 from skyband.server.picture import EACH, Sample, Sampler, picture
 
 K, ROWS = 3, 60

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skyband.errors import InputError
-from skyband.java import find_java
-from skyband.monitor import Monitor
+from skyband.core.errors import InputError
+from skyband.engine.monitor import Monitor
 from skyband.server.pipeline import PipelineService
 from skyband.server.settings import Settings
+from skyband.spark.java import find_java
 from skyband.spark.progress import BatchInfo, Resident
 from skyband.spark.sinks import batch_column, top_rows
 

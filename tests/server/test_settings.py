@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from skyband.cli import app
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.server.openapi import PAGES, PATHS
 from skyband.server.routes import ENDPOINTS
 from skyband.server.settings import Settings, flag, markdown

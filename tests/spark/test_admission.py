@@ -25,12 +25,14 @@ from tests.spark.streams import (
     write_file,
 )  # fmt: skip
 
-from skyband.monitor import Monitor
+from skyband.algorithms.heightmap import cell_filter as cells
+from skyband.algorithms.heightmap.cell_filter import Cells
+from skyband.engine.batch_filter import Family, Gate
+from skyband.engine.monitor import Monitor
+from skyband.engine.pruning import Sifted, families
 from skyband.query.expression import columns_of, evaluate
-from skyband.query.space import Space
-from skyband.query.sql import parse
-from skyband.rejecting import Family, Gate
-from skyband.sift import Sifted, families
+from skyband.query.expression.score_space import Space
+from skyband.query.sql.parser import parse
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 from skyband.spark.admission import Admission
 from skyband.spark.bounds import as_bars
@@ -40,8 +42,6 @@ from skyband.spark.filelog import StreamFiles, Taken
 from skyband.spark.filescan import FileScan
 from skyband.spark.heights import Beside
 from skyband.stream.batches import Batch, View
-from skyband.structures import cells
-from skyband.structures.cells import Cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

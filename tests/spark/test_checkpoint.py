@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from tests.spark.streams import QUERIES, pipeline_text
 
-from skyband.blob import FORMAT
-from skyband.errors import InputError
+from skyband.core.blob import FORMAT
+from skyband.core.errors import InputError
 from skyband.spark.checkpoint import Checkpoint, Step, open_checkpoint
 from skyband.spark.config import QuerySpec, StreamSpec, load_pipeline
 from skyband.spark.filelog import FileLog, StreamFiles
@@ -205,7 +205,7 @@ def test_other_formats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             list(checkpoint.snapshots_before(4)) and checkpoint.step(3)
         path.write_bytes(before)
     # A later version, whose format is another one, meets these files.
-    monkeypatch.setattr("skyband.blob.FORMAT", FORMAT + 1)
+    monkeypatch.setattr("skyband.core.blob.FORMAT", FORMAT + 1)
     with pytest.raises(InputError, match=rf"3\.snap is in format {FORMAT}, of another skyband"):
         checkpoint.check_format()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 from skyband.spark.config import arrow_type, load_pipeline
 
 WHOLE = """

@@ -11,9 +11,9 @@ import pytest
 from tests.spark.streams import OTHER, QUERIES, SCHEMA, make_files
 from tests.spark.test_units import KINDS, One, arrow, by_query, plain
 
-from skyband.blob import FORMAT
-from skyband.errors import SkybandError
-from skyband.query.sql import parse
+from skyband.core.blob import FORMAT
+from skyband.core.errors import SkybandError
+from skyband.query.sql.parser import parse
 from skyband.spark import dealt
 from skyband.spark.dealt import Deal, leaves_first, lines_of, merged_changes, numbered, step_unit
 from skyband.spark.files import frame

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.test_units import Local, One, compare
 
-from skyband import rejecting
 from skyband.algorithms import base
-from skyband.monitor import Monitor
-from skyband.sift import Sifted
+from skyband.engine import batch_filter as rejecting
+from skyband.engine.monitor import Monitor
+from skyband.engine.pruning import Sifted
 from skyband.spark import direct, routing, splits
 from skyband.spark.direct import Direct
 from skyband.spark.filelog import FileLog, StreamFiles

@@ -21,7 +21,7 @@ from tests.spark.streams import (
     shown_tops,
 )
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark.checkpoint import Checkpoint, Step
 from skyband.spark.config import load_pipeline
 from skyband.spark.engine import Engine

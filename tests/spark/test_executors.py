@@ -23,7 +23,7 @@ from tests.spark.streams import (
     write_file,
 )
 
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark.filelog import FileLog, StreamFiles
 from skyband.spark.splits import plan_splits
 
@@ -208,7 +208,8 @@ reader = source.streamReader(source.schema())
 reader.prepareForTriggerAvailableNow()
 end = reader.latestOffset(reader.initialOffset(), None)
 assert len(reader.partitions(reader.initialOffset(), end)) > 0
-print([name for name in ("pandas", "numba", "sqlglot", "skyband.algorithms", "skyband.sift") if name in sys.modules])
+heavy = ("pandas", "numba", "sqlglot", "skyband.algorithms", "skyband.engine.pruning")
+print([name for name in heavy if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -15,7 +15,7 @@ from tests.spark.broker import CONNECTOR, Broker, broker, need
 from tests.spark.kinds import Folded, arrow
 from tests.spark.streams import SCHEMA, Row, make_files, text_line, write_file
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 
 if TYPE_CHECKING:

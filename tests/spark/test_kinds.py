@@ -24,7 +24,7 @@ from tests.spark.kinds import (
 )
 from tests.spark.streams import SCHEMA, Row, rejected
 
-from skyband.errors import InputError, QueryError
+from skyband.core.errors import InputError, QueryError
 from skyband.files.rows import Chunk
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 from skyband.spark.brute import Brute

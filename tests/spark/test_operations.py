@@ -22,7 +22,7 @@ from tests.spark.streams import (
     write_file,
 )
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 from skyband.spark import checkpoint as checkpoints
 from skyband.spark.config import load_pipeline

@@ -27,7 +27,7 @@ from tests.spark.streams import (
 )
 
 from skyband import Monitor
-from skyband.errors import InputError, SkybandError
+from skyband.core.errors import InputError, SkybandError
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 from skyband.spark.checkpoint import Checkpoint, Step
 from skyband.spark.engine import Engine

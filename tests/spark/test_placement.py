@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.config import load_pipeline
 from skyband.spark.placement import choose_placement, explain_pipeline

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.files.reader import open_rows
 from skyband.files.rows import Chunk
 from skyband.spark.config import StreamSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark.merging import state_bytes
 from skyband.spark.seven import from_text, to_text
 

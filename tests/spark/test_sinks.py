@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import skyband as sb
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark import sinks
 from skyband.spark.answers import answers_of
 from skyband.spark.config import SinkSpec

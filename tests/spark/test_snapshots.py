@@ -19,7 +19,7 @@ import pytest
 from tests.spark import kinds
 from tests.spark.kills import Pipeline
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark import run_pipeline, verify_pipeline
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 from tests.spark.streams import QUERIES, make_files, pipeline_text, write_file
 
 import skyband.spark
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark import BatchInfo, Summary, run_pipeline, session, verify_pipeline
 from skyband.spark.config import SparkSpec, load_pipeline
 from skyband.spark.home import lean_home
@@ -161,7 +161,7 @@ def test_settings_that_spark_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     made = MagicMock()
     made._jsparkSession.sessionState.side_effect = Refused("Error while instantiating something")
-    monkeypatch.setattr("skyband.java.find_java", lambda: Path("/"))
+    monkeypatch.setattr("skyband.spark.java.find_java", lambda: Path("/"))
     builder = MagicMock()
     builder.config.return_value = builder
     builder.getOrCreate.return_value = made
@@ -173,7 +173,7 @@ def test_settings_that_spark_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyband.java.find_java", lambda: Path("/"))
+    monkeypatch.setattr("skyband.spark.java.find_java", lambda: Path("/"))
     monkeypatch.setattr(session, "_settings", lambda *_: {"spark.driver.memory": "no"})
 
     def fail(*_: object) -> None:
@@ -233,7 +233,7 @@ def test_sockets_have_paths_that_are_short_enough(tmp_path: Path) -> None:
 def test_an_installed_package_needs_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP", "SPARK_HOME"):
         monkeypatch.setenv(name, "before")
-    monkeypatch.setattr("skyband.java.find_java", lambda: Path("/java"))
+    monkeypatch.setattr("skyband.spark.java.find_java", lambda: Path("/java"))
     for home, path in [("/venv/site-packages", ""), ("/project/src", "/project/src")]:
         monkeypatch.setenv("PYTHONPATH", "")
         monkeypatch.setattr(session, "__file__", f"{home}/skyband/spark/session.py")

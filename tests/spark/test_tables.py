@@ -16,7 +16,7 @@ from tests.spark.database import Database, database
 from tests.spark.streams import QUERIES, Truth, as_answers, make_files, pipeline_text, write_file
 from tests.spark.test_sinks import CHANGES, REJECTS
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark import run_pipeline, verify_pipeline
 from skyband.spark.config import TABLES, SinkSpec
 from skyband.spark.sinks import TOP_SCHEMA, make_sink

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from tests.spark.streams import QUERIES, SCHEMA, make_files, moment, pipeline_text
 
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 from skyband.files.rows import Chunk
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 from skyband.spark import merging, routing
 from skyband.spark.checkpoint import Checkpoint, open_checkpoint
 from skyband.spark.config import load_pipeline
@@ -430,7 +430,7 @@ def test_what_is_not_whole_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         late_before(tmp_path, 7)
     monkeypatch.setattr("skyband.spark.merging.FORMAT", 99)
-    monkeypatch.setattr("skyband.blob.FORMAT", 99)
+    monkeypatch.setattr("skyband.core.blob.FORMAT", 99)
     with pytest.raises(SkybandError, match=r"in format \d+, of another skyband"):
         unpacked(state)
 

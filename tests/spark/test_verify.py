@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.streams import QUERIES, make_files, pipeline_text, write_file
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.files.rows import BadRow, Chunk
 from skyband.query.model import Threshold, TopK
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 from skyband.spark import run_pipeline, verify_pipeline
 from skyband.spark.brute import Brute, Ranked, Unfit
 from skyband.spark.config import load_pipeline

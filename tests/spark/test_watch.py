@@ -25,8 +25,9 @@ from tests.spark.streams import (
     write_file,
 )
 
-from skyband import Monitor, blob
-from skyband.errors import SkybandError
+from skyband import Monitor
+from skyband.core import blob
+from skyband.core.errors import SkybandError
 from skyband.spark import watch
 from skyband.spark.dealt import _pack_keys
 from skyband.spark.hashing import in_order, stable_hash
@@ -185,7 +186,7 @@ def test_mistakes_are_found_where_they_are_made(spark: SparkSession) -> None:
 def test_the_state_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     state = Monitor().to_bytes()
     assert _restored(state).rows_seen == 0
-    monkeypatch.setattr("skyband.blob.FORMAT", 99)
+    monkeypatch.setattr("skyband.core.blob.FORMAT", 99)
     with pytest.raises(
         SkybandError, match=r"^The state of this query in Spark's checkpoint is in format .* empty"
     ):

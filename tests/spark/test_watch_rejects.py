@@ -12,7 +12,7 @@ import pytest
 from tests.spark.streams import OTHER, QUERIES, Row, Truth, make_files, rejected, write_file
 from tests.spark.test_watch import SPARK_SCHEMA, in_watch_order
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.spark import watch
 from skyband.stream.rejects import KEPT
 

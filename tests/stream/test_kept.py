@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from skyband.stream.kept import Kept
-from skyband.stream.window import Recency
+from skyband.core.types import Recency
+from skyband.stream.payloads import Kept
 
 
 def test_nothing_put_in_the_place_of_nothing_leaves_no_trace() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.stream import texts
+from skyband.stream import text_keys as texts
 from skyband.stream.keys import _bits, _from_bits, keys_for
-from skyband.stream.texts import TextKeys
+from skyband.stream.text_keys import TextKeys
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyband as sb
+from skyband.core.types import LOWEST, Recency
 from skyband.stream.updates import (
     DATA,
     DELETE,
@@ -24,7 +25,6 @@ from skyband.stream.updates import (
     must_be_op,
     operations,
 )  # fmt: skip
-from skyband.stream.window import LOWEST, Recency
 
 KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int64": (pa.int64(), [0, 1, -1, 2**63 - 1, -(2**63), 7]),

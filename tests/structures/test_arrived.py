@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skyband.structures.arrived import END, FIRST, START, USUAL, K, gathered, select, sweep
+from skyband.algorithms.nearest.arrival_lists import END, FIRST, START, USUAL, K, gathered, select, sweep
 
 
 def test_the_value_at_a_rank() -> None:

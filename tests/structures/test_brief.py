@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.algorithms.heightmap import HeightMap
-from skyband.order import Recency
-from skyband.query.nodes import Arithmetic, Column, Parameter
-from skyband.query.space import Space
-from skyband.structures.brief import abridge
-from skyband.structures.catchup import catching
-from skyband.structures.intake import BRIEF, META, RESERVED
-from skyband.structures.relief import Relief
+from skyband.algorithms.heightmap.family import HeightMap
+from skyband.algorithms.heightmap.float32_filter import abridge
+from skyband.algorithms.heightmap.ingest import BRIEF, META, RESERVED
+from skyband.algorithms.heightmap.map_set import Relief
+from skyband.algorithms.heightmap.refill import catching
+from skyband.core.types import Recency
+from skyband.query.expression.nodes import Arithmetic, Column, Parameter
+from skyband.query.expression.score_space import Space
 
 AXES = 3
 NAMES = ("x0", "x1", "x2")

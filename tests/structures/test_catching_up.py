@@ -5,13 +5,13 @@ import os
 import numpy as np
 import pytest
 
+from skyband.algorithms.heightmap.map_set import Relief
+from skyband.algorithms.heightmap.refill import catching
+from skyband.algorithms.heightmap.refill_cursor import GROUP, NEXT, SOON, company
+from skyband.algorithms.heightmap.row_blocks import came_at
+from skyband.algorithms.heightmap.slack_lists import overflow
 from skyband.bench.drive import Queries
-from skyband.query.space import Space
-from skyband.structures.blocks import came_at
-from skyband.structures.catchup import catching
-from skyband.structures.relief import Relief
-from skyband.structures.slack import overflow
-from skyband.structures.walking import GROUP, NEXT, SOON, company
+from skyband.query.expression.score_space import Space
 
 
 def test_a_raised_map_moves_rows_along_the_axes_that_all_queries_want_alike() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skyband.algorithms.heightmap import cell_filter as cells
+from skyband.algorithms.heightmap.cell_filter import Cells
 from skyband.query.expression import columns_of, lift
-from skyband.query.space import Space
-from skyband.query.sql import parse
-from skyband.structures import cells
-from skyband.structures.cells import Cells
+from skyband.query.expression.score_space import Space
+from skyband.query.sql.parser import parse
 
 SCORES = [
     "dist(x, y, 0.5, 0.25)", "sqrt(2 * (x - 0.5) ^ 2 + 0.5 * (y - 0.25) ^ 2)", "abs(x * y - 0.5)", "x * y",

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.order import Recency
-from skyband.structures.certificate import STEPS, Certificates, record
+from skyband.algorithms.approximate.certificate import STEPS, Certificates, record
+from skyband.core.types import Recency
 
 GOOD = st.one_of(st.integers(0, 3).map(float), st.floats(-2, 2), st.sampled_from([np.inf, -np.inf]))
 

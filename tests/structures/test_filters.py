@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.structures.filters import (
+from skyband.algorithms.buffered.filters import (
     DROPPED,
     LATEST,
     PROBABLE,

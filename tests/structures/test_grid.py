@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from skyband.order import Recency
-from skyband.structures.grid import TOTAL, Grid, shape_for
-from skyband.structures.rows import Rows
+from skyband.algorithms.grid.cells import TOTAL, Grid, shape_for
+from skyband.algorithms.kernels.row_slots import Rows
+from skyband.core.types import Recency
 
 VALUES = st.one_of(
     st.floats(allow_nan=False), st.sampled_from([0.0, -0.0, 1.0, 5e-324, -1e308, 1e308]), st.floats(0, 1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.structures.limits import limit_for, misses, misses_in, misses_of, safe_limit
+from skyband.algorithms.kernels.capacity import limit_for, misses, misses_in, misses_of, safe_limit
 
 
 def missed(ranks: tuple[int, ...], n: int, k: int, capacity: int) -> bool:

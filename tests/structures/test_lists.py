@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.algorithms.threshold import Threshold
-from skyband.order import LOWEST, Recency
-from skyband.structures.board import Board
-from skyband.structures.lists import FEW, SHORT, append, best, expire_all, prune, remove
+from skyband.algorithms.kernels.answer_diff import Board
+from skyband.algorithms.kernels.candidate_lists import FEW, SHORT, append, best, expire_all, prune, remove
+from skyband.algorithms.skyband.threshold import Threshold
+from skyband.core.types import LOWEST, Recency
 
 SCORES = st.one_of(st.sampled_from([-np.inf, -0.0, 0.0, 1.0, 2.0, np.inf]), st.floats(-2, 2))
 recencies = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), unique=True, max_size=15).map(sorted)

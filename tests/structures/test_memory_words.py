@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyband.jit import kernel
-from skyband.order import Floats
-from skyband.structures.memory import Words, aligned, bits_in, fetch, first_bit, lent, shown
+from skyband.compiling.intrinsics import Words, aligned, bits_in, fetch, first_bit, lent, shown
+from skyband.compiling.jit import kernel
+from skyband.core.types import Floats
 
 
 @kernel

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.order import Recency
-from skyband.structures.leaders import Leaders
-from skyband.structures.objects import Objects
-from skyband.structures.totals import LAST, MAX, SUM, Aggregate
-from skyband.structures.wide import WIDTH, add_wide, read_wide
+from skyband.algorithms.objects.aggregates import LAST, MAX, SUM, Aggregate
+from skyband.algorithms.objects.exact_sum import WIDTH, add_wide, read_wide
+from skyband.algorithms.objects.top_objects import Leaders
+from skyband.algorithms.objects.window_objects import Objects
+from skyband.core.types import Recency
 
 TRICKY = [0.1, 1e308, -1e308, 5e-324, 1.0, -1.0, 2.0**53, 1e-30, math.inf, -math.inf, 0.0, -0.0]
 values = st.one_of(st.sampled_from(TRICKY), st.floats(allow_nan=False), st.integers(-3, 3).map(float))

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from skyband.algorithms.heightmap.block_maps import Outlines, lower_all
+from skyband.algorithms.heightmap.map_set import LOOSE, Relief
+from skyband.algorithms.heightmap.score_blocks import WIDTH, Stands
 from skyband.bench.drive import Queries
-from skyband.query.space import Space
-from skyband.structures.meeting import WIDTH, Stands
-from skyband.structures.outlines import Outlines, lower_all
-from skyband.structures.relief import LOOSE, Relief
+from skyband.query.expression.score_space import Space
 
 
 def drawn(axes: int, count: int, signs: tuple[float, ...]) -> tuple[Relief, Stands, Outlines, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skyband.structures.randomness import BUFFER, FEWEST, SURE, mean_ranks, order_of
+from skyband.algorithms.approximate.order_test import BUFFER, FEWEST, SURE, mean_ranks, order_of
 
 PLACE = np.arange(BUFFER, dtype=np.float64)
 NOISE = np.random.default_rng(4).random(BUFFER)

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from skyband.algorithms.heightmap import HeightMap
+from skyband.algorithms.heightmap.family import HeightMap
+from skyband.algorithms.heightmap.ingest import EPOCH, RESERVED, RISE, sift_arrays, sift_faces, store
+from skyband.algorithms.heightmap.map_set import HIGH, LOW, Relief
+from skyband.algorithms.heightmap.maps import UNIT
+from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.bench.drive import Queries, Rows, _made
 from skyband.bench.generators import DISTRIBUTIONS, Drift
-from skyband.order import LOWEST
-from skyband.query.space import Space
-from skyband.structures.heightmap import UNIT
-from skyband.structures.intake import EPOCH, RESERVED, RISE, sift_arrays, sift_faces, store
-from skyband.structures.memory import LINE
-from skyband.structures.ranked import Ranked
-from skyband.structures.relief import HIGH, LOW, Relief
+from skyband.compiling.intrinsics import LINE
+from skyband.core.types import LOWEST
+from skyband.query.expression.score_space import Space
 
 
 def surveyed(axes: int, count: int) -> tuple[Relief, np.ndarray]:

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.order import Recency
-from skyband.structures.rows import GONE, Rows
+from skyband.algorithms.kernels.row_slots import GONE, Rows
+from skyband.core.types import Recency
 
 none = np.empty(0, dtype=np.int64)
 

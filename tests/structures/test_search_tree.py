@@ -7,8 +7,8 @@ import pytest
 from tests.oracle import Oracle
 
 import skyband as sb
-from skyband.structures.answers import places_of
-from skyband.structures.search_tree import SearchTree
+from skyband.algorithms.kernels.batch_tops import places_of
+from skyband.algorithms.kernels.search_tree import SearchTree
 
 
 def sorted_top(good: np.ndarray, k: int, first: int) -> list[int]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.structures import sorted_lists
-from skyband.structures.sorted_lists import BLOCK, SortedLists
+from skyband.algorithms.sorted_lists import lists as sorted_lists
+from skyband.algorithms.sorted_lists.lists import BLOCK, SortedLists
 
 VALUE = st.one_of(
     st.integers(0, 3).map(float), st.sampled_from([0.0, -0.0, np.inf, -np.inf]), st.floats(-2, 2)

@@ -1,27 +1,27 @@
 """The algorithms, by name. Adding one is a file and a line here (CONTRIBUTING, "how to add an algorithm")."""
 
+from skyband.algorithms.approximate.pa import PA
 from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm, Workload
-from skyband.algorithms.correlated import Correlated
-from skyband.algorithms.cpm import CPM
-from skyband.algorithms.eaa import EAA
-from skyband.algorithms.filtered import RAPF, RARF, RASF, SAPF, SARF, SASF
-from skyband.algorithms.heightmap import HeightMap
-from skyband.algorithms.kd import KD
-from skyband.algorithms.lazy import Lazy
-from skyband.algorithms.pa import PA
-from skyband.algorithms.ra import RA
-from skyband.algorithms.sa import SA
-from skyband.algorithms.scase import SCase
-from skyband.algorithms.sla import SLA
-from skyband.algorithms.sma import SMA
-from skyband.algorithms.snn import SNN
-from skyband.algorithms.sums import Sums
-from skyband.algorithms.ta import TA
-from skyband.algorithms.threshold import Threshold
-from skyband.algorithms.tma import TMA
-from skyband.algorithms.tsl import TSL
-from skyband.algorithms.windowed import WindowAlgorithm
-from skyband.algorithms.yardsticks import Basic, Naive
+from skyband.algorithms.buffered.variants import RAPF, RARF, RASF, SAPF, SARF, SASF
+from skyband.algorithms.grid.cpm import CPM
+from skyband.algorithms.grid.sma import SMA
+from skyband.algorithms.grid.tma import TMA
+from skyband.algorithms.heightmap.family import HeightMap
+from skyband.algorithms.nearest.snn import SNN
+from skyband.algorithms.objects.correlated import Correlated
+from skyband.algorithms.objects.eaa import EAA
+from skyband.algorithms.objects.sla import SLA
+from skyband.algorithms.objects.sums import Sums
+from skyband.algorithms.pairs.baselines import Basic, Naive
+from skyband.algorithms.pairs.kd import KD
+from skyband.algorithms.pairs.scase import SCase
+from skyband.algorithms.pairs.ta import TA
+from skyband.algorithms.skyband.lazy import Lazy
+from skyband.algorithms.skyband.ra import RA
+from skyband.algorithms.skyband.sa import SA
+from skyband.algorithms.skyband.threshold import Threshold
+from skyband.algorithms.sorted_lists.tsl import TSL
+from skyband.algorithms.window_base import WindowAlgorithm
 
 _PLAIN: tuple[type[ListAlgorithm], ...] = (SA, RA, Lazy, PA, Threshold)
 _BUFFERED: tuple[type[ListAlgorithm], ...] = (SASF, SARF, SAPF, RASF, RARF, RAPF)

@@ -32,13 +32,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.shares import insert_shares
-from skyband.order import LOWEST, Floats, Ints, Recency, first_inside, inside_of
+from skyband.algorithms.kernels.answer_diff import Board, Changes
+from skyband.algorithms.kernels.batch_skyband import select
+from skyband.algorithms.kernels.candidate_lists import Lists, expire_all, remove
+from skyband.algorithms.kernels.score_select import fused
+from skyband.algorithms.parallel_insert import insert_shares
+from skyband.core.order import first_inside, inside_of
+from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.window import Window
-from skyband.structures.board import Board, Changes
-from skyband.structures.fused import fused
-from skyband.structures.lists import Lists, expire_all, remove
-from skyband.structures.skyband import select
 
 # A generated kernel takes about half a second to compile and then scores ten times as fast as numpy: it
 # pays from this many queries of one shape, or after this many scores; much sooner if it was compiled before.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 SCALES = ("tiny", "quick", "full")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from skyband.bench.figures import Figure, number, place
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 RING = "ring"  # drawn around another mark
 # Okabe and Ito's colours: told apart with any eyes, and on paper with the marks.

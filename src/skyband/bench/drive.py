@@ -26,12 +26,12 @@ import pyarrow as pa
 from skyband.algorithms import REGISTRY, Arrivals, ListAlgorithm, WindowAlgorithm
 from skyband.bench.figures import statistics
 from skyband.bench.generators import FUNCTIONS, Drift, independent, weights
-from skyband.errors import SkybandError
-from skyband.monitor import Monitor
-from skyband.order import Floats, Ints, Recency
+from skyband.core.errors import SkybandError
+from skyband.core.types import Floats, Ints, Recency
+from skyband.engine.monitor import Monitor
 from skyband.query.expression import Expression, columns_of, lift, render
-from skyband.query.space import Space
-from skyband.query.sql import parse
+from skyband.query.expression.score_space import Space
+from skyband.query.sql.parser import parse
 
 LEAST = 3  # cycles that everybody gets, however slow
 NONE = np.empty(0, dtype=np.int64)

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.bench.generators import independent, tables, weighted_sum, weights
-from skyband.monitor import Monitor
-from skyband.order import Floats
+from skyband.core.types import Floats
+from skyband.engine.monitor import Monitor
 
 N, BATCH, K, COLUMNS = 1_000_000, 10_000, 20, 4
 Step = Callable[[pa.Table], Any]

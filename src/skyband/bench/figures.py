@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 STARRED = "* stopped when its time was up: the mean of fewer cycles"
 

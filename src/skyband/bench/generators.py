@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from skyband.order import Floats
+from skyband.core.types import Floats
 
 AVERAGED = 12  # uniform numbers whose mean is the place of an anti-correlated row along the diagonal
 

@@ -18,7 +18,7 @@ from skyband.bench.figures import Figure
 from skyband.bench.haghani_page import BOOK
 from skyband.bench.haghani_speed import kept_by, score_of
 from skyband.bench.incomplete import incomplete
-from skyband.order import Recency
+from skyband.core.types import Recency
 
 SEEDS = (4, 5, 6)
 RECENT = 167  # objects of each stream that others draw from

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 import skyband as sb
 from skyband.algorithms import OBJECTS
-from skyband.algorithms.sums import Asked
+from skyband.algorithms.objects.aggregates import COUNT, SUM, Aggregate
+from skyband.algorithms.objects.sums import Asked
 from skyband.bench.figures import Figure
 from skyband.bench.id_sets import IdSets
-from skyband.order import Floats, Ints, Recency
-from skyband.structures.totals import COUNT, SUM, Aggregate
+from skyband.core.types import Floats, Ints, Recency
 
 D, K = 4, 20
 KINDS = ("once ever", "once per window", "some per window")

@@ -40,7 +40,7 @@ from skyband.bench.drive import (
 from skyband.bench.figures import Figure, Scale, aligned, markdown, number
 from skyband.bench.generators import DISTRIBUTIONS, DRIFTS, LEVEL, Drift, weights
 from skyband.bench.holding import held
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 SCALES = {
     "tiny": Scale("tiny", 600, 60, 4, 3, 3, 6, (21,)),

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from skyband.jit import kernel
-from skyband.order import Floats, Ints
+from skyband.compiling.jit import kernel
+from skyband.core.types import Floats, Ints
 
 
 class IdSets:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from skyband.bench.generators import independent, weighted_sum, weights
 from skyband.durable import Engine
 from skyband.durable.codec import to_ipc
-from skyband.monitor import Monitor
+from skyband.engine.monitor import Monitor
 
 QUERIES, K, WINDOW, BATCH, COLUMNS, BATCHES, WARM = 100, 10, 100_000, 20_000, 4, 100, 8
 UNDER_WAY = 8

@@ -39,8 +39,8 @@ from skyband.bench.pripuzic_sizes import (
     points_of,
     queries,
 )
-from skyband.errors import SkybandError
-from skyband.order import Floats
+from skyband.core.errors import SkybandError
+from skyband.core.types import Floats
 
 SIX = ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
 RAPF2 = Contestant("rapf2", "rapf", (("buffer", 0.5),))

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from skyband.bench.generators import scaled
-from skyband.errors import InputError
-from skyband.order import Floats
+from skyband.core.errors import InputError
+from skyband.core.types import Floats
 
 NUMBERS = ("double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 

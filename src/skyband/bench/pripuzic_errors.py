@@ -3,7 +3,7 @@
 In a run the exact `ra` and `pa` get the same rows, and after each batch their answers are set against each other, as
 the change tables tell them. A row is *missed* if it belongs in an answer and isn't there, which is to say that `pa` had
 dropped it; it counts once, however long or often. That is what the calibrated error is the expectation of
-(structures/limits.py). A row *told in error* was shown in such a one's place, and never belonged in the answer.
+(kernels/capacity.py). A row *told in error* was shown in such a one's place, and never belonged in the answer.
 
 Misses count from the third window on. Rows that came while the first one filled up had fewer rows before them to be
 dropped behind, and the last of them leaves with the second. Wrong answers, and whether one of them was certified, are
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skyband.approximate import Approximate
+from skyband.algorithms.kernels.capacity import limit_for, misses_in
 from skyband.bench.drive import Contestant, Pushed, Rows
 from skyband.bench.figures import Figure
 from skyband.bench.pripuzic_sizes import CLUSTERED, SHUFFLED, UNIFORM, Table9, datasets, points_of, queries
-from skyband.order import Ints
-from skyband.structures.limits import limit_for, misses_in
+from skyband.core.types import Ints
+from skyband.engine.approximate_group import Approximate
 
 ERROR = 0.1  # large enough to see
 SETTLING = 2  # windows of a run before misses count

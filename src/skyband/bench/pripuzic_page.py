@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from skyband.algorithms import REGISTRY
-from skyband.algorithms.ra import GAMMA
+from skyband.algorithms.kernels.batch_skyband import expected_size
+from skyband.algorithms.skyband.ra import GAMMA
 from skyband.bench.claims import Beside, Book, Claim, grows, ratios, span
 from skyband.bench.figures import Figure, number, place
-from skyband.structures.skyband import expected_size
 
 Verdict = tuple[bool, str] | None
 SIX = ("sasf", "sarf", "sapf", "rasf", "rarf", "rapf")
@@ -291,7 +291,7 @@ def least_at(low: float, high: float, *series: str) -> Callable[[Figure], Verdic
 
 def laws(figure: Figure) -> list[list[str]]:
     """Sizes beside their laws: n' = k(1 + H_n - H_k) for sa, and (1 + gamma/2) n' - (gamma/2) k for ra; for the six see
-    `expected` in algorithms/filtered.py."""
+    `expected` in buffered/variants.py."""
     rows = [["k", "who", "here", "law", "within 3 %", "with index"]]
     n = int(figure.scale.split("n = ")[1].split(", ")[0].replace(",", ""))
     for x in figure.places("uniform"):

@@ -11,7 +11,7 @@ import numpy as np
 from skyband.bench.drive import Contestant
 from skyband.bench.generators import clustered, independent, sensors
 from skyband.bench.pripuzic_data import from_file
-from skyband.order import Floats
+from skyband.core.types import Floats
 
 UNIFORM, CLUSTERED, SHUFFLED, CORRELATED = "uniform", "clustered", "readings, shuffled", "readings, in time"
 READINGS = SHUFFLED, CORRELATED

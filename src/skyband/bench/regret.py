@@ -24,7 +24,7 @@ from skyband.bench.charts import draw
 from skyband.bench.drive import Pushed, Rows, race, rehearse, sql
 from skyband.bench.figures import Figure, aligned, markdown, number
 from skyband.bench.generators import DISTRIBUTIONS, DRIFTS, weights
-from skyband.errors import QueryError
+from skyband.core.errors import QueryError
 
 SECONDS = {"tiny": 0.2, "quick": 1.5, "full": 5.0}  # CPU seconds for one algorithm's measured batches
 MOST_CYCLES = {"tiny": 5, "quick": 200, "full": 1000}

@@ -31,7 +31,7 @@ import pyarrow as pa
 from skyband.bench import Settings, parts_of
 from skyband.bench.figures import Figure
 from skyband.bench.generators import independent, weighted_sum, weights
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 from skyband.server.testing import Running, running
 
 

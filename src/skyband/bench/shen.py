@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 import skyband as sb
-from skyband.algorithms.scase import expected
+from skyband.algorithms.kernels.batch_tops import places_of
+from skyband.algorithms.kernels.search_tree import SearchTree, best_first, tops_by_score
+from skyband.algorithms.pairs.pair_skyband import better
+from skyband.algorithms.pairs.scase import expected
+from skyband.algorithms.skyband import incremental_tops as following
 from skyband.bench import Settings, parts_of
 from skyband.bench.figures import Figure
 from skyband.bench.pairing import DATA, SCORES, YARDSTICKS, Run, at_once, measure, question, table
 from skyband.bench.shen_goals import SIZES, goals, repeated, watching
 from skyband.bench.shen_page import BOOK
-from skyband.order import Recency
-from skyband.structures import following
-from skyband.structures.answers import places_of
-from skyband.structures.search_tree import SearchTree, best_first, tops_by_score
-from skyband.structures.stairs import better
+from skyband.core.types import Recency
 
 
 @dataclass(frozen=True)

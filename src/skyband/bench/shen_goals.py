@@ -15,11 +15,11 @@ import numpy as np
 
 import skyband as sb
 from skyband.algorithms.base import FUSE_SCORES, Arrivals
-from skyband.algorithms.lazy import Lazy
-from skyband.algorithms.scase import expected
+from skyband.algorithms.pairs.pair_skyband import better
+from skyband.algorithms.pairs.scase import expected
+from skyband.algorithms.skyband.lazy import Lazy
 from skyband.bench.figures import Figure, number
 from skyband.bench.pairing import SCORES, Run, measure, question, table
-from skyband.structures.stairs import better
 
 RATE = 1e6  # rows/s are told in millions
 ROUNDS = 5

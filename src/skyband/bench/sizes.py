@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from skyband.algorithms import LISTS, Arrivals
-from skyband.order import Floats, Recency
-from skyband.structures.skyband import expected_size
+from skyband.algorithms.kernels.batch_skyband import expected_size
+from skyband.core.types import Floats, Recency
 
 SETTINGS = ((1000, 10), (1000, 50), (10_000, 9), (40_000, 9))
 GAMMAS = (0.2, 0.5, 1.0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.stream import clock
 from skyband.stream.batches import read
 from skyband.stream.schema import Raw

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from skyband.core.errors import InputError, JournalError, SkybandError
 from skyband.durable import task as tasks
 from skyband.durable.files import Files
 from skyband.durable.history import History, Step
@@ -36,12 +37,11 @@ from skyband.durable.replay import agree, task_of
 from skyband.durable.settings import Settings
 from skyband.durable.task import Receipt, Task, Unread
 from skyband.durable.turnstile import Turnstile
-from skyband.errors import InputError, JournalError, SkybandError
 from skyband.query.model import Query, Window
 
 if TYPE_CHECKING:
-    from skyband.monitor import Monitor
-    from skyband.watch import Watch
+    from skyband.engine.monitor import Monitor
+    from skyband.engine.watch import Watch
 
 log = logging.getLogger("skyband")
 

@@ -17,10 +17,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from skyband import blob
+from skyband.core import blob
+from skyband.core.errors import InputError, JournalError
 from skyband.durable.files import Files
 from skyband.durable.journal import SUFFIX, Journal
-from skyband.errors import InputError, JournalError
 
 log = logging.getLogger("skyband")
 SNAPSHOT = ".snapshot"

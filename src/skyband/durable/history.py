@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 
 @dataclass(frozen=True)

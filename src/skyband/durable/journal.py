@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from skyband.core.errors import DiskFull, JournalError
 from skyband.durable import segment
 from skyband.durable.files import Files
 from skyband.durable.segment import Found
 from skyband.durable.task import Written
-from skyband.errors import DiskFull, JournalError
 
 log = logging.getLogger("skyband")
 SUFFIX = ".journal"

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from skyband import blob
+from skyband.core import blob
+from skyband.core.errors import JournalError
 from skyband.durable.files import Files
 from skyband.durable.folder import Folder
 from skyband.durable.segment import Found
 from skyband.durable.settings import Settings
 from skyband.durable.task import Task, written
-from skyband.errors import JournalError
 
 log = logging.getLogger("skyband")
 

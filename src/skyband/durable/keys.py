@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 LONGEST = 200
 

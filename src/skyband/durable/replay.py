@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from skyband.core.errors import InputError
 from skyband.durable import codec
 from skyband.durable.segment import Found
 from skyband.durable.task import Task
-from skyband.errors import InputError
-from skyband.query.model import from_dict
+from skyband.query.serialise import from_dict
 
 
 def task_of(found: Found, body: memoryview) -> Task:

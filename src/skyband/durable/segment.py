@@ -22,9 +22,9 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from skyband.blob import FORMAT, check_format
+from skyband.core.blob import FORMAT, check_format
+from skyband.core.errors import JournalError
 from skyband.durable.task import Written
-from skyband.errors import JournalError
 
 MAGIC = b"SKYBANDJ"
 MARK = b"STEP"

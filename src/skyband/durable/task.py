@@ -15,12 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from skyband.core.errors import InputError
 from skyband.durable import codec
 from skyband.durable.keys import checked
-from skyband.errors import InputError
-from skyband.query.asked import asked
-from skyband.query.model import Query, Window, to_dict
+from skyband.query.coerce import asked
+from skyband.query.model import Query, Window
 from skyband.query.model import window as window_of
+from skyband.query.serialise import to_dict
 
 Unread = Mapping[int, tuple[str, str]]
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.files.rows import (
     BadRow,
     Chunk,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.files.rows import (
     UNTOLD,
     BadRow,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.files.csvtext import csv_texts, header_of, infer_csv, last_record_end, parse_csv
 from skyband.files.jsontext import infer_json, parse_json_lines
 from skyband.files.rows import BadRow, Chunk, cast_texts, set_aside, settle, texts_among, without_rows

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 BLOCK = 4 << 20
 _BLINK = 0.5  # seconds

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from skyband.query import nodes
+from skyband.query.expression import nodes
+from skyband.query.expression.nodes import And, Call, Column, Compare, Expression, Not, Number, Or
+from skyband.query.expression.threshold import MIRROR, constant
 from skyband.query.model import Grouped, Output
-from skyband.query.nodes import And, Call, Column, Compare, Expression, Not, Number, Or
-from skyband.query.threshold import MIRROR, constant
 
 SIDE = "@"  # of the columns that stand for aggregates: no stream has that name
 COUNTED = Column("count", SIDE)

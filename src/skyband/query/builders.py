@@ -16,9 +16,11 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from skyband.errors import QueryError
-from skyband.query import nodes
-from skyband.query.expression import parse_expression
+from skyband.core.errors import QueryError
+from skyband.query.expression import nodes, parse_expression
+from skyband.query.expression.nodes import Call, Column, Expression
+from skyband.query.expression.text import expression_text
+from skyband.query.expression.threshold import BEYOND, constant
 from skyband.query.model import (
     Grouped,
     Joined,
@@ -31,11 +33,8 @@ from skyband.query.model import (
     Window,
     window,
 )
-from skyband.query.nodes import Call, Column, Expression
 from skyband.query.options import check_option
-from skyband.query.text import expression_text
-from skyband.query.threshold import BEYOND, constant
-from skyband.query.words import located
+from skyband.query.suggestions import located
 
 WindowLike = str | Window | datetime.timedelta
 SelectLike = str | Sequence[str] | Mapping[str, str | Expression] | None

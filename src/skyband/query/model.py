@@ -6,21 +6,20 @@ equal hashes. `select` None means all columns. `options` are the WITH options, s
 constant on the right. In pairs the columns have the side "a" or "b"; in joined queries the stream's name,
 or none where the name alone says it; in grouped queries the score is over the calls sum, count and max.
 
-Plain data comes and goes through to_dict and from_dict (JSON, exact), readable text through to_sql in
-skyband.query.text.
+`skyband.query.serialise` writes queries as plain data and reads them back; `skyband.query.text` writes them as SQL.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from skyband.errors import QueryError
-from skyband.query.nodes import Column, Compare, Expression, Place, conjuncts
+from skyband.core.errors import QueryError
+from skyband.query.expression.nodes import Column, Compare, Expression, Place, conjuncts
 from skyband.query.window import Last, Rows, Window, last, rows, window
 
 __all__ = [
     "Grouped", "Joined", "Last", "Options", "Output", "Pairs", "Query", "Rows", "Threshold", "TopK", "Window",
-    "from_dict", "last", "rows", "to_dict", "window",
+    "last", "rows", "window",
 ]  # fmt: skip
 
 Places = tuple[Place | None, ...]
@@ -160,17 +159,3 @@ class Grouped:
 
 
 Query = TopK | Threshold | Pairs | Joined | Grouped
-
-
-def to_dict(query: Query) -> dict[str, object]:
-    """The query as plain data that JSON can hold; from_dict gives back an equal query."""
-    from skyband.query.plain import query_to_dict
-
-    return query_to_dict(query)
-
-
-def from_dict(data: dict[str, object]) -> Query:
-    """The query that to_dict wrote down."""
-    from skyband.query.plain import query_from_dict
-
-    return query_from_dict(data)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from skyband.query.promises import read_appears, read_ranges
-from skyband.query.words import nearest
+from skyband.query.assumptions import read_appears, read_ranges
+from skyband.query.suggestions import nearest
 
 NUMBERS = ("additional", "block", "buffer", "cells", "flag", "gamma", "kmax", "limit", "refresh", "slack")
 """Options that belong to one algorithm or another; which of them fit is the algorithm's business."""

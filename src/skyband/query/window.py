@@ -14,8 +14,8 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from skyband.errors import QueryError
-from skyband.query.words import located, nearest
+from skyband.core.errors import QueryError
+from skyband.query.suggestions import located, nearest
 
 UNITS = {
     "nanosecond": 1,

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from skyband.algorithms import CARDS
-from skyband.errors import InputError
-from skyband.plan import Plan
-from skyband.planner import Choice
+from skyband.core.errors import InputError
+from skyband.engine.explain import Plan
+from skyband.engine.planner import Choice
+from skyband.query.expression.nodes import walk
 from skyband.query.model import Query, Rows, Window, window
-from skyband.query.nodes import walk
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 from skyband.server.problems import limit
 from skyband.server.settings import Settings
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
+from skyband.core.errors import InputError
 from skyband.durable.codec import Packed
-from skyband.errors import InputError
 from skyband.files.csvtext import csv_texts, header_of, infer_csv, parse_csv
 from skyband.files.jsontext import bare_null
 from skyband.files.rows import is_utf8, settle, texts_among

@@ -24,11 +24,11 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pyarrow as pa
 
-from skyband.errors import InputError, QueryError, SkybandError
-from skyband.plan import Plan
+from skyband.core.errors import InputError, QueryError, SkybandError
+from skyband.engine.explain import Plan
+from skyband.engine.report import COLUMNS
 from skyband.query.model import Query, Window
 from skyband.query.text import to_sql
-from skyband.report import COLUMNS
 from skyband.stream.batches import read
 from skyband.stream.rejects import SCHEMA as REJECTS
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.server.hub import QUIET
 from skyband.server.problems import Problem, problem_of
 

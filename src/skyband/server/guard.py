@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.server.problems import Problem
 from skyband.server.settings import Settings, is_loopback
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 
 EVERY = 0.1  # seconds between two states, at least
 AT_LEAST = 1.0  # and at most

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skyband import __version__
 
 if TYPE_CHECKING:
-    from skyband.monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
 SPAN = 5.0  # seconds that a rate is taken over
 KEPT = 2_000  # latencies that percentiles are taken from,

@@ -25,21 +25,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.couples import PairGroup, PairWatch
-from skyband.errors import SkybandError
-from skyband.group import ALL, Group
-from skyband.objects import ObjectGroup
-from skyband.order import LOWEST, Floats, Ints, Recency
+from skyband.core.errors import SkybandError
+from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.engine.object_group import ObjectGroup
+from skyband.engine.pair_group import PairGroup, PairWatch
+from skyband.engine.row_group import ALL, Group
 from skyband.query.model import Rows
 from skyband.stream import clock
-from skyband.stream.accept import accept
 from skyband.stream.arrow import numbers_array, python_value
 from skyband.stream.batches import Batch, read
 from skyband.stream.schema import Raw
+from skyband.stream.validation import accept
 
 if TYPE_CHECKING:
-    from skyband.stream_state import Stream
-    from skyband.watch import Watch
+    from skyband.engine.stream_runtime import Stream
+    from skyband.engine.watch import Watch
 
 EACH = 1024  # rows kept of each power of four
 POWERS = 12

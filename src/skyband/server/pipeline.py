@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.errors import InputError, SkybandError
+from skyband.core.errors import InputError, SkybandError
 from skyband.query.model import Last
-from skyband.query.sql import parse
+from skyband.query.sql.parser import parse
 from skyband.query.text import to_sql
 from skyband.server import allowed
 from skyband.server.hub import Entry, Hub
@@ -39,7 +39,7 @@ from skyband.server.settings import Settings
 from skyband.stream.arrow import json_rows
 
 if TYPE_CHECKING:
-    from skyband.plan import Plan
+    from skyband.engine.explain import Plan
     from skyband.spark.progress import BatchInfo, Resident
 
 log = logging.getLogger("skyband")
@@ -338,7 +338,7 @@ class PipelineService:
 
 def _plan(query: Any, name: str) -> Plan:
     """The plan of a query before any row has come."""
-    from skyband.monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
     return Monitor(time="ts" if isinstance(query.window, Last) else None).watch(query, name).explain()
 

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from skyband.errors import QueryError, SkybandError
+from skyband.core.errors import QueryError, SkybandError
 
 STATUS = {
     "bad_query": 400,

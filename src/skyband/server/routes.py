@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from skyband import __version__
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.server import files
 from skyband.server.allowed import check_name
 from skyband.server.bodies import ARROW

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.server.app import make_app, make_state
 from skyband.server.entrance import Connection, Entrance, Limits
 from skyband.server.guard import Guard
@@ -224,7 +224,7 @@ def warm() -> None:
         return
 
     def work() -> None:
-        from skyband.monitor import Monitor
+        from skyband.engine.monitor import Monitor
 
         with contextlib.suppress(Exception):  # whatever fails here would fail in the open, too
             for time, window in ((None, "50 ROWS"), ("t", "10 SECONDS")):

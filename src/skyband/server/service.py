@@ -15,11 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from skyband.core.errors import InputError, QueryError
 from skyband.durable import Engine
 from skyband.durable import Settings as Bounds
-from skyband.errors import InputError, QueryError
-from skyband.monitor import Monitor
-from skyband.planner import choose
+from skyband.engine.monitor import Monitor
+from skyband.engine.planner import choose
 from skyband.query.expression import columns_of
 from skyband.query.model import Joined, Query
 from skyband.query.text import to_sql
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from skyband.durable import Receipt, Step
-    from skyband.watch import Watch
+    from skyband.engine.watch import Watch
 
 log = logging.getLogger("skyband")
 

@@ -14,7 +14,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 
 
 class Running:

@@ -7,7 +7,7 @@ score all of them in Python.
 bar: an older row that does not reach it has k better rows that are newer, and is out for good, whatever comes. So
 the older rows are read by Spark's own code and have to pass a gate in front of Python: the scores
 themselves against the bars where the queries are few, a look-up by the row's cell where they are many: in a height map
-(structures/heightmap.py), or in bits that say whom a cell concerns (structures/cells.py) where scores have no map or
+(heightmap/maps.py), or in bits that say whom a cell concerns (heightmap/cell_filter.py) where scores have no map or
 Spark might round them otherwise. The bound of a threshold query is tested as it is; many are bars, too (bounds.py).
 How Spark reads rows and knows their places is told where it does: Parquet files in filescan.py, Kafka's records in
 recordscan.py. A row gets the seq that it would have got on any other way.
@@ -36,14 +36,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from ..order import LOWEST, Floats
-from ..query.threshold import split
-from ..rejecting import Family, Gate
-from ..sift import Sifted, Sifter, edge_of, families
-from ..stream import clock
-from ..stream.accept import Accepted, accept
-from ..stream.arrow import has_text, numbers_array
-from ..stream.batches import Batch, read
+from skyband.core.types import LOWEST, Floats
+from skyband.engine.batch_filter import Family, Gate
+from skyband.engine.pruning import Sifted, Sifter, edge_of, families
+from skyband.query.expression.threshold import split
+from skyband.stream import clock
+from skyband.stream.arrow import has_text, numbers_array
+from skyband.stream.batches import Batch, read
+from skyband.stream.validation import Accepted, accept
+
 from .bounds import as_bars
 from .cells import meets
 from .columns import AT, Types, Unfit, may_hold, number_of, quoted, reaches, spark_type, sums_integers

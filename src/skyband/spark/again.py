@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ..errors import InputError
-from ..files.rows import Chunk
+from skyband.core.errors import InputError
+from skyband.files.rows import Chunk
+
 from .checkpoint import Checkpoint
 from .config import Pipeline, StreamSpec
 from .connector import kafka_sentence

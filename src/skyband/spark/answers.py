@@ -13,14 +13,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from ..approximate import Approximate
-from ..stream.arrow import numbers_array, python_rows
-from ..watch import Watch
+from skyband.engine.approximate_group import Approximate
+from skyband.engine.watch import Watch
+from skyband.stream.arrow import numbers_array, python_rows
+
 from .sinks import TOP_SCHEMA, json_text, top_rows
 
 if TYPE_CHECKING:
-    from ..group import Group
-    from ..order import Floats, Ints
+    from skyband.core.types import Floats, Ints
+    from skyband.engine.row_group import Group
 
 
 class Answers(NamedTuple):

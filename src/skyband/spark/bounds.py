@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..group import Group
-from ..order import Floats
-from ..query.expression import lift
-from ..query.model import Rows, TopK
-from ..query.nodes import Expression, all_of, conjuncts
-from ..query.threshold import split
-from ..rejecting import Family
+from skyband.core.types import Floats
+from skyband.engine.batch_filter import Family
+from skyband.engine.row_group import Group
+from skyband.query.expression import lift
+from skyband.query.expression.nodes import Expression, all_of, conjuncts
+from skyband.query.expression.threshold import split
+from skyband.query.model import Rows, TopK
+
 from .columns import loosened
 
 _NOT_YET = object()

@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..files.rows import Chunk
-from ..query.model import Joined, Last, Query
-from ..stream import clock
-from ..stream.batches import flat
-from ..stream.rejects import raw_text
-from ..stream.schema import fit
-from ..stream.updates import DELETE, UNREAD, keyless, operations
+from skyband.files.rows import Chunk
+from skyband.query.model import Joined, Last, Query
+from skyband.stream import clock
+from skyband.stream.batches import flat
+from skyband.stream.rejects import raw_text
+from skyband.stream.schema import fit
+from skyband.stream.updates import DELETE, UNREAD, keyless, operations
+
 from .brute_answers import Part, Ranked, answer
 
 __all__ = ["Brute", "Ranked", "Unfit"]

@@ -17,13 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..query.aggregates import COUNTED, row_columns, split
-from ..query.expression import columns_of, evaluate
-from ..query.model import Grouped, Joined, Output, Pairs, Query, Threshold, TopK
-from ..query.nodes import Column, Expression, walk
-from ..stream.arrow import python_value
-from ..stream.batches import flat, numbers
-from ..stream.ids import array_ids, text_ids
+from skyband.query.aggregates import COUNTED, row_columns, split
+from skyband.query.expression import columns_of, evaluate
+from skyband.query.expression.nodes import Column, Expression, walk
+from skyband.query.model import Grouped, Joined, Output, Pairs, Query, Threshold, TopK
+from skyband.stream.arrow import python_value
+from skyband.stream.batches import flat, numbers
+from skyband.stream.key_text import array_ids, text_ids
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

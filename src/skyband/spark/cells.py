@@ -1,4 +1,4 @@
-"""Cells in Spark's SQL: the look-up of structures/cells.py in the JVM.
+"""Cells in Spark's SQL: the look-up of heightmap/cell_filter.py in the JVM.
 
 A coordinate's bucket is a difference and a product of float64, the same in the JVM as here to the last bit (if it
 weren't: bounds are those of a little more than a cell). A table leads from the bucket to what its slab adds to the
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..structures.cells import Axis, Cells
+from skyband.algorithms.heightmap.cell_filter import Axis, Cells
+
 from .columns import float_text
 from .heights import Beside
 

@@ -31,8 +31,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..blob import FORMAT, check_format
-from ..errors import InputError
+from skyband.core.blob import FORMAT, check_format
+from skyband.core.errors import InputError
+
 from .config import Pipeline, QuerySpec, StreamSpec
 from .filelog import FileLog
 from .files import append_line, damaged, frame, read_frame, read_json, read_lines, write_atomic, write_json

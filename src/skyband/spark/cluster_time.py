@@ -17,7 +17,8 @@ import sys
 import time
 from pathlib import Path
 
-from ..errors import InputError
+from skyband.core.errors import InputError
+
 from .measure import Plan, pipeline_text, write_files
 from .standalone import SOURCE, Cluster, Used, processor_times, seconds_between
 

@@ -11,7 +11,8 @@ not the same is left out or let pass:
 - `exp`, `ln` and powers other than squares may round differently: such a score can't be tested there at all.
 - Of a predicate only the terms of its AND are taken that compare something with a number, or a text for equality, and
   with `>=` for `>`: rounding a long integer to float64 keeps the order, but not the difference.
-- A comparison computes sums of integers exactly (query/whole.py), Spark's test in float64, which may lose all of a
+- A comparison computes sums of integers exactly (query/expression/integer_arithmetic.py), Spark's test in float64,
+which may lose all of a
   difference: a row passes if a number in such a sum is so large that float64 doesn't have every integer.
 """
 
@@ -22,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ..query import nodes
-from ..query.nodes import Expression, as_float, conjuncts
+from skyband.query.expression import nodes
+from skyband.query.expression.nodes import Expression, as_float, conjuncts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

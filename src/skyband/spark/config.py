@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, QueryError
+from skyband.core.errors import InputError, QueryError
 
 FILES = ("parquet", "csv", "json")
 FORMATS = (*FILES, "kafka", "rate")
@@ -285,8 +285,8 @@ class _Reader:
         return QuerySpec(self.text(where, table, "name"), self.text(where, table, "sql"))
 
     def check_sql(self, query: QuerySpec, streams: list[str]) -> None:
-        from ..query.model import Joined
-        from ..query.sql import parse
+        from skyband.query.model import Joined
+        from skyband.query.sql.parser import parse
 
         try:
             model = parse(query.sql)

@@ -30,17 +30,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .. import blob
-from ..blob import FORMAT, check_format
-from ..couples import PairWatch
-from ..errors import InputError
-from ..query.model import Pairs, TopK
-from ..query.nodes import Column
-from ..sift import Sifted
-from ..stream.accept import Accepted, accept
-from ..stream.arrow import numbers_array
-from ..stream.batches import read
-from ..stream.rejects import Reject, raw_text
+from skyband.core import blob
+from skyband.core.blob import FORMAT, check_format
+from skyband.core.errors import InputError
+from skyband.engine.pair_group import PairWatch
+from skyband.engine.pruning import Sifted
+from skyband.query.expression.nodes import Column
+from skyband.query.model import Pairs, TopK
+from skyband.stream.arrow import numbers_array
+from skyband.stream.batches import read
+from skyband.stream.rejects import Reject, raw_text
+from skyband.stream.validation import Accepted, accept
+
 from .columns import numbered_columns
 from .files import frame, unframe
 from .gather import plain
@@ -56,8 +57,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.state import GroupState
 
-    from ..monitor import Monitor
-    from ..query.model import Query
+    from skyband.engine.monitor import Monitor
+    from skyband.query.model import Query
 
 _CHUNK_ROWS = 1_000_000
 _KEYS = -1  # the line with the two numbers of each row
@@ -359,7 +360,7 @@ class _Held:
 
     def without_queries(self) -> Monitor:
         """A monitor that has counted what this unit has."""
-        from ..monitor import Monitor
+        from skyband.engine.monitor import Monitor
 
         found = Monitor.from_bytes(self.monitor.to_bytes())
         for name in list(found.watches):
@@ -369,7 +370,7 @@ class _Held:
 
 
 def _held(job: Job, unit: Unit, before: bytes | None, batch: int) -> _Held:
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
     if before is None:
         if batch:
@@ -521,7 +522,8 @@ def _stepper(deal: Deal) -> Callable[[Any, Iterator[pd.DataFrame], GroupState], 
     def step(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
-        from ..stream.rejects import to_table
+        from skyband.stream.rejects import to_table
+
         from .rejected import task_batch
         from .stateful import tell
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ..errors import InputError
+from skyband.core.errors import InputError
+
 from .pipeline import run_pipeline
 from .progress import OnBatch, Summary
 

@@ -24,9 +24,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..sift import Gates, Sifted, Sifter, joined
-from ..stream.accept import Accepted, accept
-from ..stream.batches import read
+from skyband.engine.pruning import Gates, Sifted, Sifter, joined
+from skyband.stream.batches import read
+from skyband.stream.validation import Accepted, accept
+
 from .filelog import FileLog, StreamFiles
 from .reading import join_chunks
 from .sifting import read_runs, with_gaps

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..stream import clock
-from ..stream.arrow import python_value
+from skyband.stream import clock
+from skyband.stream.arrow import python_value
+
 from .brute_answers import Ranked
 
 Rows = Sequence[dict[str, Any]]

@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..errors import InputError, QueryError
+from skyband.core.errors import InputError, QueryError
+
 from .answers import Slices, answers_of
 from .checkpoint import Checkpoint, Queries, Step
 from .config import Pipeline, QuerySpec
 from .sinks import TOP_SCHEMA, batch_column
 
 if TYPE_CHECKING:
-    from ..monitor import Monitor
-    from ..query.model import Query
-    from ..sift import Sifted, Sifter
+    from skyband.engine.monitor import Monitor
+    from skyband.engine.pruning import Sifted, Sifter
+    from skyband.query.model import Query
 
 # A snapshot is due after so many batches, or when replaying the steps since the last would read so many bytes.
 _SNAPSHOT_BATCHES = 16
@@ -135,7 +136,7 @@ class Engine:
 
     def _rejects(self, parts: list[tuple[str, Sifted]]) -> pa.Table:
         """All rows of a step that are rejected; the monitor itself keeps the last ten thousand."""
-        from ..stream.rejects import to_table
+        from skyband.stream.rejects import to_table
 
         first, found = self.monitor.rows_seen, []
         for _, sifted in parts:
@@ -164,7 +165,7 @@ class Engine:
         self._push(step, _sifted(step))
 
     def _start(self, batch: int, queries: Queries, state: bytes | None) -> None:
-        from ..monitor import Monitor
+        from skyband.engine.monitor import Monitor
 
         if state is None:
             self._monitor = new_monitor(self._pipeline, self._schemas)
@@ -204,14 +205,14 @@ class Engine:
 
 def _sifted(step: Step) -> list[tuple[str, Sifted]]:
     """A step's parts, read."""
-    from ..sift import Sifted
+    from skyband.engine.pruning import Sifted
 
     return [(stream, Sifted.from_bytes(blob)) for stream, blob in step.parts]
 
 
 def drop(monitor: Monitor, name: str) -> pa.Table:
     """Drop a watch; its answer as leaves, so that folding the changes still gives the tops."""
-    from ..stream import clock
+    from skyband.stream import clock
 
     watch: Any = monitor.watches[name]
     score, times, who = _told(watch)
@@ -235,9 +236,9 @@ def drop(monitor: Monitor, name: str) -> pa.Table:
 
 def _told(watch: Any) -> tuple[Any, Any, dict[str, Any]]:
     """What a watch was told last: scores, times, and who they are by the columns of the change table."""
-    from ..couples import PairGroup
-    from ..group import ALL
-    from ..objects import ObjectGroup
+    from skyband.engine.object_group import ObjectGroup
+    from skyband.engine.pair_group import PairGroup
+    from skyband.engine.row_group import ALL
 
     group = watch.group
     if isinstance(group, ObjectGroup | PairGroup):
@@ -261,8 +262,8 @@ def watch_all(monitor: Monitor, pipeline: Pipeline) -> None:
 
 def bound(query: QuerySpec, pipeline: Pipeline) -> Query:
     """A query about the stream that it means: its name is free where there is one stream."""
-    from ..query.model import Joined
-    from ..query.sql import parse
+    from skyband.query.model import Joined
+    from skyband.query.sql.parser import parse
 
     model = parse(query.sql)
     if len(pipeline.streams) == 1 and not isinstance(model, Joined):
@@ -272,7 +273,7 @@ def bound(query: QuerySpec, pipeline: Pipeline) -> Query:
 
 def new_monitor(pipeline: Pipeline, schemas: Mapping[str, pa.Schema]) -> Monitor:
     """A monitor of the pipeline's streams, without queries."""
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
     time, key, op = (
         {s.name: getattr(s, name) for s in pipeline.streams if getattr(s, name) is not None} or None
@@ -283,7 +284,7 @@ def new_monitor(pipeline: Pipeline, schemas: Mapping[str, pa.Schema]) -> Monitor
 
 def compare_queries(old: Queries, new: Queries) -> tuple[list[str], list[str], list[str]]:
     """Names of the queries that are kept, added and dropped; a changed one is dropped and added."""
-    from ..query.sql import parse
+    from skyband.query.sql.parser import parse
 
     before = {query.name: parse(query.sql) for query in old}
     after = {query.name: parse(query.sql) for query in new}

@@ -19,7 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from skyband.core.errors import InputError
+
 from .checkpoint import Queries
 from .engine import compare_queries
 from .frames import late_of, read_frame, write_frame

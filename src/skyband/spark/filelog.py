@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from skyband.core.errors import InputError
+
 from .files import append_line, read_from, read_lines
 
 # What one micro-batch takes of a stream without max_files: enough to be worth a batch, little enough to fit.

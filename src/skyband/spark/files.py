@@ -18,7 +18,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from skyband.core.errors import InputError
 
 _MAGIC = b"SKYBAND1"
 _DIGEST = 32

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ..stream.arrow import has_text, numbers_array
+from skyband.stream.arrow import has_text, numbers_array
+
 from .admission import Came, Texts
 from .columns import AT, Unfit, quoted, spark_type
 from .filelog import StreamFiles, Taken, check_unchanged, file_path

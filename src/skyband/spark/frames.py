@@ -11,15 +11,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..order import LOWEST
-from ..query.model import Joined, Last
-from ..stream import clock
+from skyband.core.errors import InputError
+from skyband.core.types import LOWEST
+from skyband.query.model import Joined, Last
+from skyband.stream import clock
+
 from .files import read_json, write_json
 
 if TYPE_CHECKING:
-    from ..monitor import Monitor
-    from ..query.model import Query
+    from skyband.engine.monitor import Monitor
+    from skyband.query.model import Query
 
 _KEPT = 20  # frames of older batches than that go
 

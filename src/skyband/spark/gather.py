@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ..query.model import Joined, Pairs
-from ..stream.arrow import numbers_array
+from skyband.query.model import Joined, Pairs
+from skyband.stream.arrow import numbers_array
+
 from .answers import Slices
 from .frames import make_frame
 from .merging import table_of
@@ -24,8 +25,8 @@ from .sinks import TOP_SCHEMA
 from .told import changes_of, merged
 
 if TYPE_CHECKING:
-    from ..order import Ints
-    from ..query.model import Query
+    from skyband.core.types import Ints
+    from skyband.query.model import Query
 
 Asked = tuple[tuple[str, "Query"], ...]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..blob import FORMAT
-from ..errors import InputError
+from skyband.core.blob import FORMAT
+from skyband.core.errors import InputError
+
 from .checkpoint import Checkpoint
 from .files import frame, write_atomic
 from .merging import state_bytes, unpacked

@@ -1,4 +1,4 @@
-"""A height map in Spark's SQL, the look-up of structures/passing.py in the JVM; and the numbers beside a test.
+"""A height map in Spark's SQL, the look-up of heightmap/map_filter.py in the JVM; and the numbers beside a test.
 
 Spark generates code for a test and compiles it, and the JVM needs a while to make it fast. Code with a batch's own
 numbers in it would be new for every batch. So what changes from batch to batch (bars, heights) stands in arrays beside
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..rejecting import Gate
-from ..structures.heightmap import COARSE, UNIT
-from ..structures.relief import HIGH, LOW
+from skyband.algorithms.heightmap.map_set import HIGH, LOW
+from skyband.algorithms.heightmap.maps import COARSE, UNIT
+from skyband.engine.batch_filter import Gate
+
 from .columns import float_text
 
 if TYPE_CHECKING:

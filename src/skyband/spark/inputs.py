@@ -25,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..files.rows import Chunk
+from skyband.files.rows import Chunk
+
 from .config import Pipeline, StreamSpec
 from .filelog import StreamFiles
 from .splits import Split

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..blob import FORMAT, check_format
-from ..errors import InputError
-from ..sift import Sifted
+from skyband.core.blob import FORMAT, check_format
+from skyband.core.errors import InputError
+from skyband.engine.pruning import Sifted
+
 from .answers import answers_of
 from .engine import drop
 from .files import frame, read_frame, unframe
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.state import GroupState
 
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
 LINE_COLUMNS = "kind string, unit bigint, query string, number bigint, blob binary"
 STATE = "state string"  # see `seven`
@@ -198,7 +199,7 @@ def state_bytes(text: str) -> bytes:
 
 def unpacked(state: bytes) -> _Held:
     """A unit's monitors from its state, which is whole or refused."""
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
     found = unframe(state)
     if found is None:
@@ -326,7 +327,7 @@ def _counted(
     size: int,
 ) -> list[Line]:
     """How far back the queries reach; of the teller also what was rejected."""
-    from ..stream.rejects import to_table
+    from skyband.stream.rejects import to_table
 
     monitor = monitors[0]
     told = make_frame(reach_of(monitors), monitor._now, monitor._kind, monitor.rows_seen)

@@ -19,14 +19,15 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from skyband.core.errors import InputError
+
 from .config import MetricsSpec
 from .progress import BatchInfo, OnBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
 _EVERY = 5.0  # seconds between two looks at the state
 OBSERVED = "skyband"

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..errors import InputError
-from ..stream.arrow import python_rows
+from skyband.core.errors import InputError
+from skyband.stream.arrow import python_rows
+
 from .config import Pipeline
 from .sinks import plain_value
 from .tables import COLUMNS, TableSink, table_sink

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..errors import InputError, SkybandError
+from skyband.core.errors import InputError, SkybandError
+
 from .admission import LARGE_FILE, LEAST_ROWS, Admission, Scan
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
 _TEXT_ROW_BYTES = 64  # a guess at the size of a row where only reading would tell
 _STOP_SECONDS = 20.0  # how long a batch under way may take to finish after Ctrl-C
@@ -129,9 +130,9 @@ def find_schemas(pipeline: Pipeline, wait: bool, stop: Signals) -> dict[str, pa.
 
 def _kinds(pipeline: Pipeline, spec: StreamSpec) -> dict[str, str]:
     """What the queries take a stream's columns for; one broken value must not make them text."""
-    from ..query.model import Joined
-    from ..query.numeric import numeric_columns
-    from ..query.sql import parse
+    from skyband.query.column_kinds import numeric_columns
+    from skyband.query.model import Joined
+    from skyband.query.sql.parser import parse
 
     kinds: dict[str, str] = {}
     for query in pipeline.queries:

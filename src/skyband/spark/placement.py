@@ -12,13 +12,14 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
-from ..query.model import Grouped, Joined, Pairs, Rows, Threshold
+from skyband.core.errors import InputError
+from skyband.query.model import Grouped, Joined, Pairs, Rows, Threshold
+
 from .checkpoint import Checkpoint
 from .config import Pipeline
 
 if TYPE_CHECKING:
-    from ..query.model import Query
+    from skyband.query.model import Query
 
 _BYTES = 1 << 30  # state that a driver carries without thinking about it
 _QUERIES = 2000  # standing queries that one core answers beside everything else
@@ -46,7 +47,8 @@ def choose_placement(pipeline: Pipeline, checkpoint: Checkpoint | None, first: i
 
 def explain_pipeline(path: str | Path) -> str:
     """Where a pipeline's state will be and why, and the plan of each query. Neither rows nor Spark are needed."""
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
+
     from .config import load_pipeline
     from .engine import watch_all
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
 
 @dataclass(frozen=True)

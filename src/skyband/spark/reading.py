@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..errors import InputError
-from ..files.csvtext import header_of, last_record_end, parse_csv
-from ..files.jsontext import lines_of, parse_json_lines
-from ..files.rows import UNTOLD, VALUELESS, BadRow, Chunk, untold
-from ..files.source import open_plain, packing
-from ..stream.schema import plain
+from skyband.core.errors import InputError
+from skyband.files.csvtext import header_of, last_record_end, parse_csv
+from skyband.files.jsontext import lines_of, parse_json_lines
+from skyband.files.rows import UNTOLD, VALUELESS, BadRow, Chunk, untold
+from skyband.files.source import open_plain, packing
+from skyband.stream.schema import plain
+
 from .splits import Split
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
     `kinds` says which columns the queries take for a "number" or a "time". Columns that no query can use (lists,
     structs) are left out.
     """
-    from ..files.reader import open_rows
+    from skyband.files.reader import open_rows
 
     try:
         if spec.format == "parquet":

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..errors import InputError
-from ..stream.arrow import python_rows
+from skyband.core.errors import InputError
+from skyband.stream.arrow import python_rows
+
 from .config import SinkSpec
 from .sinks import json_text
 

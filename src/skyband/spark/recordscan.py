@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ..order import Ints
-from ..stream.arrow import numbers_array
+from skyband.core.types import Ints
+from skyband.stream.arrow import numbers_array
+
 from .admission import Came, Texts
 from .columns import AT, Unfit, quoted
 from .config import StreamSpec

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..errors import InputError
+from skyband.core.errors import InputError
+
 from .files import write_atomic
 from .sinks import batch_column, parquet_bytes
 

@@ -15,7 +15,7 @@ import gc
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
 _FRESH = [True]  # whether something has been built, or forgotten, since the last freeze
 

@@ -26,13 +26,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..files.rows import Chunk
-from ..query.model import Rows
-from ..sift import Sifted, Sifter
-from ..stream.accept import Accepted, Door, accept
-from ..stream.arrow import numbers_array
-from ..stream.batches import read
-from ..stream.rejects import Reject
+from skyband.engine.pruning import Sifted, Sifter
+from skyband.files.rows import Chunk
+from skyband.query.model import Rows
+from skyband.stream.arrow import numbers_array
+from skyband.stream.batches import read
+from skyband.stream.rejects import Reject
+from skyband.stream.validation import Accepted, Door, accept
+
 from .direct import Pieces
 from .frames import late_before
 from .hashing import stable_hash

@@ -18,7 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from skyband.core.errors import InputError
+
 from .config import SparkSpec
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, scans: bool, states: boo
 
 
 def _starts() -> list[str]:
-    from ..java import find_java, java_version
+    from skyband.spark.java import find_java, java_version
 
     known = sys.platform == "linux" and (java_version(find_java()) or _STARTS_BEFORE) < _STARTS_BEFORE
     return [_STARTS] if known else []
@@ -275,7 +276,8 @@ def _launch_with_kafka(settings: dict[str, str], log: Path) -> None:
 
 def _environment(local: bool) -> None:
     """What the JVM and the Python workers inherit."""
-    from ..java import find_java
+    from skyband.spark.java import find_java
+
     from .home import lean_home
 
     os.environ["JAVA_HOME"] = str(find_java())

@@ -4,7 +4,7 @@ A *unit* is a part of the work that has its own state, kept by Spark under one k
 threshold) are dealt out whole: each belongs to one of its kind's units, by a hash of what it asks. Grouped and joined
 objects are split: each unit has those ids whose hash falls to it and all queries of its kind, and the driver merges
 their answers. Pairs are split, too: every unit sees all rows and keeps its own part of the window, by seq, and a pair
-belongs to the unit of the row that came first (algorithms/halves.py). An update stream may end any row, so everything
+belongs to the unit of the row that came first (pairs/sharded_scase.py). An update stream may end any row, so everything
 about it is one unit. (Pairs were once dealt out by query; a checkpoint that was begun so goes on so.)
 
 How many units there are is written down with the checkpoint. The number for single rows may change at a start: units
@@ -28,8 +28,8 @@ from .config import Pipeline, QuerySpec
 from .files import read_json, write_json
 
 if TYPE_CHECKING:
-    from ..monitor import Monitor
-    from ..query.model import Query
+    from skyband.engine.monitor import Monitor
+    from skyband.query.model import Query
 
 ROWS, PAIRS, COUPLES, UPDATES = "rows", "pairs", "pairs by row", "updates"
 _QUERIES = 250  # so many queries are worth a unit of their own
@@ -126,7 +126,7 @@ class Layout:
 
 def kind_of(query: Query) -> str:
     """How the work of a query is split."""
-    from ..query.model import Grouped, Joined, Pairs
+    from skyband.query.model import Grouped, Joined, Pairs
 
     if isinstance(query, Pairs):
         return COUPLES
@@ -206,7 +206,7 @@ class Streams:
         return cls(time, key, op, dict(schemas))
 
     def monitor(self) -> Monitor:
-        from ..monitor import Monitor
+        from skyband.engine.monitor import Monitor
 
         monitor = Monitor(
             time=self.time or None, schema=dict(self.schemas), key=self.key or None, op=self.op or None

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..files.rows import Chunk
+from skyband.files.rows import Chunk
+
 from .inputs import task_parts
 from .reading import read_split
 from .splits import Split

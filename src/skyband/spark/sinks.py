@@ -23,8 +23,9 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 import pyarrow as pa
 
-from ..errors import InputError
-from ..stream.arrow import numbers_array, python_rows
+from skyband.core.errors import InputError
+from skyband.stream.arrow import numbers_array, python_rows
+
 from .config import SinkSpec
 from .files import write_atomic
 

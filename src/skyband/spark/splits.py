@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from ..files.source import packing
+from skyband.files.source import packing
+
 from .filelog import FileLog, StreamFiles, Taken, file_path
 
 _SMALL = 2 << 20  # below this many bytes another task costs more than it saves

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import InputError
-from ..java import find_java
+from skyband.core.errors import InputError
+from skyband.spark.java import find_java
 
 SOURCE = Path(__file__).resolve().parents[2]
 TIMEOUT = 120.0

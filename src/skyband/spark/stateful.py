@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..blob import OtherFormat
-from ..errors import InputError, QueryError
+from skyband.core.blob import OtherFormat
+from skyband.core.errors import InputError, QueryError
+
 from .columns import numbered_columns
 from .dealt import dealt_changes
 from .engine import drop
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.state import GroupState
 
-    from ..monitor import Monitor
-    from ..query.model import Query
-    from ..stream.rejects import Reject
+    from skyband.engine.monitor import Monitor
+    from skyband.query.model import Query
+    from skyband.stream.rejects import Reject
 
 _STATE = "monitor binary"
 log = logging.getLogger("skyband")
@@ -76,7 +77,7 @@ def watch(
     if isinstance(shards, bool) or not isinstance(shards, int) or shards < 1:
         raise InputError(f"shards= must be a whole number of at least 1, not {shards!r}.")
     if shards > 1:
-        from ..query.sql import parse
+        from skyband.query.sql.parser import parse
 
         models = {name: parse(sql) for name, sql in named.items()}
         return dealt_changes(df, models, schema, time, folder, shards, _change_columns(df, time))
@@ -110,8 +111,8 @@ def _arrow_schema(df: DataFrame, time: str | None) -> pa.Schema:
 
 def _check(named: Mapping[str, str], schema: pa.Schema, time: str | None) -> None:
     """Find a wrong query here and not in a task."""
-    from ..query.model import Joined
-    from ..query.sql import parse
+    from skyband.query.model import Joined
+    from skyband.query.sql.parser import parse
 
     for name, sql in named.items():
         if isinstance(parse(sql), Joined):
@@ -173,7 +174,7 @@ def _stepper(
 
 def _restored(state: bytes) -> Monitor:
     """The monitor after the last micro-batch."""
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
     try:
         return Monitor.from_bytes(state)
@@ -209,7 +210,7 @@ def _warn(counted: Mapping[str, int], raw: str) -> None:
 
 def _push_all(monitor: Monitor, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Push rows; the changes, and all rows that were rejected: the monitor itself keeps the last ten thousand."""
-    from ..stream.rejects import to_table
+    from skyband.stream.rejects import to_table
 
     first = monitor.rows_seen
     sifted = monitor.sifter().sift(rows)
@@ -219,14 +220,14 @@ def _push_all(monitor: Monitor, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _monitor(schema: pa.Schema, time: str | None) -> Monitor:
-    from ..monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
     return Monitor(time=time, schema=schema)
 
 
 def _ask(monitor: Monitor, named: Mapping[str, str]) -> list[pa.Table]:
     """Let the monitor have these queries; what dropped ones leave behind."""
-    from ..query.sql import parse
+    from skyband.query.sql.parser import parse
 
     return ask(monitor, {name: parse(sql) for name, sql in named.items()})
 

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ..errors import InputError
-from ..stream.arrow import python_rows
+from skyband.core.errors import InputError
+from skyband.stream.arrow import python_rows
+
 from .config import SinkSpec
 from .sinks import plain_value
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ..couples import PairWatch
-from ..report import COLUMNS
-from ..stream import clock
+from skyband.engine.pair_group import PairWatch
+from skyband.engine.report import COLUMNS
+from skyband.stream import clock
 
 if TYPE_CHECKING:
-    from ..watch import Watch
+    from skyband.engine.watch import Watch
 
 ANSWER = pa.schema(
     [

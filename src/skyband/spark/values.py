@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..files.jsontext import parse_json_lines
-from ..files.rows import BadRow, Chunk
-from ..stream.arrow import check_sound
+from skyband.files.jsontext import parse_json_lines
+from skyband.files.rows import BadRow, Chunk
+from skyband.stream.arrow import check_sound
 
 Values: TypeAlias = pa.BinaryArray
 _LARGEST_SCALE = 76

@@ -17,9 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..algorithms import CARDS
-from ..errors import InputError
-from ..query.model import Query
+from skyband.algorithms import CARDS
+from skyband.core.errors import InputError
+from skyband.query.model import Query
+
 from .again import Again
 from .brute import Brute, Ranked
 from .checkpoint import Checkpoint, Queries

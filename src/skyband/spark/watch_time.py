@@ -42,7 +42,7 @@ def watch_seconds(session: SparkSession, home: Path, batches: int, warm: int) ->
 
 
 def _run(session: SparkSession, data: Path, folder: Path, way: str) -> None:
-    from ..query.sql import parse
+    from skyband.query.sql.parser import parse
 
     columns = ", ".join(f"x{number} double" for number in range(4))
     rows = session.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(data))

@@ -1,0 +1,1 @@
+"""What arrives: batches, schemas, keys, event time, windows, rejects, and the rows that are kept for answers."""

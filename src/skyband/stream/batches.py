@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
+from skyband.core.types import Floats, Ints
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.schema import Raw
-from skyband.stream.window import Floats, Ints
 
 Bools = npt.NDArray[np.bool_]
 FLOAT64 = pa.float64().id

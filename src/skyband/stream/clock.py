@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
+from skyband.core.types import MINIMUM, Ints
 from skyband.stream.arrow import numbers_array, values_of
-from skyband.stream.window import MINIMUM, Ints
 
 Kind = Literal["timestamp", "number"]
 _UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}

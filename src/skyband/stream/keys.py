@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.jit import kernel
+from skyband.compiling.jit import kernel
+from skyband.core.types import Ints
 from skyband.stream.arrow import values_of
-from skyband.stream.tables import AHEAD, LEAST_ROOM, Slots, SlotTable, homes, longer
-from skyband.stream.texts import TextKeys, is_text
-from skyband.stream.window import Ints
+from skyband.stream.slot_table import AHEAD, LEAST_ROOM, Slots, SlotTable, homes, longer
+from skyband.stream.text_keys import TextKeys, is_text
 
 __all__ = ["LEAST_ROOM", "Keys", "PlainKeys", "ValueKeys", "can_be_key", "is_plain", "keys_for", "longer"]
 

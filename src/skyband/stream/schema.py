@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.errors import InputError, QueryError
+from skyband.core.errors import InputError, QueryError
 from skyband.stream.arrow import has_text, numbers_array, python_value, unreadable
 
 Raw: TypeAlias = pa.Table | dict[str, pa.ChunkedArray | Sequence[Any]]

@@ -29,11 +29,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.errors import InputError
-from skyband.jit import kernel
+from skyband.compiling.jit import kernel
+from skyband.core.errors import InputError
+from skyband.core.types import LOWEST, Ints, Recency
 from skyband.stream.arrow import values_of
 from skyband.stream.keys import LEAST_ROOM, Keys, can_be_key, keys_for, longer
-from skyband.stream.window import LOWEST, Ints, Recency
 
 Codes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]

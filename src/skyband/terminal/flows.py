@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from skyband.query.expression.nodes import Arithmetic, Column
 from skyband.query.model import Output, TopK, last
-from skyband.query.nodes import Arithmetic, Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

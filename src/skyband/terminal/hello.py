@@ -21,8 +21,8 @@ from skyband.terminal.flows import SCHEMA, SQL, WINDOW, Flows, query
 from skyband.terminal.scene import TITLE, Moment, frame, plain
 
 if TYPE_CHECKING:
-    from skyband.monitor import Monitor
-    from skyband.watch import Watch
+    from skyband.engine.monitor import Monitor
+    from skyband.engine.watch import Watch
 
 _TICK = 0.05  # seconds between batches
 _FRAMES = 4  # a second: as many as a person can read
@@ -83,7 +83,7 @@ class Stage:
 
 
 def watched() -> tuple[Monitor, Watch]:
-    from skyband.monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
     monitor = Monitor(time="ts", schema=SCHEMA)
     return monitor, monitor.watch(query(), name="fastest")
@@ -98,7 +98,7 @@ class Warming:
     """Compiles the kernels in a thread, on a small stream of its own."""
 
     def __init__(self) -> None:
-        from skyband import jit
+        from skyband.compiling import jit
 
         self.ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="skyband-warming", daemon=True)
@@ -116,7 +116,7 @@ class Warming:
         return "compiling, faster soon" if self._thread.is_alive() and not self.ready.is_set() else ""
 
     def _run(self) -> None:
-        from skyband import jit
+        from skyband.compiling import jit
 
         with contextlib.suppress(Exception):
             # Whatever fails here would fail in the open too; the show goes on in plain Python.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skyband.errors import SkybandError
+from skyband.core.errors import SkybandError
 from skyband.terminal.output import Answers
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _drawing(panels: Panels) -> Iterator[Callable[[BatchInfo], None]]:
 def window_words(sql: str) -> str:
     """What a query asks, in a few words for the foot of its panel."""
     from skyband.query.model import Last
-    from skyband.query.sql import parse
+    from skyband.query.sql.parser import parse
 
     query = parse(sql)
     if isinstance(query.window, Last):

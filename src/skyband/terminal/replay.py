@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from skyband.errors import InputError, QueryError
+from skyband.core.errors import InputError, QueryError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from skyband.engine.monitor import Monitor
     from skyband.files import Chunk
-    from skyband.monitor import Monitor
+    from skyband.query.expression.nodes import Expression
     from skyband.query.model import Query
-    from skyband.query.nodes import Expression
     from skyband.terminal.progress import Bar
 
 # Large enough that a push costs little more than its rows, small enough to stay in the processor's cache.
@@ -23,7 +23,7 @@ BATCH = 1 << 16
 
 def parse_all(sqls: Sequence[str]) -> dict[str, Query]:
     """The queries by name: q1, q2 and so on, in the order given."""
-    from skyband.query.sql import parse
+    from skyband.query.sql.parser import parse
 
     return {f"q{number}": parse(sql) for number, sql in enumerate(sqls, 1)}
 
@@ -92,7 +92,7 @@ class Replay:
 
 def monitor_of(schema: pa.Schema | None, queries: Mapping[str, Query], time: str | None) -> Monitor:
     """A monitor with the queries as its watches."""
-    from skyband.monitor import Monitor
+    from skyband.engine.monitor import Monitor
 
     monitor = Monitor(time=time, schema=schema)
     for name, query in queries.items():
@@ -133,7 +133,7 @@ def _check_time(queries: Mapping[str, Query], time: str | None, schema: pa.Schem
 
 def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
     """What the call says of columns: the one of --time holds times, those of a score hold numbers."""
-    from skyband.query.numeric import numeric_columns
+    from skyband.query.column_kinds import numeric_columns
 
     kinds = {column.name: "number" for query in queries.values() for column in numeric_columns(query)}
     return kinds if time is None else kinds | {time: "time"}
@@ -155,7 +155,7 @@ def _columns(queries: Mapping[str, Query], time: str | None, schema: pa.Schema) 
 
 def _names(e: Expression | None) -> set[str]:
     """The columns of an expression, whichever side or stream they are said to be of."""
-    from skyband.query.nodes import Column, walk
+    from skyband.query.expression.nodes import Column, walk
 
     return set() if e is None else {node.name for node in walk(e) if isinstance(node, Column)}
 

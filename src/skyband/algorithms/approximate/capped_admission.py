@@ -1,0 +1,318 @@
+"""Which rows of a batch may come into a list that is capped: one comparison for each row that may not.
+
+A capped list has a *floor*: rows below it stay outside. They are told by blocks of 64, an OR over comparisons as in
+skyband.py; of blocks without a hit only the greatest score is remembered, lane by lane (a loop of maxima that
+compiles to vector instructions, where a running maximum of floats would not), because the best row left outside is
+what the certificate needs.
+
+A list that has room has no floor, and a batch may be large. A floor is guessed then from the scores in the list,
+and if too few rows are above it, the batch is gone through again without one. And if the list has room for r rows,
+whatever is worse than the list's worst and than r rows of the batch won't stay anyway: the r best of the batch so
+far make a floor that rises while the batch is gone through. And whenever twice as many rows were picked as the list
+can hold, the better half stays.
+
+`capped` generates the same loop around a family's score, as fused.py does, so that no score column is written.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.kernels.batch_skyband import push_heap, replace_root
+from skyband.compiling.jit import generated, kernel
+from skyband.core.types import Floats, Ints
+
+BLOCK = 64
+
+
+@kernel
+def least(good: Floats, begin: int, end: int) -> tuple[float, float]:
+    """The worst score of a list and the one before it."""
+    worst, next_worst = np.inf, np.inf
+    for place in range(begin, end):
+        value = good[place]
+        if value < worst:
+            next_worst = worst
+            worst = value
+        elif value < next_worst:
+            next_worst = value
+    return worst, next_worst
+
+
+@kernel
+def kth_best(values: Floats, begin: int, end: int, k: int, heap: Floats) -> float:
+    """The k-th best of at least k values."""
+    for i in range(k):
+        push_heap(heap, i, values[begin + i])
+    for i in range(begin + k, end):
+        if values[i] > heap[0]:
+            replace_root(heap, k, values[i])
+    return float(heap[0])
+
+
+@kernel
+def bar_of(values: Floats, begin: int, end: int, most: int, heap: Floats) -> float:
+    """The same, of hardly more than `most` values: from the other end, by the worst ones."""
+    over = end - begin - most
+    if over == 0:
+        return float(least(values, begin, end)[0])
+    if 2 * over > most:
+        return float(kth_best(values, begin, end, most, heap))
+    for i in range(over + 1):
+        push_heap(heap, i, -values[begin + i])
+    for i in range(begin + over + 1, end):
+        if -values[i] > heap[0]:
+            replace_root(heap, over + 1, -values[i])
+    return float(-heap[0])
+
+
+@kernel
+def thin(picks: Ints, values: Floats, count: int, most: int, heap: Floats) -> tuple[float, float, int]:
+    """Keep the `most` best of the picked rows (newest first; among equals the newer): their worst, and of those that go
+    the best score and the newest row."""
+    floor = kth_best(values, 0, count, most, heap)
+    equals = most
+    for i in range(count):
+        equals -= values[i] > floor
+    write = 0
+    lost = -np.inf
+    newest = -1
+    for i in range(count):
+        value = values[i]
+        if value > floor or (value == floor and equals > 0):
+            equals -= value == floor
+            picks[write] = picks[i]
+            values[write] = value
+            write += 1
+        else:
+            lost = max(lost, value)
+            newest = picks[i] if newest < 0 else newest
+    return floor, lost, newest
+
+
+@kernel
+def take(
+    scores: Floats, at: int, stop: int, base: int, most: int, open_places: int, worst: float,
+    heap: Floats, nearest: Floats, picks: Ints, values: Floats, numbers: Ints, floor: float, peak: Floats,
+) -> float:  # fmt: skip
+    """Go through one block row by row. `numbers`: rows picked, scores in the heap `nearest` of the best of the batch so
+    far, and the newest row left outside, -1 if there is none. Returns the floor, which may have risen."""
+    count, held = numbers[0], numbers[1]
+    for j in range(stop):
+        value = scores[at + j]
+        if value >= floor:
+            picks[count] = base + j
+            values[count] = value
+            count += 1
+            if open_places > 0:
+                if held < open_places:
+                    push_heap(nearest, held, value)
+                    held += 1
+                elif value > nearest[0]:
+                    replace_root(nearest, open_places, value)
+                if held == open_places:
+                    floor = max(floor, min(worst, nearest[0]))
+            if count >= 2 * most:
+                bar, gone, newest = thin(picks, values, count, most, heap)
+                count = most
+                floor = max(floor, bar)
+                peak[j] = max(peak[j], gone)
+                numbers[2] = newest if numbers[2] < 0 else min(numbers[2], newest)
+        elif value < floor:
+            peak[j] = max(peak[j], value)
+            if numbers[2] < 0:
+                numbers[2] = base + j
+    numbers[0], numbers[1] = count, held
+    return floor
+
+
+@kernel
+def floor_of(
+    slot: int, most: int, threshold: Floats, good: Floats, start: Ints, head: Ints, size: Ints, guess: bool
+) -> tuple[int, float, float]:
+    """How many rows a list has room for, its worst, and the floor below which rows of a batch stay outside.
+
+    Without a threshold the floor is a guess, if wanted: as many rows have left the list as it has room for, so about as
+    large a part of it as the batch is of the window, and below its worst the scores may go on as they do above: those
+    of a uniform column evenly, nearest neighbours in d dimensions with the d-th power of the distance.
+    """
+    if threshold[slot] > -np.inf:
+        return 0, np.inf, threshold[slot]
+    first, end = start[slot] + head[slot], start[slot] + size[slot]
+    live = end - first
+    places = max(most - live, 0)
+    worst = least(good, first, end)[0]
+    if not guess or live < 16 or places == 0:
+        return places, worst, -np.inf
+    mean, best = 0.0, worst
+    for place in range(first, end):
+        mean += good[place] / live
+        best = max(best, good[place])
+    # if (best - score) to some power counts rows, that power shows in where their mean lies
+    power = min(max((best - mean) / (mean - worst), 1.0), 16.0)
+    wanted = places + 1.5 * np.sqrt(places) + 3.0
+    floor = best - (best - worst) * (wanted * most / (places * live)) ** (1.0 / power)
+    return places, worst, floor if -np.inf < floor < np.inf else -np.inf
+
+
+@kernel
+def begin(
+    slot: int, k: int, limit: Ints, additional: int, threshold: Floats,
+    good: Floats, start: Ints, head: Ints, size: Ints, peak: Floats, numbers: Ints, guess: bool,
+) -> tuple[int, int, float, float]:  # fmt: skip
+    """A batch begins: how many rows the list can hold, how many it has room for, its worst, and the floor."""
+    peak[:] = -np.inf
+    numbers[:2] = 0
+    numbers[2] = -1
+    most = k + limit[slot] + additional
+    places, worst, floor = floor_of(slot, most, threshold, good, start, head, size, guess)
+    return most, places, worst, floor
+
+
+@kernel
+def enough(
+    slot: int, k: int, limit: Ints, threshold: Floats, head: Ints, size: Ints, count: int, floor: float
+) -> bool:
+    """Whether the floor at which a batch began was low enough, if so many rows were picked: a row below it has
+    k + limit better ones."""
+    return bool(floor == threshold[slot] or size[slot] - head[slot] + count >= k + limit[slot])
+
+
+@kernel
+def best_outside(peak: Floats, numbers: Ints) -> float:
+    """The best score left outside, NaN if there is none."""
+    if numbers[2] < 0:
+        return np.nan
+    best = peak[0]
+    for j in range(1, BLOCK):
+        best = max(best, peak[j])
+    return float(best)
+
+
+@kernel
+def admit(
+    slot: int, scores: Floats, inside: int, k: int, heap: Floats, nearest: Floats, picks: Ints, values: Floats,
+    limit: Ints, additional: int, threshold: Floats, lost: Floats, outside: Ints,
+    good: Floats, start: Ints, head: Ints, size: Ints,
+) -> int:  # fmt: skip
+    """The rows among the first `inside` of `scores` (newest first) that may come in.
+
+    `picks` gets their positions and `values` their scores; lost[slot] the best score left outside, NaN if there is
+    none, and outside[slot] the newest such row. Returns how many were picked. A NaN is neither picked nor lost.
+    """
+    peak, numbers = np.empty(BLOCK, np.float64), np.empty(3, np.int64)
+    for attempt in range(2):
+        most, places, worst, began = begin(
+            slot, k, limit, additional, threshold, good, start, head, size, peak, numbers,
+            attempt == 0 and inside > BLOCK,
+        )  # fmt: skip
+        floor = began
+        for block in range((inside + BLOCK - 1) // BLOCK):
+            stop = min(inside - block * BLOCK, BLOCK)
+            hit = stop < BLOCK
+            some = False
+            if stop == BLOCK:
+                for j in range(BLOCK):
+                    hit |= scores[block * BLOCK + j] >= floor
+                    some |= scores[block * BLOCK + j] < floor
+            if hit:
+                floor = take(
+                    scores, block * BLOCK, stop, block * BLOCK, most, places, worst, heap, nearest, picks, values,
+                    numbers, floor, peak,
+                )  # fmt: skip
+            else:
+                if some and numbers[2] < 0:
+                    numbers[2] = block * BLOCK
+                for j in range(BLOCK):
+                    value = scores[block * BLOCK + j]
+                    peak[j] = value if value > peak[j] else peak[j]
+        if enough(slot, k, limit, threshold, head, size, numbers[0], began):
+            break
+    lost[slot], outside[slot] = best_outside(peak, numbers), numbers[2]
+    return int(numbers[0])
+
+
+_TEMPLATE = '''"""Generated by algorithms.approximate.capped_admission: scores and admits for many queries of one
+shape."""
+import numpy as np
+from math import sqrt
+from skyband.compiling.jit import kernel
+from skyband.core.order import inside_of
+from skyband.algorithms.approximate.capped_admission import begin, best_outside, enough, take
+from {module} import absorb
+
+@kernel
+def many(first, constants, sign, {columns}, time, seq, place, mark, horizon_time, horizon_seq, ks,
+         heap, picks, values, state):
+    n = time.shape[0]
+    block = np.empty(64, np.float64)
+    peak = np.empty(64, np.float64)
+    numbers = np.empty(3, np.int64)
+    p = np.empty(constants.shape[1], np.float64)
+    nearest, limit, additional, threshold = state[0], state[1], state[2], state[3]
+    lost, outside, good, start, head, size = state[4], state[5], state[6], state[7], state[8], state[9]
+    for slot in range(first, constants.shape[0]):
+        k = ks[slot]
+        if k == 0:
+            continue
+        for c in range(p.shape[0]):
+            p[c] = constants[slot, c]
+{parameters}
+        inside = inside_of(time, seq, n, horizon_time[slot], horizon_seq[slot])
+        for attempt in range(2):
+            most, places, worst, began = begin(
+                slot, k, limit, additional, threshold, good, start, head, size, peak, numbers,
+                attempt == 0 and inside > 64
+            )
+            floor = began
+            for b in range((inside + 63) // 64):
+                stop = min(inside - b * 64, 64)
+                hit = stop < 64
+                some = False
+                if stop == 64:
+                    for j in range(64):
+{loads_block}
+                        value = sign * ({score})
+                        block[j] = value
+                        hit |= value >= floor
+                        some |= value < floor
+                else:
+                    for j in range(stop):
+{loads_block}
+                        block[j] = sign * ({score})
+                if hit:
+                    floor = take(
+                        block, 0, stop, b * 64, most, places, worst, heap, nearest, picks, values, numbers, floor,
+                        peak
+                    )
+                else:
+                    if some and numbers[2] < 0:
+                        numbers[2] = b * 64
+                    for j in range(64):
+                        peak[j] = block[j] if block[j] > peak[j] else peak[j]
+            if enough(slot, k, limit, threshold, head, size, numbers[0], began):
+                break
+        lost[slot], outside[slot] = best_outside(peak, numbers), numbers[2]
+        if absorb(slot, numbers[0], picks, values, time, seq, place, mark, k, heap, *state) > 0:
+            return slot
+    return constants.shape[0]
+'''
+
+
+@lru_cache(maxsize=256)
+def capped(score: str, columns: int, constants: int, module: str, known: bool = False) -> Any:
+    """The kernel `many` for a rendered score over x0, x1, … and p[0], p[1], …; with `known` only if it was made
+    before, here or in an earlier run, else None. Its state begins as pa's does."""
+    names = [f"X{i}" for i in range(columns)]
+    for i in reversed(range(constants)):
+        score = score.replace(f"p[{i}]", f"p{i}")
+    source = _TEMPLATE.format(
+        module=module,
+        columns=", ".join(names),
+        parameters="\n".join(f"        p{i} = p[{i}]" for i in range(constants)) or "        pass",
+        score=score,
+        loads_block="\n".join(" " * 24 + f"x{i} = {name}[b * 64 + j]" for i, name in enumerate(names)),
+    )
+    made = generated(source, known)
+    return None if made is None else made.many

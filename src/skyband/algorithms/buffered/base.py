@@ -1,0 +1,565 @@
+"""What the six buffered algorithms share: a recent buffer, a filter for each query, two attempts for each row.
+
+**Problem.** Every row is undominated when it comes, being the newest, so `sa` and `ra` take every row in, if only to
+throw most of them out again soon.
+
+**Idea** (Böhm et al. 2007; Pripužić, Podnar Žarko and Aberer 2015, section 5). The newest rows stay in a *recent
+buffer*, one for all queries. Of these, each query has a small *filter* (filters.py). A row is handed to
+the query's skyband when it comes if it is among the k best of the filter: the *first attempt*. Else it waits in the
+buffer. When it leaves the buffer it is handed on unless k rows of the filter are at least as good: those are newer,
+it is dominated for ever; this is the *second attempt*. Most rows are met twice, by one comparison each, and never
+handed on.
+
+**Why that is exact.** A row that waits is outdone by k rows of the buffer as it was when the row came. While they are
+in the window it can't be in an answer, and they are at least until it leaves the buffer if two buffers are no longer
+than the window (and one row). So the buffer is a window itself, of at most half the length: Rows(b) or Last(B), and
+the stream says where it begins as for any window. It is a stretch of the recency order, not of arrival, so late rows
+need no allowance: whoever leaves it is older than everything in it, and a row that comes too late for it has its
+second attempt at once.
+
+That promise is about one window that is full. Watches of one slot may have other windows and beginnings; predicates
+and late rows let row windows move on by more than the buffer did. So it is checked at every step: `Recent.relied`
+says from where on rows may have made others wait. If a watch's window begins after that, the slot is *mended*: what
+waits in the buffer and isn't dominated there is handed on, and the filter forgets what lies before the watch's
+window. With 2b <= n + 1 and nothing of the above this never happens.
+
+**A step** is a batch: first filters lose what left the buffer, then they meet the new rows, then all rows that left
+have their second attempt against the filter as it is by then, new rows included. Rows that are too old for the buffer
+when their batch is over have the second attempt only. With batches of one row that is the paper's order, but for the
+second attempt, which there comes before the new row.
+
+**Query index** (query_index/index.py). What a filter needs is a bar: rows below it change neither filter nor
+skyband. With enough queries of a score that compiles, rows are looked up in an index of these bars, on arrival and on
+leaving. A region that has grown is entered anew before that, one that has shrunk when it has shrunk much; a probable
+filter's moves all the time, so it is entered four times as large as it is, and in larger cells: to score a row for
+a few queries more costs less than to enter a region. A filter with fewer than k rows meets every row.
+
+**What is kept.** The rows of the buffer, once; for each query its skyband without most of the rows in the buffer,
+about k(1 + ln(n/b)), and its filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, Arrivals, ListAlgorithm
+from skyband.algorithms.buffered.filters import PROBABLE, STRICT, refill, regions, shed
+from skyband.algorithms.buffered.probabilistic_filter import WAIT
+from skyband.algorithms.buffered.transfer import serving
+from skyband.algorithms.kernels.answer_diff import Board, Changes
+from skyband.algorithms.kernels.batch_skyband import select
+from skyband.algorithms.kernels.capacity import limit_for
+from skyband.algorithms.kernels.ranked_lists import Ranked
+from skyband.algorithms.kernels.recent_buffer import Recent, begins_after, buffer_rows, buffer_time, too_long
+from skyband.algorithms.query_index.index import COARSE, INSIDE, QueryIndex
+from skyband.algorithms.query_index.loops import Kernels, indexable, kernels
+from skyband.algorithms.skyband import ra, sa
+from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.query.expression.score_space import Space
+from skyband.query.window import Last, Rows, Window
+
+SHARE = 0.05  # of the window: the paper's 2,000 of 40,000 rows
+FEW = 16  # queries: no index for fewer
+NAMED = 128  # slots that a cell has in a list of its own
+LEARN = 256  # rows that an index needs to learn from
+GROWTH = 2.0  # a region is entered so many times as large as it is now
+# of probable filters, whose regions move with every row that they lose
+LIKELY_GROWTH, LIKELY_LOOSE = 4.0, 16.0
+FEWER = 16  # filters to one that ran short: where many do at once, they would soon again
+TOGETHER = 64  # slots whose scores of a step are written at once
+FILTER_ERROR = 0.1  # rows of a buffer's worth that a probable filter may lack
+LOOSE = 5.0  # and anew when it is so many times as large
+
+
+def first_limit(k: int) -> int:
+    """A relaxed list's candidates before its first sweep."""
+    return 4 * k
+
+
+def room_for(k: int) -> int:
+    """Rows beyond the first k in a probable filter: `pa`'s limit, for a buffer as the window.
+
+    A row that the filter lacks though it is among the buffer's k best costs a row handed on in vain, never an answer,
+    so the error may be a hundred times what `pa` allows.
+    """
+    return limit_for(k, FILTER_ERROR)
+
+
+class Buffered(ListAlgorithm):
+    """A recent buffer and filters before the skyband of `sa` or `ra`; a subclass says which."""
+
+    spaced: ClassVar[bool] = True
+    relaxed: ClassVar[bool]  # the skyband is that of `ra`
+    kind: ClassVar[int]  # of the filter
+
+    def __init__(self, options: Mapping[str, float], space: Space) -> None:
+        super().__init__(options)
+        self.space = space
+        self.recent = Recent(len(space.columns))
+        self.edge = LOWEST  # where the buffer begins, told before each step
+        self.filters = Ranked(counted=True)
+        self.constants = np.zeros((0, 0))
+        self.cap = np.empty(0, dtype=np.int64)
+        self.threshold = np.empty(0, dtype=np.float64)
+        self.filter_limit = np.empty(0, dtype=np.int64)
+        self.oldest_time = np.empty(0, dtype=np.int64)
+        self.oldest_seq = np.empty(0, dtype=np.int64)
+        self.floor_time = np.empty(0, dtype=np.int64)
+        self.floor_seq = np.empty(0, dtype=np.int64)
+        self.fresh_slot = np.empty(0, dtype=bool)
+        self.need = np.empty(0, dtype=np.float64)
+        self.worth = np.empty(0, dtype=np.float64)
+        self.index: QueryIndex | None = None
+        self._kernels: Kernels | None = None
+        self.base = 3 if self.relaxed else 2  # the filter's counters come after the skyband's
+        self._place = np.empty(0, dtype=np.int64)  # nobody's: rows are marked when they come
+        self._mark = np.zeros(1, dtype=np.uint8)
+        self._scratch_rows: tuple[Any, ...] = ()
+        self._lower = np.empty(0, dtype=np.float64)
+        self._near: tuple[Any, ...] = (
+            np.empty(0, dtype=np.int64),
+        )  # for filters that are filled from the buffer
+        # for look-ups, by slot: what rows that come and go must reach; whose regions are entered, and how wide
+        self._come = self._go = self._bars = np.empty(0, dtype=np.float64)
+        self._every = self._moved = np.empty(0, dtype=np.int64)
+        self._used: Ints | None = None  # slots in use; None: some have come or gone
+        self._ready = 0  # rows that a stage may have, as scratch was made for the slots in use
+        self._places = np.empty(0, dtype=np.int64)  # 0, 1, 2 …: those of the buffer
+        self._after = np.empty(0, dtype=bool)  # by watch: its window begins after what rows made others wait
+
+    # -- slots ---------------------------------------------------------------------------------------------
+
+    def recent_of(self, windows: Sequence[Window]) -> tuple[Window, ...]:
+        """The buffer of watches with these windows, as a window: it begins where the shortest of these begins."""
+        found: list[Window] = []
+        for window in windows:
+            if isinstance(window, Rows):
+                found.append(Rows(buffer_rows(self.options["buffer"], window.n)))
+            else:
+                found.append(Last(buffer_time(self.options["buffer"], window.nanoseconds)))
+        return tuple(dict.fromkeys(found))
+
+    @classmethod
+    def unfit(cls, options: Mapping[str, float], window: Window) -> str | None:
+        return too_long(options["buffer"], window)
+
+    def add(self, k: int) -> int:
+        slot = super().add(k)
+        if slot == len(self.cap):
+            self.filters.add()
+            for name in ("cap", "filter_limit", "oldest_time", "oldest_seq", "floor_time", "floor_seq"):
+                setattr(self, name, np.append(getattr(self, name), 0))
+            self.threshold, self.need = np.append(self.threshold, 0.0), np.append(self.need, 0.0)
+            self.fresh_slot = np.append(self.fresh_slot, False)
+        self._clear_filter(slot)
+        self.floor_time[slot], self.floor_seq[slot] = LOWEST
+        self.fresh_slot[slot] = True
+        return slot
+
+    def _clear_filter(self, slot: int) -> None:
+        k = int(self.ks[slot])
+        self._used, self._ready = None, 0
+        self.filters.clear(slot)
+        self.cap[slot] = int(self.options.get("limit", 0)) or room_for(k)
+        self.threshold[slot] = self.need[slot] = -np.inf
+        self.filter_limit[slot] = first_limit(k)
+        self.oldest_time[slot] = self.oldest_seq[slot] = 2**63 - 1
+        if self.kind == PROBABLE:
+            self.filters.grow(slot, k + int(self.cap[slot]) + 1)
+        if self.index is not None:
+            self.index.forget(np.array([slot]))
+
+    def first_limit(self, k: int) -> int:
+        return first_limit(k) if self.relaxed else 0
+
+    def resize(self, slot: int, k: int) -> None:
+        """Counters and limits of a filter are about its k: it begins anew, and what waits is looked at again."""
+        super().resize(slot, k)
+        if self.relaxed:
+            self.limit[slot] = max(int(self.limit[slot]), self.lists.live(slot) - k + 1)
+        self._clear_filter(slot)
+
+    def remove(self, slot: int) -> None:
+        super().remove(slot)
+        self._used, self._ready = None, 0
+        self.filters.clear(slot)
+        if self.index is not None:
+            self.index.forget(np.array([slot]))
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    @property
+    def absorb(self) -> Any:
+        return ra.absorb if self.relaxed else sa.absorb
+
+    def state(self) -> tuple[Any, ...]:
+        lists = self.lists
+        places = lists.start, lists.head, lists.size, lists.room, self.fresh, self.counts
+        if self.relaxed:
+            return lists.good, lists.time, lists.seq, *places, self.limit, float(self.options["gamma"])
+        return lists.good, lists.time, lists.seq, lists.count, *places
+
+    def step(
+        self,
+        rows: Arrivals | None,
+        horizon_time: Ints,
+        horizon_seq: Ints,
+        deleted_time: Ints,
+        deleted_seq: Ints,
+    ) -> None:
+        self.expire_all(horizon_time, horizon_seq)
+        self.insert(rows)
+
+    def insert(self, rows: Arrivals | None) -> None:
+        self.fresh.fill(-np.inf)
+        new = self.fresh_slot
+        if new.any():
+            self.floor_time[new], self.floor_seq[new] = self.horizon_time[new], self.horizon_seq[new]
+            self.fresh_slot = np.zeros(len(new), dtype=bool)
+        if self._used is None:
+            self._used = np.flatnonzero(self.ks)
+        used = self._used
+        if rows is None or len(rows) == 0:
+            none = np.empty(0, dtype=np.int64)
+            stages = self.recent.move(tuple(np.empty(0) for _ in self.space.columns), none, none, self.edge)
+        else:
+            stages = self.recent.move(rows.oldest_first(), rows.time[::-1], rows.seq[::-1], self.edge)
+            if len(rows) == len(rows.mark):
+                rows.mark.fill(1)
+            else:
+                rows.mark[rows.place] = 1
+            self.constants = rows.constants
+            self.scored += len(used) * len(rows)
+        for _ in stages:
+            if len(used):
+                self._stage(used)
+
+    def _stage(self, used: Ints) -> None:
+        """Some rows came into the buffer and some left it."""
+        recent = self.recent
+        if len(self.worth) != len(self.ks):
+            self.worth, self._lower = np.empty(len(self.ks)), np.full(len(self.ks), -np.inf)
+            self._come, self._go, self._bars = (np.empty(len(self.ks)) for _ in range(3))
+            self._every, self._moved = np.arange(len(self.ks)), np.empty(len(self.ks), dtype=np.int64)
+        open_ = shed(
+            self.ks, self.kind, *recent.edge, *self._filters()[:6], self.threshold, self.oldest_time, self.oldest_seq,
+            self.need, self.worth, self.counts, self.base, self._lower, self._moved,
+        )  # fmt: skip
+        if 0 < FEWER * open_ <= len(used) and self.kind == PROBABLE and self.index is not None:
+            self._refill(self._moved[:open_])
+        if recent.end - max(recent.came, recent.head) or recent.head - recent.left:
+            self._meet(used)
+
+    def _refill(self, slots: Ints) -> None:
+        """Probable filters that have lost too many rows at once take the best of those that are in the buffer."""
+        recent = self.recent
+        begin, end = recent.head, max(recent.came, recent.head)
+        if len(self._near[0]) <= end - begin:
+            room = 2 * (end - begin) + 1
+            self._near = *np.empty((2, room), dtype=np.int64), *np.empty((2, room))
+        if len(self._places) < end:
+            self._places = np.arange(2 * end)
+        good, time, seq, _, *places, _ = self._filters()
+        refill(
+            slots, self._places[begin:end], self._matrix(slots, begin, end), recent.time, recent.seq,
+            self.ks, self.cap, self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self._lower,
+            good, time, seq, *places, self.threshold, self.oldest_time, self.oldest_seq, self.need, self.worth,
+            self.counts, self.base, *self._near,
+        )  # fmt: skip
+
+    def _filters(self) -> tuple[Any, ...]:
+        filters = self.filters
+        return (
+            filters.good, filters.time, filters.seq, filters.count, filters.start, filters.size, filters.room,
+        )  # fmt: skip
+
+    def _meet(self, used: Ints) -> None:
+        """New rows meet the filters, leaving ones have their second attempt."""
+        recent = self.recent
+        begin = max(recent.came, recent.head)
+        most = recent.end - begin + recent.head - recent.left
+        if most > self._ready:
+            self._prepare(most)
+        index = self._indexed(used)
+        if index is None:
+            self._meet_all(used)
+            return
+        waiting = self._enter(index)
+        if waiting < len(used):
+            self._look_up(index)
+        if waiting:
+            self._meet_all(used[np.isnan(self._come[used])])
+            self._enter(index)
+
+    def _prepare(self, most: int) -> None:
+        """Scratch for a stage of so many rows."""
+        self._scratch(most)
+        held = len(self._heap)
+        if not self._scratch_rows or len(self._scratch_rows[2]) < most or held > len(self._scratch_rows[0]):
+            kinds = np.int64, np.float64, np.int64, np.float64
+            newest = np.empty(held, dtype=np.int64), np.empty(held, dtype=np.int64)
+            self._scratch_rows = *newest, *(np.empty(2 * most + WAIT, dtype=kind) for kind in kinds)
+        # a heap that is shorter than a slot's k may have to grow as lists do
+        self._ready = most if held >= self.ks.max() else 0
+
+    def _enter(self, index: QueryIndex) -> int:
+        """Regions that have grown, and those that have shrunk much, are entered anew, somewhat wider than they are now;
+        how many filters are open: they have fewer than k rows and take whatever comes."""
+        filters = self.filters
+        growth, loose = (LIKELY_GROWTH, LIKELY_LOOSE) if self.kind == PROBABLE else (GROWTH, LOOSE)
+        open_, moved, unknown = regions(
+            self.ks, self.kind, self.need, self.worth, index.bar, self._wider(growth), self._wider(loose),
+            filters.good, filters.start, filters.size, self._come, self._go, self._moved, self._bars,
+        )  # fmt: skip
+        if moved:
+            index.register(self._moved[:moved], self._bars[:moved], self.constants, known=unknown == 0)
+        return int(open_)
+
+    def _meet_all(self, slots: Ints) -> None:
+        """These slots are shown every row."""
+        recent = self.recent
+        begin = max(recent.came, recent.head)
+        fresh = recent.fresh()
+        rows = np.arange(begin, recent.end, dtype=np.int64)
+        if fresh is not None:
+            rows = rows[fresh[begin - recent.came :]]
+        gone = np.arange(recent.left, recent.head, dtype=np.int64)
+        for first in range(0, len(slots), TOGETHER):
+            part = slots[first : first + TOGETHER]
+            come = self._matrix(part, begin, recent.end)
+            if fresh is not None:
+                come = come[:, rows - begin]
+            leave = self._matrix(part, recent.left, recent.head)
+            lines = np.arange(len(part) + 1)
+            self._serve(
+                part, lines * len(rows), np.tile(rows, len(part)), come.ravel(),
+                lines * len(gone), np.tile(gone, len(part)), leave.ravel(),
+            )  # fmt: skip
+
+    def _serve(
+        self, slots: Ints, come_start: Ints, come_rows: Ints, come: Floats, go_start: Ints, go_rows: Ints, go: Floats
+    ) -> None:  # fmt: skip
+        serve = serving("ra" if self.relaxed else "sa", self.kind)
+        recent = self.recent
+        progress = np.zeros(4, dtype=np.int64)
+        at = 0
+        while True:
+            at, short = serve(
+                at, slots, self.ks, self.cap, float(self.options.get("gamma", 0.0)), self.base,
+                come_start, come_rows, come, go_start, go_rows, go, recent.time, recent.seq, self._place, self._mark,
+                self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self.need, *self._filters(),
+                self.threshold, self.filter_limit, self.oldest_time, self.oldest_seq, self.counts,
+                *self._scratch_rows, self._heap, progress, self.state(),
+            )  # fmt: skip
+            if short == 0:
+                return
+            slot = int(slots[at])
+            if short == 1:
+                self.filters.grow(slot, 2 * int(self.filters.room[slot]))
+            else:
+                self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+
+    def scores(self, slot: int, begin: int, end: int) -> Floats:
+        """The slot's scores of some rows of the buffer."""
+        found: Floats = self._matrix(np.array([slot]), begin, end)[0]
+        return found
+
+    def _matrix(self, slots: Ints, begin: int, end: int) -> Floats:
+        """The scores of some rows of the buffer, a line for each slot, the last of which is the greatest."""
+        out = np.empty((len(slots), end - begin))
+        if begin == end or (self.constants.shape[1] and slots[-1] >= len(self.constants)):
+            out.fill(np.nan)
+            return out
+        if self._compiled is not None:
+            self._compiled.matrix(
+                slots, begin, end, *self.recent.columns, self.constants, self.space.sign, out
+            )  # fmt: skip
+            return out
+        part = self.recent.part(begin, end)
+        if not self.constants.shape[1]:  # all queries are the same
+            out[:] = self.space.good(part, ())
+            return out
+        for line, slot in enumerate(slots.tolist()):
+            out[line] = self.space.good(part, self.constants[slot])
+        return out
+
+    @property
+    def _compiled(self) -> Kernels | None:
+        """Compiled scoring, from when it pays."""
+        if self._kernels is not None:
+            return self._kernels
+        pays = self.scored >= FUSE_SCORES or np.count_nonzero(self.ks) >= FUSE_MEMBERS
+        if pays and indexable(self.space):
+            self._kernels = kernels(self.space, self.constants.shape[1])
+        return self._kernels
+
+    # -- the index -----------------------------------------------------------------------------------------
+
+    def _indexed(self, used: Ints) -> QueryIndex | None:
+        """The index to look rows up in, made when there are queries and rows enough for it."""
+        if len(used) < FEW:
+            return None
+        recent, index = self.recent, self.index
+        if index is None:
+            cells = int(self.options["cells"])
+            if cells == 1 or len(recent) < LEARN or not indexable(self.space):
+                return None
+            share = float(np.median(self.ks[used] + self.cap[used])) / len(recent)
+            # a probable filter's region reaches to its worst row, and moves with every row that it loses
+            inside = COARSE if self.kind == PROBABLE else INSIDE
+            index = self.index = QueryIndex(
+                self.space, self.constants.shape[1], cells, min(share, 1.0), inside, NAMED
+            )
+        if len(index.bar) < len(self.ks):
+            index.provide(len(self.ks))
+        if not index.ready or index.due(len(recent)):
+            index.learn(recent.part(recent.head, recent.end))
+        return index
+
+    def _look_up(self, index: QueryIndex) -> None:
+        """Rows meet the slots that are registered where they lie."""
+        recent = self.recent
+        starts, rows, values, *gone = index.look_up_both(
+            tuple(recent.columns), self.constants,
+            (max(recent.came, recent.head), recent.end, self._come), (recent.left, recent.head, self._go),
+        )  # fmt: skip
+        fresh = recent.fresh()
+        if fresh is not None:
+            rows, values = rows[: starts[-1]], values[: starts[-1]]
+            mine = fresh[rows - recent.came]
+            counted = np.concatenate([[0], np.cumsum(mine)])
+            starts, rows, values = counted[starts], rows[mine], values[mine]
+        self._serve(self._every, starts, rows, values, *gone)
+
+    def _wider(self, times: float) -> float:
+        """By what part of its width a region grows that becomes so many times as large, if it is about as wide along
+        each axis."""
+        return float(times ** (1 / len(self.space.columns)) - 1)
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
+        after = self._after
+        if len(after) != len(horizon_time):
+            after = self._after = np.empty(len(horizon_time), dtype=bool)
+        if len(self.recent) and begins_after(
+            board.slot, horizon_time, horizon_seq, *self.recent.relied, self.floor_time, self.floor_seq, after
+        ):
+            for slot in dict.fromkeys(board.slot[after].tolist()):
+                mine = after & (board.slot == slot)
+                horizons = zip(horizon_time[mine].tolist(), horizon_seq[mine].tolist(), strict=True)
+                self.mend(slot, Recency(*max(horizons)))
+        return super().report(board, ks, horizon_time, horizon_seq)
+
+    def mend(self, slot: int, horizon: Recency) -> None:
+        """Hand on what waits and isn't dominated in the buffer; the filter forgets what lies before the horizon."""
+        recent, lists = self.recent, self.lists
+        begin = recent.since(Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot])))
+        good = np.ascontiguousarray(self.scores(slot, begin, recent.end)[::-1])
+        self._scratch(max(len(good), 1))
+        count = int(select(good, len(good), int(self.ks[slot]), self._heap, self._picks, self._values))
+        rows = recent.end - 1 - self._picks[:count]
+        there = np.isin(recent.seq[rows], lists.seq[lists.span(slot)])
+        rows, values = rows[~there], self._values[:count][~there].copy()
+        if len(rows):
+            k = int(self.ks[slot])
+            self._heap[0] = -np.inf if len(values) < k else np.sort(values)[-k]
+            while self.absorb(
+                slot, len(rows), rows, values, recent.time, recent.seq, self._place, self._mark, k, self._heap,
+                *self.state(),
+            ):  # fmt: skip
+                self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+        self.floor_time[slot], self.floor_seq[slot] = horizon
+        self._clear_filter(slot)
+
+    def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
+        recent = self.recent
+        floor = Recency(int(self.floor_time[slot]), int(self.floor_seq[slot]))
+        if k <= self.ks[slot] and (horizon <= recent.relied or horizon <= floor):
+            return super().top(slot, k, horizon)
+        good, time, seq = super().top(slot, self.lists.live(slot), horizon)
+        begin = recent.since(max(horizon, Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))))
+        more = self.scores(slot, begin, recent.end)
+        other = ~np.isnan(more) & ~np.isin(recent.seq[begin : recent.end], seq)
+        good = np.concatenate([good, more[other]])
+        time = np.concatenate([time, recent.time[begin : recent.end][other]])
+        seq = np.concatenate([seq, recent.seq[begin : recent.end][other]])
+        best = np.lexsort((seq, time, good))[::-1][:k]
+        return good[best], time[best], seq[best]
+
+    def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
+        """The skyband begins anew; the filter is filled by what comes from now on."""
+        super().rebuild(slot, good, time, seq)
+        self._clear_filter(slot)
+
+    def seqs(self) -> Ints:
+        return np.concatenate([super().seqs(), self.recent.seq[self.recent.head : self.recent.end]])
+
+    def size(self, slot: int) -> tuple[int, int]:
+        return self.lists.live(slot), self.lists.bytes(slot) + self.filters.bytes(slot)
+
+    def buffer_size(self) -> tuple[int, int]:
+        """Rows and bytes that all queries have together: the buffer and the index."""
+        return len(self.recent), self.recent.bytes() + (0 if self.index is None else self.index.bytes())
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    _SLOTS = (
+        "cap", "filter_limit", "oldest_time", "oldest_seq", "floor_time", "floor_seq", "threshold", "need",
+        "fresh_slot",
+    )  # fmt: skip
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            **super().dump(),
+            **{name: getattr(self, name).copy() for name in self._SLOTS},
+            **{f"filter_{name}": array for name, array in self.filters.dump().items()},
+            **{f"recent_{name}": array for name, array in self.recent.dump().items()},
+            "constants": self.constants.copy(),
+        }
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        super().load(blob)
+        for name in self._SLOTS:
+            setattr(self, name, blob[name].copy())
+        for part, prefix in ((self.filters, "filter_"), (self.recent, "recent_")):
+            found = {n.removeprefix(prefix): a for n, a in blob.items() if n.startswith(prefix)}
+            part.load(found)
+        if self.kind == PROBABLE:  # room as `_clear_filter` has it
+            for slot in np.flatnonzero(self.ks).tolist():
+                self.filters.grow(slot, int(self.ks[slot] + self.cap[slot]) + 1)
+        self.constants = blob["constants"].copy()
+        self.edge = self.recent.edge
+        self.index = self._used = None
+        self._ready = 0
+
+    def _check(self) -> None:
+        super()._check()
+        self.recent._check()
+        self.filters._check()
+        recent = self.recent
+        here = set(recent.seq[recent.head : recent.end].tolist())
+        for slot in np.flatnonzero(self.ks).tolist():
+            span = self.filters.span(slot)
+            time, seq = self.filters.time[span], self.filters.seq[span]
+            # a filter is a part of the buffer, and of what its slot may see
+            assert set(seq.tolist()) <= here
+            floor = int(self.floor_time[slot]), int(self.floor_seq[slot])
+            assert all(r >= floor for r in zip(time.tolist(), seq.tolist(), strict=True))
+            # a probable filter has room for so many
+            if self.kind == PROBABLE:
+                assert len(seq) <= self.ks[slot] + self.cap[slot] <= self.filters.room[slot]
+                assert not len(seq) or self.threshold[slot] <= self.filters.good[span][0]
+            # a strict one knows its dominators
+            if self.kind == STRICT:
+                good, count = self.filters.good[span], self.filters.count[span]
+                for i in range(len(seq)):
+                    newer = (time > time[i]) | ((time == time[i]) & (seq > seq[i]))
+                    assert np.count_nonzero(newer & (good >= good[i])) <= count[i] < self.ks[slot]
+        if self.index is not None and self.index.ready and len(self.constants):
+            self.index._check(
+                recent.part(recent.head, recent.end), lambda slot: self.scores(slot, recent.head, recent.end)
+            )

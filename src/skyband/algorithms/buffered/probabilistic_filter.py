@@ -1,0 +1,133 @@
+"""How rows come into a probable filter (filters.py): a few at once.
+
+A filter is short and sorted, and a batch has some rows for it. To put them into their places one by one moves half of
+the filter each time. So those that reach the threshold wait, sorted among themselves, until there are enough of them or
+no more come; then they are merged into the filter, which moves each of its rows once, and what is beyond its room is
+never written. Whether a row is among the k best is told when it comes, of the filter and of those that wait: it is what
+it would be if each came in at once. The threshold rises when they have come in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.kernels.answer_diff import before
+from skyband.compiling.jit import inlined
+from skyband.core.types import Floats, Ints
+
+BLOCK = 64
+WAIT = 16  # rows that come in together
+MET, FILTERED = range(2)  # counters, from column `base` on
+U = np.uint64
+
+
+@inlined
+def take_likely(
+    slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, threshold: Floats, most: int,
+    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, near: Ints, near_values: Floats,
+    picks: Ints, picked: Floats, progress: Ints,
+) -> int:  # fmt: skip
+    """`take_strictly` of a probable filter: rows at or beyond the threshold come in, and the worst give way if it is
+    full.
+
+    It must have room for `most` rows. `near` and `near_values` have room for those that wait."""
+    begin, n = U(start[slot]), size[slot]
+    low = threshold[slot] if n >= k else -np.inf
+    found, met, taken, held = progress[0], 0, 0, 0
+    at = first
+    while at < end:
+        if low > -np.inf and end - at >= BLOCK:
+            hit = False
+            for j in range(BLOCK):
+                hit |= values[U(at + j)] >= low
+            if not hit:
+                at += BLOCK
+        stop = min(end, at + BLOCK)
+        while at < stop and held < WAIT:
+            value = values[U(at)]
+            row = rows[U(at)]
+            at += 1
+            if not value >= low:
+                continue
+            met += 1
+            to = held if at > floor else 0  # those before the floor come first, and don't come in
+            while to > 0 and near_values[U(to - 1)] > value:
+                near_values[U(to)] = near_values[U(to - 1)]
+                near[U(to)] = near[U(to - 1)]
+                to -= 1
+            # so many of the filter may come before it if it is among the k best
+            others = k - (held - to)
+            kth = begin + U(max(n - max(others, 1), 0))
+            among = (value > good[kth]) | (n < others)
+            if value == good[kth]:
+                among |= before(value, times[U(row)], seqs[U(row)], good[kth], time[kth], seq[kth])
+            picks[U(found)] = (
+                row  # written in any case, and counts if it is: the machine has nothing to guess
+            )
+            picked[U(found)] = value
+            found += among & (others > 0)
+            if at > floor:
+                near_values[U(to)] = value
+                near[U(to)] = row
+                held += 1
+        if held == WAIT or at == end:
+            came = come_in(
+                begin, n, most, held, near, near_values, times, seqs, good, time, seq, slot, oldest_time, oldest_seq
+            )  # fmt: skip
+            n = min(n + held, most)
+            taken += came
+            held = 0
+            if n == most:
+                threshold[slot] = good[begin]
+            low = threshold[slot] if n >= k else -np.inf
+    size[slot] = n
+    progress[0] = found
+    counts[slot, base + MET] += met
+    counts[slot, base + FILTERED] += taken
+    return end
+
+
+@inlined
+def come_in(
+    begin: Any, n: int, most: int, held: int, near: Ints, near_values: Floats, times: Ints, seqs: Ints,
+    good: Floats, time: Ints, seq: Ints, slot: int, oldest_time: Ints, oldest_seq: Ints,
+) -> int:  # fmt: skip
+    """Merge rows that have waited, the best last, into a filter, which then has at most so many; how many came in."""
+    out, lost = 0, 0  # of the filter, and of those that wait: the worst of both go
+    for _ in range(n + held - most):
+        row, worst = U(near[U(lost)]), begin + U(out)
+        if out < n and before(
+            near_values[U(lost)], times[row], seqs[row], good[worst], time[worst], seq[worst]
+        ):
+            out += 1
+        else:
+            lost += 1
+    if out > 0:
+        for i in range(n - out):
+            to = begin + U(i)
+            good[to] = good[to + U(out)]
+            time[to] = time[to + U(out)]
+            seq[to] = seq[to + U(out)]
+    left = begin + U(n - out)  # behind the next of the filter
+    write = left + U(held - lost)
+    for i in range(held - 1, lost - 1, -1):
+        value, row = near_values[U(i)], U(near[U(i)])
+        when, number = times[row], seqs[row]
+        while left > begin and before(
+            good[left - U(1)], time[left - U(1)], seq[left - U(1)], value, when, number
+        ):
+            left -= U(1)
+            write -= U(1)
+            good[write] = good[left]
+            time[write] = time[left]
+            seq[write] = seq[left]
+        write -= U(1)
+        good[write] = value
+        time[write] = when
+        seq[write] = number
+        if when < oldest_time[slot] or (when == oldest_time[slot] and number < oldest_seq[slot]):
+            oldest_time[slot], oldest_seq[slot] = when, number
+    return held - lost

@@ -1,0 +1,551 @@
+"""What the algorithms on a grid share: rows in cells, influence lists, and the search that refills a list.
+
+One step: rows come in and are linked into their cells; each is offered to the slots that its cell's influence list
+names; deleted and expired rows leave cells and lists; then, once for each slot whose list ran short, the grid is
+searched. Nothing is reported in between, so several losses of one slot in a step cost one search.
+
+A subclass brings
+
+    arrive     the kernel that takes a row into a slot's list (see `search.py`), and `state()`, its arrays
+    expire()   lists lose what is before their horizon; returns the slots that need a search
+    strike     the kernel that takes deleted rows out of lists, if the algorithm stands deletion
+    keep       how many rows a search shall find for a slot (default: k)
+
+and has for each slot: `bar`, below which an arrival can't matter; `complete`, 1 while the list holds every row that
+there is for it (then the bar is -inf, every cell of its box has its entry, and a loss needs no search); `oldest_time`
+and `oldest_seq`, a recency no list entry lies before, so that one comparison tells whether a list loses anything.
+
+**Which search.** `walk` if every axis has a proven direction and no part of the score can be infinite or NaN on the
+box that the grid reaches; else `descend`; and if the score can't be compiled (exp, ln, powers), the same descent in
+numpy, slower but exact. The proof is made over a somewhat larger box, so that it lasts.
+
+**Threshold families** have a fixed bar: influence lists are set once, each row beyond goes into the list, and no search
+is ever needed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skyband.algorithms.grid.cells import MOST_CELLS, Grid
+from skyband.algorithms.grid.merge_batch import Gathered, gather
+from skyband.algorithms.grid.search import ADMITTED, COUNTERS, SCORED, Visits
+from skyband.algorithms.grid.search_numpy import Descent
+from skyband.algorithms.kernels.row_slots import Places, Rows
+from skyband.algorithms.window_base import WindowAlgorithm
+from skyband.compiling.jit import Kernel, kernel
+from skyband.core.errors import QueryError
+from skyband.core.order import first_inside
+from skyband.core.types import Floats, Ints, Recency
+from skyband.query.expression.box_bounds import sound
+from skyband.query.expression.score_space import Space
+
+UNKNOWN, WALK, DESCEND, PLAIN = range(4)
+BURST = 8  # a batch is large for a list that it could fill so many times
+_NO_CELLS = np.empty(0, dtype=np.int64)
+TIGHTEN = (
+    2048  # a slot for which so many rows were scored since its influence lists were set has them set anew
+)
+
+
+class Gridded(WindowAlgorithm):
+    """Rows in a grid; what a list holds, and how it shrinks, is up to the subclass."""
+
+    counter_names: ClassVar[tuple[str, ...]] = COUNTERS
+    arrive: ClassVar[Kernel]
+
+    def __init__(self, options: Mapping[str, float], space: Space) -> None:
+        super().__init__(options, space)
+        axes = len(space.columns)
+        per_axis = int(self.options["cells"])
+        if per_axis < 0 or per_axis**axes > MOST_CELLS:
+            raise QueryError(
+                f"cells = {per_axis} along each of {axes} axes are more than {MOST_CELLS} cells; give fewer, or 0 to "
+                "have them chosen."
+            )
+        self.store = Rows(axes)
+        self.grid = Grid(self.store, per_axis)
+        self.gathered = Gathered()
+        self.bar = np.empty(0, dtype=np.float64)
+        self.complete = np.empty(0, dtype=np.uint8)
+        self.oldest_time = np.empty(0, dtype=np.int64)
+        self.oldest_seq = np.empty(0, dtype=np.int64)
+        self.lost = np.empty(0, dtype=np.uint8)
+        self.way = np.empty(0, dtype=np.uint8)
+        self.scored_before = np.empty(0, dtype=np.int64)
+        self.up = np.empty((0, axes), dtype=np.int8)
+        self.used = np.zeros(1, dtype=np.uint64)
+        self.proved = np.full(axes, np.inf), np.full(axes, -np.inf)
+        self.age = 0
+        self._visits: Visits | None = None
+
+    # -- what a subclass brings ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def state(self) -> tuple[Any, ...]:
+        """The arrays that `arrive` works on; asked for anew after a list has grown."""
+
+    @abstractmethod
+    def expire(self) -> None:
+        """Take out of the lists what lies before their horizons; set `lost` and `touched`."""
+
+    def keep(self) -> Ints:
+        """How many rows a search shall find, by slot."""
+        return self.ks
+
+    def named(self) -> Places:
+        """How many slots each cell names: arrivals in a cell with none are passed over."""
+        return self.grid.count
+
+    def settled(self, slots: Ints) -> None:
+        """A search has filled these slots' lists."""
+
+    def strike(self, places: Ints) -> None:
+        """Take deleted rows out of lists; set `lost` and `touched`."""
+        raise NotImplementedError
+
+    # -- slots ---------------------------------------------------------------------------------------------
+
+    def opened(self, slot: int) -> None:
+        self._provide()
+        self.way[slot] = UNKNOWN
+        self.lost[slot] = self.scored_before[slot] = 0
+        self._mark_used()
+        if self.space.bounded:
+            self._open_threshold(slot)
+        elif self.store.position(self._horizon(slot)) == self.store.size:
+            self._complete(slot)
+        else:
+            self.search(np.array([slot], dtype=np.int64))
+
+    def _complete(self, slot: int) -> None:
+        """The list holds all that there is, which is nothing yet."""
+        self.bar[slot], self.complete[slot] = -np.inf, 1
+        self.ranked.clear(slot)
+        self.oldest_time[slot] = self.oldest_seq[slot] = 2**63 - 1
+        self._influence(np.array([slot], dtype=np.int64))
+
+    def _open_threshold(self, slot: int) -> None:
+        """good > edge is good >= the next float; nothing lies beyond infinity."""
+        edge = float(self.edge[slot])
+        self.bar[slot] = np.nan if edge == np.inf else np.nextafter(edge, np.inf)
+        self.complete[slot] = 1
+        good, time, seq = self.scored(slot, self._horizon(slot))
+        self.ranked.put(slot, good, time, seq)
+        self._note_oldest(slot)
+        self._influence(np.array([slot], dtype=np.int64))
+
+    def resized(self, slot: int) -> None:
+        if self.space.bounded:
+            return
+        self.search(np.array([slot], dtype=np.int64))
+
+    def closed(self, slot: int) -> None:
+        self.grid.forget(slot)
+        self.ks[slot] = 0
+        self.complete[slot] = self.lost[slot] = 0
+        self._mark_used()
+
+    def _horizon(self, slot: int) -> Recency:
+        return Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
+
+    def _provide(self) -> None:
+        """Arrays as long as there are slots."""
+        slots = len(self.ks)
+        for name in ("bar", "complete", "oldest_time", "oldest_seq", "lost", "way", "scored_before", "up"):
+            old = getattr(self, name)
+            if len(old) < slots:
+                new = np.zeros((slots, *old.shape[1:]), dtype=old.dtype)
+                new[: len(old)] = old
+                setattr(self, name, new)
+        self.grid.provide(slots)
+
+    def _mark_used(self) -> None:
+        there = np.zeros(self.grid.bits.shape[1] * 64, dtype=bool)
+        there[: len(self.ks)] = self.ks > 0
+        self.used = np.packbits(there, bitorder="little").view(np.uint64)
+
+    def _note_oldest(self, slot: int) -> None:
+        span = self.ranked.span(slot)
+        time, seq = self.ranked.time[span], self.ranked.seq[span]
+        self.oldest_time[slot] = self.oldest_seq[slot] = 2**63 - 1
+        if len(time):
+            self.oldest_time[slot] = time.min()
+            self.oldest_seq[slot] = seq[time == time.min()].min()
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def window_step(
+        self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
+    ) -> None:
+        horizon = self.oldest_horizon()
+        first = int(first_inside(time, seq, 0, len(time), horizon.time, horizon.seq))
+        if first < len(time):
+            self._insert(tuple(column[first:] for column in columns), time[first:], seq[first:])
+        if len(deleted_seq):
+            self._delete(deleted_time, deleted_seq)
+        gone = self.store.expire(horizon)
+        self.grid.unlink(gone)
+        self.expire()
+        short = np.flatnonzero(self.lost)
+        self.lost[short] = 0
+        if len(short):
+            self.search(short)
+        self._tighten()
+
+    def _insert(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        self._flooded(len(time))
+        offered = self._store(columns, time, seq)
+        if not len(offered):
+            return
+        if self._compiled is None:
+            self._offer_plainly(offered)
+        else:
+            self._offer(offered)
+        if self.space.bounded:
+            slots, counts = self.gathered.pour(self.ranked)
+            self.counts[slots, ADMITTED] += counts
+            self.touched[slots] = 1
+            for slot in slots.tolist():
+                self._note_oldest(slot)
+
+    def _flooded(self, rows: int) -> None:
+        """A query that takes every row is searched for when a large batch comes, instead of meeting it row by row."""
+        if self.space.bounded or not self.complete.any():
+            return
+        slots = np.flatnonzero((self.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
+        for slot in slots.tolist():
+            self.grid.forget(slot)
+        self.bar[slots] = np.nan  # nothing is offered to it in this step
+        self.complete[slots] = 0
+        self.lost[slots] = 1
+
+    def _store(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> Ints:
+        """Rows into cells; their places, those of strays as complements."""
+        places = self.store.add(columns, time, seq)
+        if self.grid.due():
+            self._regrid()
+            return places.astype(np.int64)
+        offered = self.grid.link(places)
+        if len(offered) and offered.min() < 0:
+            self._stretched()
+        return offered
+
+    def _delete(self, time: Ints, seq: Ints) -> None:
+        places = self.store.find(time, seq)
+        wide = places.astype(np.int64)
+        self.strike(np.where(self.grid.covered(places), wide, ~wide))
+        self.grid.unlink(places)
+        self.store.remove(places)
+
+    def fill(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        fresh = ~np.isin(seq, self.seqs())
+        self._store(tuple(column[fresh] for column in columns), time[fresh], seq[fresh])
+
+    def oldest_horizon(self) -> Recency:
+        return Recency(*oldest(self.ks, self.horizon_time, self.horizon_seq))
+
+    # -- the grid ------------------------------------------------------------------------------------------
+
+    def _regrid(self) -> None:
+        """Another grid: all influence lists are set anew, no list changes."""
+        self.grid.rebuild()
+        self.way[:] = UNKNOWN
+        self._influence(np.flatnonzero(self.ks))
+
+    def _stretched(self) -> None:
+        """Rows came from beyond the cover: what was proved of the scores may no longer reach as far."""
+        low, high = self.grid.reach
+        if np.all(low >= self.proved[0]) and np.all(high <= self.proved[1]):
+            return
+        known = np.flatnonzero((self.ks > 0) & ((self.way == WALK) | (self.way == DESCEND)))
+        if not len(known):
+            return
+        before = self.way[known], self.up[known]
+        self._prove(known)
+        changed = known[(before[0] != self.way[known]) | np.any(before[1] != self.up[known], axis=1)]
+        for slot in changed.tolist():
+            self.grid.forget(slot)
+        self._influence(changed)
+
+    def _prove(self, slots: Ints) -> None:
+        """Find the way in which each of these slots is searched."""
+        if self._compiled is None:
+            self.way[slots] = PLAIN
+            return
+        low, high = self.grid.reach
+        if np.any(low < self.proved[0]) or np.any(high > self.proved[1]) or not self.grid.learned:
+            self.proved = _wider(low, -1.0), _wider(high, 1.0)
+        box = dict(
+            zip(self.space.columns, zip(*(ends.tolist() for ends in self.proved), strict=True), strict=True)
+        )
+        spans = {name: (np.array([ends[0]]), np.array([ends[1]])) for name, ends in box.items()}
+        constants = [np.ascontiguousarray(self.constants[slots, i]) for i in range(self.constants.shape[1])]
+        fine = np.broadcast_to(sound(self.space.shape, spans, constants), len(slots))
+        self.way[slots] = DESCEND
+        self.up[slots] = 0
+        for slot in slots[fine].tolist():
+            directions = [d for d in self.space.directions(self.constants[slot], box) if d is not None]
+            if len(directions) == len(box):
+                self.way[slot] = WALK
+                self.up[slot, : len(directions)] = directions
+
+    def _ready(self, slots: Ints) -> None:
+        """Every slot has its way. One that had none may be in any cell, which no search expects: it begins anew."""
+        unknown = slots[self.way[slots] == UNKNOWN]
+        if len(unknown):
+            for slot in unknown.tolist():
+                self.grid.forget(slot)
+            self._prove(unknown)
+
+    def _influence(self, slots: Ints) -> None:
+        """Set the influence lists of slots for their present bars."""
+        low = slots[self.bar[slots] == -np.inf]
+        if np.any(self.way[low] >= DESCEND):
+            self.grid.own_sets(len(self.ks))
+        for slot in low.tolist():
+            self.grid.everywhere(slot, *self._cells_of_box(slot))
+        rest = slots[self.bar[slots] > -np.inf]
+        if len(rest):
+            self._visit(rest, 0)
+        self.scored_before[slots] = self.counts[slots, SCORED]
+
+    def _cells_of_box(self, slot: int) -> tuple[Ints, Ints]:
+        """The first and last index of the slot's box along each axis; the last before the first if it is empty."""
+        begin, end = np.zeros(self.grid.axes, dtype=np.int64), self.grid.cells - 1
+        low, high = self.grid.reach
+        for i, axis in enumerate(self.space.boxed):
+            bottom, top = float(self.low[slot, i]), float(self.high[slot, i])
+            if not bottom <= top or top < low[axis] or bottom > high[axis]:
+                return begin + 1, begin
+            begin[axis], end[axis] = self.grid.index_of(axis, bottom), self.grid.index_of(axis, top)
+        return begin, end
+
+    def _tighten(self) -> None:
+        """Slots whose bar has risen far above what their influence lists were set for get them set anew."""
+        if self.space.bounded:
+            return
+        waste = (self.counts[:, SCORED] - self.scored_before > TIGHTEN) & (self.complete == 0) & (self.ks > 0)
+        if waste.any():
+            self._influence(np.flatnonzero(waste))
+
+    # -- searching -----------------------------------------------------------------------------------------
+
+    def search(self, slots: Ints) -> None:
+        """Fill the lists of slots from the grid, one search each, and set their influence lists."""
+        need = np.minimum(self.keep()[slots], len(self.store))
+        for slot in slots[self.ranked.room[slots] < need].tolist():
+            self.ranked.grow(slot, int(min(self.keep()[slot], len(self.store))))
+        self._visit(slots, 1)
+        self.touched[slots] = 1
+        self.scored_before[slots] = self.counts[slots, SCORED]
+        self.settled(slots)
+
+    def _visit(self, slots: Ints, scan: int) -> None:
+        self._ready(slots)
+        ways = self.way[slots]
+        keep = self.keep()
+        grid, store, ranked = self.grid, self.store, self.ranked
+        most = int(min(keep[slots].max(), len(store) + 1))
+        axes = np.empty((3, grid.axes), dtype=np.int64), np.empty((2, grid.axes), dtype=np.float64)
+        held = np.empty(most, dtype=np.float64), np.empty(most, dtype=np.int64), *axes[0], *axes[1]
+        rows = store.x, store.time, store.seq, store.next, grid.first
+        cells = (
+            grid.bits, grid.count, grid.cells, grid.strides, grid.origin, grid.scale, grid.low, grid.high,
+        )  # fmt: skip
+        mine = (
+            self.constants, self.horizon_time, self.horizon_seq, self.low, self.high, self.counts,
+            self.bar, self.complete, self.oldest_time, self.oldest_seq,
+        )  # fmt: skip
+        lists = ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size
+        walked, descended = slots[ways == WALK], slots[ways == DESCEND]
+        compiled = self._compiled
+        if len(walked):
+            assert compiled is not None
+            if self.age > 2**30:
+                grid.stamp[:] = 0
+                self.age = 0
+            self.age = compiled.walk(
+                walked, keep, scan, self.up, rows, grid.near(), cells, mine, lists, held,
+                grid.stamp, self.age, grid.heap_key, grid.heap_cell,
+            )  # fmt: skip
+        if len(descended):
+            assert compiled is not None
+            compiled.descend(
+                descended, keep, scan, self.space.sign, rows, grid.near(), cells, mine, lists, held,
+                grid.own_sets(len(self.ks)), grid.as_set(_NO_CELLS), grid.node_room(), grid.heap_key, grid.heap_cell,
+            )  # fmt: skip
+        for slot in slots[ways == PLAIN].tolist():
+            self._visit_plainly(slot, scan)
+
+    # -- offering ------------------------------------------------------------------------------------------
+
+    @property
+    def _compiled(self) -> Visits | None:
+        """The generated kernels, or None where the score can't be compiled."""
+        if self._visits is None and self.space.rendered is not None:
+            hook = self._hook().function
+            self._visits = Visits(self.space, self.constants.shape[1], (hook.__module__, hook.__name__))
+        return self._visits
+
+    def _hook(self) -> Kernel:
+        return gather if self.space.bounded else self.arrive
+
+    def _hook_state(self) -> tuple[Any, ...]:
+        return self.gathered.state() if self.space.bounded else self.state()
+
+    def _make_room(self, slot: int) -> None:
+        if self.space.bounded:
+            self.gathered.grow()
+        else:
+            self.ranked.grow(slot, 2 * int(self.ranked.room[slot]))
+
+    def _offer(self, offered: Ints) -> None:
+        assert self._compiled is not None
+        offer = self._compiled.offer
+        store, grid = self.store, self.grid
+        row, slot = 0, 0
+        while True:
+            row, slot = offer(
+                row, slot, offered, store.x, store.time, store.seq, store.cell, grid.bits, self.named(), self.used,
+                self.bar, self.constants, self.horizon_time, self.horizon_seq, self.low, self.high, self.counts,
+                self._hook_state(),
+            )  # fmt: skip
+            if row == len(offered):
+                return
+            self._make_room(slot)
+
+    def _offer_plainly(self, offered: Ints) -> None:
+        """The same in numpy, a slot at a time."""
+        stray = offered < 0
+        places = np.where(stray, ~offered, offered)
+        columns, time, seq = self.store.values(places)
+        cells = self.store.cell[places]
+        hook = self._hook()
+        for slot in np.flatnonzero(self.ks).tolist():
+            bit = np.uint64(1) << np.uint64(slot & 63)
+            asked = np.flatnonzero(stray | ((self.grid.bits[cells, slot >> 6] & bit) != 0))
+            if not len(asked):
+                continue
+            self.counts[slot, SCORED] += len(asked)
+            good = self.space.good([column[asked] for column in columns], self.constants[slot])
+            fits = good >= self.bar[slot]
+            for i, axis in enumerate(self.space.boxed):
+                x = columns[axis][asked]
+                fits &= (x >= self.low[slot, i]) & (x <= self.high[slot, i])
+            since, since_seq = self._horizon(slot)
+            fits &= (time[asked] > since) | ((time[asked] == since) & (seq[asked] >= since_seq))
+            for i in np.flatnonzero(fits).tolist():
+                row = asked[i]
+                while hook(slot, good[i], time[row], seq[row], *self._hook_state()):
+                    self._make_room(slot)
+
+    def _visit_plainly(self, slot: int, scan: int) -> None:
+        """The descent in numpy, for scores that can't be compiled."""
+        wanted = int(self.keep()[slot]) if scan else 0
+        begin, end = self._cells_of_box(slot)
+        limits = [(-np.inf, np.inf)] * self.grid.axes
+        for i, axis in enumerate(self.space.boxed):
+            limits[axis] = float(self.low[slot, i]), float(self.high[slot, i])
+        descent = Descent(self.grid, self.space, self.constants[slot], limits, self._horizon(slot))
+        descent.run(begin, end, wanted, -np.inf if scan else float(self.bar[slot]))
+        self.grid.adopt(slot, descent.cells(), len(self.ks))
+        self.counts[slot, 0] += descent.visited
+        if not scan:
+            return
+        self.counts[slot, 1] += 1
+        self.counts[slot, SCORED] += descent.scored
+        good, time, seq = descent.rows()
+        self.ranked.put(slot, good, time, seq)
+        self.complete[slot] = len(good) < wanted
+        self.bar[slot] = -np.inf if len(good) < wanted else good.min()
+        self._note_oldest(slot)
+
+    # -- answers and keeping -------------------------------------------------------------------------------
+
+    def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
+        return self.store.values(self.store.living(horizon))
+
+    def values(self, seq: Ints) -> tuple[Floats, ...]:
+        places = self.store.by_seq(seq)
+        return super().values(seq) if places is None else self.store.values(places)[0]
+
+    def seqs(self) -> Ints:
+        return self.store.seq[self.store.living()]
+
+    def window_size(self) -> tuple[int, int]:
+        return len(self.store), self.store.bytes() + self.grid.bytes()
+
+    def dump(self) -> dict[str, Any]:
+        return {**super().dump(), "bar": self.bar.copy(), "complete": self.complete.copy()}
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        super().load(blob)
+        self._provide()
+        self.bar, self.complete = blob["bar"].copy(), blob["complete"].copy()
+        columns = tuple(blob[f"column_{i}"] for i in range(len(self.space.columns)))
+        if len(blob["row_seq"]):
+            self.store.add(columns, blob["row_time"], blob["row_seq"])
+        self._mark_used()
+        for slot in range(len(self.ks)):
+            self._note_oldest(slot)
+        self._regrid()
+
+    def bounds_of(self, slot: int) -> Floats:
+        """The best `good` that a row can have in each cell, as the slot's search bounds it; NaN outside its box."""
+        lows, highs = self.grid.corners()
+        inside = np.ones(self.grid.total, dtype=bool)
+        for i, axis in enumerate(self.space.boxed):
+            lows[axis] = np.maximum(lows[axis], self.low[slot, i])
+            highs[axis] = np.minimum(highs[axis], self.high[slot, i])
+            inside &= lows[axis] <= highs[axis]
+        if self.way[slot] == WALK:
+            ups = self.up[slot] >= 0
+            corner = [high if up else low for low, high, up in zip(lows, highs, ups, strict=True)]
+            bound = self.space.good(corner, self.constants[slot])
+        else:
+            bound = self.space.bounds(lows, highs, self.constants[slot])[1]
+        return np.where(inside, bound, np.nan)
+
+    def _check(self) -> None:
+        super()._check()
+        self.store._check()
+        self.grid._check()
+        for slot in np.flatnonzero(self.ks).tolist():
+            there = np.zeros(self.grid.total, dtype=bool)
+            there[self.grid.cells_of(slot)] = True
+            # every row at least as good as the bar, if the influence lists speak for it, lies in a cell with the slot
+            columns = self.rows(self._horizon(slot))[0]
+            places = self.store.living(self._horizon(slot))
+            x = self.store.x[places]
+            asked = np.all((x >= self.grid.cover_low) & (x <= self.grid.cover_high), axis=1)
+            good = self.space.good(columns, self.constants[slot])
+            for i, axis in enumerate(self.space.boxed):
+                asked &= (columns[axis] >= self.low[slot, i]) & (columns[axis] <= self.high[slot, i])
+            asked &= good >= self.bar[slot]
+            assert np.all(there[self.store.cell[places[asked]]])
+            # no listed row is older than the slot's oldest
+            span = self.ranked.span(slot)
+            oldest = int(self.oldest_time[slot]), int(self.oldest_seq[slot])
+            listed = zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True)
+            assert all(recency >= oldest for recency in listed)
+
+
+@kernel
+def oldest(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int]:
+    """The oldest horizon of the slots in use; after every row, if there is none."""
+    first, number = 9223372036854775807, 9223372036854775807
+    for slot in range(ks.shape[0]):
+        if ks[slot] > 0 and (time[slot] < first or (time[slot] == first and seq[slot] < number)):
+            first, number = time[slot], seq[slot]
+    return first, number
+
+
+def _wider(ends: Floats, side: float) -> Floats:
+    """Ends of a box moved outward, none across zero or to infinity."""
+    moved = np.where(np.sign(ends) == side, ends * 16, ends / 16)
+    return np.where(np.isfinite(moved), moved, ends)

@@ -1,0 +1,120 @@
+"""CPM/w: nearest neighbours by the top k alone (Mouratidis and Papadias 2007; Pripužić et al. 2015, section 2).
+
+**Problem.** As `snn`'s: hundreds of points, each with its k nearest rows of a window.
+
+**Idea.** Keep the exact top k of each query and nothing else. A row that is better than the k-th takes its place;
+when a listed row leaves the window, the query is searched for, cell by cell of a grid, nearest cells first.
+
+**What is kept.** All rows of the window in a grid (`gridded.py`), with influence lists for each query's region as it
+was when the query was last searched for, and k rows for each query. Only growth makes a query be entered anew: rows
+that come nearer shrink its circle, and the entries stay until the next search. `tma` is the same with regions that
+shrink at once.
+
+**Cost.** A row: its cell, a score for each query that is named there, and O(k) for each list that it enters. A search
+whenever an answer loses a row: k of n rows are in an answer, so every query is searched for k times a window. The paper
+orders cells by rectangles around the point (*conceptual partitioning*); here boxes of cells are bounded by interval
+arithmetic, best first, which visits the same cells and serves any score.
+
+**Wrong choice when** anything else is at hand: `snn` looks ahead and searches seldom. It is here as the yardstick.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.algorithms.base import Card
+from skyband.algorithms.grid import tma
+from skyband.algorithms.grid.base import Gridded
+from skyband.algorithms.grid.search import ADMITTED, COUNTERS
+from skyband.algorithms.kernels.answer_diff import before
+from skyband.algorithms.kernels.ranked_lists import enlist
+from skyband.compiling.jit import kernel
+from skyband.core.types import Floats, Ints
+
+OUTSIDE = len(COUNTERS)  # rows within the last circle that were outside the present one
+Bytes = npt.NDArray[np.uint8]
+
+
+@kernel
+def arrive(
+    slot: int, value: float, when: int, number: int,
+    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
+    complete: Bytes, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, counts: Ints,
+) -> int:  # fmt: skip
+    """Take a row into the slot's top if it belongs there; 1 if the list has no room. The bar stays."""
+    begin, n = start[slot], size[slot]
+    if n < ks[slot]:
+        if n == room[slot]:
+            return 1
+        enlist(value, when, number, begin, n, good, time, seq)
+        size[slot] = n + 1
+    else:
+        complete[slot] = 0  # one of the two is outside the list from now on
+        if not before(value, when, number, good[begin], time[begin], seq[begin]):
+            counts[slot, OUTSIDE] += 1
+            return 0
+        at = begin
+        while at + 1 < begin + n and before(value, when, number, good[at + 1], time[at + 1], seq[at + 1]):
+            good[at] = good[at + 1]
+            time[at] = time[at + 1]
+            seq[at] = seq[at + 1]
+            at += 1
+        good[at] = value
+        time[at] = when
+        seq[at] = number
+    if when < oldest_time[slot] or (when == oldest_time[slot] and number < oldest_seq[slot]):
+        oldest_time[slot] = when
+        oldest_seq[slot] = number
+    touched[slot] = 1
+    counts[slot, ADMITTED] += 1
+    return 0
+
+
+class CPM(Gridded):
+    """The exact top k of each query, and a search when it loses a row."""
+
+    card = Card(
+        name="cpm",
+        title="nearest neighbours by searching again on a grid",
+        source="Mouratidis, Papadias 2007; Pripužić, Podnar Žarko, Aberer 2015, sections 2 and 6.1",
+        answers=frozenset({"topk"}),
+        exact=True,
+        keeps="every row of the window in a grid, and the top k of each query",
+        cost="an arrival: a score for each query whose last circle its cell meets; a search of the nearest cells when "
+        "an answer loses a row",
+        wrong_when="k is large or speed matters (take `snn`), or rows are updated and deleted (take `tma`)",
+        expected=lambda k, n: float(min(k, n)),
+        options={"cells": 0.0},
+        window=True,
+        fifo=True,
+        cost_of=lambda work: 1.1 * tma.cost_of(work),  # a guess: the same work, with regions that are wider
+    )
+    counter_names: ClassVar[tuple[str, ...]] = (*COUNTERS, "in the old circle only")
+    arrive = arrive
+
+    def state(self) -> tuple[Any, ...]:
+        ranked = self.ranked
+        return (
+            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.ks, self.complete,
+            self.oldest_time, self.oldest_seq, self.touched, self.counts,
+        )  # fmt: skip
+
+    def window_step(
+        self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
+    ) -> None:
+        super().window_step(columns, time, seq, deleted_time, deleted_seq)
+        # a list that has its first k rows gets its first circle
+        full = np.flatnonzero((self.bar == -np.inf) & (self.ks > 0) & (self.ranked.size >= self.ks))
+        if len(full):
+            self.bar[full], self.complete[full] = self.ranked.good[self.ranked.start[full]], 0
+            self._influence(full)
+
+    def expire(self) -> None:
+        ranked = self.ranked
+        tma.expire(
+            self.ks, self.horizon_time, self.horizon_seq, ranked.good, ranked.time, ranked.seq, ranked.start,
+            ranked.size, self.complete, self.oldest_time, self.oldest_seq, self.touched, self.lost,
+        )  # fmt: skip

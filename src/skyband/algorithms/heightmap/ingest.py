@@ -1,0 +1,458 @@
+"""Rows in: a step's rows go to their blocks, past the maps, and what passed is laid out for the queries.
+
+All of a step's bookkeeping is here, in loops that are compiled: which blocks the windows have left behind, where the
+rows go, whether their seqs follow one another. What a kernel can't do it asks for (`NEED`) and goes on afterwards
+where it stopped: a wider ring, arrays for times or seqs, a place for late rows. A step of thousands of rows is one
+call, so that what Python costs is little even for a step of a few dozen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.heightmap.maps import (
+    UNIT,
+    Heights,
+    Map,
+    Places,
+    locate,
+    locate_again,
+    locate_last,
+    locate_two,
+    sift,
+    sift_on,
+    strays,
+)
+from skyband.algorithms.heightmap.slack_lists import Short
+from skyband.compiling.intrinsics import aligned
+from skyband.compiling.jit import inlined, kernel
+from skyband.core.order import first_inside
+from skyband.core.types import Floats, Ints
+
+# of a block, in `meta`
+(
+    COUNT,
+    BASE,
+    RESERVED,
+    EPOCH,
+    FIRST_TIME,
+    FIRST_SEQ,
+    LAST_TIME,
+    LAST_SEQ,
+    RISE,
+    TRIED,
+    TRIED_RISE,
+    WANTED,
+    BRIEF,
+    META,
+) = range(14)
+# of all blocks, in `state`
+FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
+TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
+NOTHING, WIDER, TIMES, SEQS, ROOM = range(5)  # what is needed
+STRETCH = 2048  # rows that are copied, sifted and reserved while they are at hand
+
+
+def sift_arrays() -> tuple[Any, ...]:
+    """Scratch for a stretch of rows: how many pass each face's map, cells, heights, and a byte for each row that passes
+    one, which is the same memory as the words before it."""
+    eights = aligned((STRETCH // 8 + 2,), np.uint64)
+    cell, level = aligned((STRETCH,), np.int32), aligned((STRETCH,), np.int32)
+    return np.zeros(3, dtype=np.int64), cell, level, eights, eights.view(np.uint8)
+
+
+@kernel
+def stock(pool: Floats, b: int, first: int, picks: Places, count: int, index: Places, meta: Ints) -> None:
+    """Add rows of a block, in order, counted from `first` on, to its reservoir: each changes places with the first row
+    that isn't in it. If they are too many for its room it has none from now on, and `meta` says what it wanted."""
+    if meta[b, EPOCH] < 0:
+        return
+    held = meta[b, RESERVED]
+    if held + count > index.shape[1]:
+        straighten(pool, b, held, index)
+        meta[b, RESERVED], meta[b, EPOCH], meta[b, WANTED] = 0, -1, held + count
+        return
+    for p in range(count):
+        i, at = np.uint64(first + picks[p]), np.uint64(held + p)
+        index[b, at] = i
+        for axis in range(pool.shape[1]):
+            pool[b, axis, at], pool[b, axis, i] = pool[b, axis, i], pool[b, axis, at]
+    meta[b, RESERVED] = held + count
+
+
+@kernel
+def straighten(pool: Floats, b: int, held: int, index: Places) -> None:
+    """The rows of a block in the order of their arrival: those of the reservoir go back to their places."""
+    for back in range(held):
+        at = np.uint64(held - 1 - back)
+        i = np.uint64(index[b, at])
+        for axis in range(pool.shape[1]):
+            pool[b, axis, at], pool[b, axis, i] = pool[b, axis, i], pool[b, axis, at]
+
+
+@kernel
+def front(pool: Floats, b: int, held: int, index: Places) -> None:
+    """What `straighten` did is undone: the rows of the reservoir come first again."""
+    for p in range(held):
+        at, i = np.uint64(p), np.uint64(index[b, p])
+        for axis in range(pool.shape[1]):
+            pool[b, axis, at], pool[b, axis, i] = pool[b, axis, i], pool[b, axis, at]
+
+
+@kernel
+def unite(one: Places, ones: int, other: Places, others: int, both: Places) -> int:
+    """Two ascending lists as one."""
+    i, j, count = 0, 0, 0
+    while i < ones or j < others:
+        if j >= others or (i < ones and one[i] <= other[j]):
+            value = one[i]
+        else:
+            value = other[j]
+        while i < ones and one[i] == value:
+            i += 1
+        while j < others and other[j] == value:
+            j += 1
+        both[count] = value
+        count += 1
+    return count
+
+
+@kernel
+def sift_faces(
+    pool: Floats, b: int, begin: int, stop: int, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats,
+    base: Floats, inverse: Floats, outer: Map, picks: Places, rise: int, found: Ints, cell: Heights, level: Heights,
+    eights: Any, above: Any,
+) -> int:  # fmt: skip
+    """Stored rows of a block against the maps of all faces in use, the outer ones raised by so many steps: the last of
+    `picks` has those that pass one of them. Where there is one map it is the only one. The last five are scratch
+    (`sift_arrays`): whoever calls a kernel that makes arrays counts references, which takes half of a walk."""
+    axes = pool.shape[1]
+    found[0], found[1] = 0, 0
+    first = begin
+    while first < stop:
+        m = min(STRETCH, stop - first)
+        outside = False
+        cell[:m] = 0
+        for a in range(axes - 1):
+            axis = order[a]
+            outside |= locate_again(
+                pool[b, axis, first : first + m], m, low[axis], high[axis], base[axis], inverse[axis],
+                np.int32(size[a]), np.float64(size[a] - 1), cell,
+            )  # fmt: skip
+        axis = order[axes - 1]
+        level[:m] = 0
+        outside |= locate_again(
+            pool[b, axis, first : first + m], m, low[axis], high[axis], base[axis], inverse[axis], np.int32(0),
+            UNIT + (rise if faces[1] == 0 else 0), level,
+        )  # fmt: skip
+        if outside:
+            strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell)
+        for face in range(2):
+            if faces[face] > 0:
+                sign = np.int32(1 - 2 * face)
+                for i in range(m):
+                    level[i] -= sign * np.int32(rise)
+                of = face if outer.shape[0] > 1 else 0
+                found[face] = sift(
+                    first, m, sign, cell, level, outer[of], picks[of], found[face], above, eights
+                )
+                for i in range(m):
+                    level[i] += sign * np.int32(rise)
+        first += m
+    if picks.shape[0] == 1:
+        return int(found[0] + found[1])
+    return int(unite(picks[0], found[0], picks[1], found[1], picks[2]))
+
+
+@kernel
+def store(
+    columns: tuple[Floats, ...], source: int, m: int, b: int, at: int, pool: Floats, faces: Ints, order: Ints,
+    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Map, inner: Map,
+    picks: Places, eager: Places, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
+) -> int:  # fmt: skip
+    """As `sift_faces`, for a stretch of rows that come, from whose first one on `picks` and `eager` count: they are
+    stored in the same pass. cell, level, eights and above (the same memory as eights) are scratch: a kernel that makes
+    no arrays is called at less cost."""
+    axes = pool.shape[1]
+    many, others = np.int64(0), np.int64(0)  # rows that pass the maps of each face
+    passed[0], passed[1], passed[2] = 0, 0, 0
+    outside = False
+    for i in range(m):
+        cell[i] = 0
+    stop, parts = source + m, axes - 1
+    for a in range(0, parts - 1, 2):
+        x, y = order[a], order[a + 1]
+        outside |= locate_two(
+            columns[x][source:stop], pool[b, x, at : at + m], low[x], high[x], base[x], inverse[x],
+            np.int32(size[a]), np.float64(size[a] - 1),
+            columns[y][source:stop], pool[b, y, at : at + m], low[y], high[y], base[y], inverse[y],
+            np.int32(size[a + 1]), np.float64(size[a + 1] - 1), m, cell,
+        )  # fmt: skip
+    y = order[parts]
+    if parts % 2 == 1:
+        x, a = order[parts - 1], parts - 1
+        outside |= locate_last(
+            columns[x][source:stop], pool[b, x, at : at + m], low[x], high[x], base[x], inverse[x],
+            np.int32(size[a]), np.float64(size[a] - 1),
+            columns[y][source:stop], pool[b, y, at : at + m], low[y], high[y], base[y], inverse[y], m, cell, level,
+        )  # fmt: skip
+    else:
+        outside |= locate(
+            columns[y][source:stop], pool[b, y, at : at + m], m, low[y], high[y], base[y], inverse[y],
+            np.int32(0), UNIT, level,
+        )  # fmt: skip
+    if outside:
+        passed[2] = strays(pool, b, at, m, low, high, outer.shape[1] - 1, cell)
+    for face in range(2):
+        many, others = others, many
+        if faces[face] > 0:
+            sign, of = np.int32(1 - 2 * face), face if outer.shape[0] > 1 else 0
+            others = sift(0, m, sign, cell, level, outer[of], picks[of], others, above, eights)
+            passed[face] = sift_on(sign, cell, level, inner[of], picks[of], others, eager[of])
+    if picks.shape[0] == 1:
+        return int(many + others)
+    return int(unite(picks[0], many, picks[1], others, picks[2]))
+
+
+@kernel
+def admit(
+    columns: tuple[Floats, ...], time: Ints, seq: Ints, source: int, rows: int, b: int, at: int, stored: bool,
+    mapped: bool, pool: Floats, times: Ints, seqs: Ints, meta: Ints, index: Places,
+    faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats,
+    outer: Map, inner: Map, picks: Places, eager: Places, points: Floats, when: Ints, number: Ints,
+    counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
+) -> None:  # fmt: skip
+    """Store rows [source, source + rows) of a batch in a block at `at`, and gather those that some query may take.
+
+    points[face] gets the rows that pass that face's map, face 2 (queries that no map serves) all of them; where only
+    one of the faces is in use they are points[0]. There must be room (`lacks`). Rows of the pen (not `stored`) have no
+    reservoir. Without a map every row passes.
+    """
+    if times.shape[0] > 0:
+        for i in range(rows):
+            times[b, at + i] = time[source + i]
+    if meta[b, BASE] < 0:
+        for i in range(rows):
+            seqs[b, at + i] = seq_of(seq, source + i)
+    totals[0] += rows
+    end = source + rows
+    while source < end:
+        m = min(end - source, STRETCH)
+        kept = 0
+        if mapped:
+            kept = store(
+                columns, source, m, b, at, pool, faces, order, size, low, high, base, inverse, outer, inner, picks,
+                eager, passed, cell, level, eights, above,
+            )  # fmt: skip
+            totals[1] += m - kept
+            totals[9] += passed[2]
+        else:
+            for axis in range(pool.shape[1]):
+                values, into = columns[axis][source : source + m], pool[b, axis, at : at + m]
+                for i in range(m):
+                    into[i] = values[i]
+        for face in range(3):
+            if faces[face] == 0:
+                continue
+            whole = face == 2 or not mapped
+            many = m if whole else passed[face]
+            base_at, of = counts[face], face if points.shape[0] > 1 else 0
+            for p in range(many):
+                row: Any = p if whole else np.int64(eager[face if eager.shape[0] > 1 else 0, p])
+                for axis in range(pool.shape[1]):
+                    points[of, axis, base_at + p] = pool[b, axis, at + row]
+                if when.shape[1] > 0:
+                    when[of, base_at + p] = time[source + row]
+                number[of, base_at + p] = seq_of(seq, source + row)
+            counts[face] = base_at + many
+            if face < 2:
+                totals[2] += many
+        if mapped and stored:  # at last: it moves rows
+            stock(pool, b, at, picks[picks.shape[0] - 1], kept, index, meta)
+        source += m
+        at += m
+
+
+@inlined
+def lacks(rows: int, faces: Ints, counts: Ints, points: Floats) -> Any:
+    """Whether there is no room for so many rows among those that go to the queries, should all of them pass."""
+    used, most = 0, np.int64(0)
+    for face in range(3):
+        if faces[face] > 0:
+            used += 1
+            most = max(most, counts[face])
+    return used > points.shape[0] or (used > 0 and most + rows > points.shape[2])
+
+
+@inlined
+def seq_of(seq: Ints, i: int) -> Any:
+    """The seq of row i; where only the first one's is given the others follow it."""
+    return seq[i] if i < seq.shape[0] else seq[0] + i
+
+
+@kernel
+def begin_of(time: Ints, seq: Ints, t: int, s: int) -> int:
+    """The first row at or after a recency, or the number of rows."""
+    n = time.shape[0]
+    if seq.shape[0] == n:
+        return int(first_inside(time, seq, 0, n, t, s))
+    if time[0] != t:
+        return 0 if time[0] > t else n
+    return 0 if s <= seq[0] else int(min(s - seq[0], n))
+
+
+@kernel
+def look_back(
+    ks: Ints, horizon_time: Ints, horizon_seq: Ints, seen_time: Ints, seen_seq: Ints, back: Short, time: Ints,
+    seq: Ints, state: Ints, meta: Ints,
+) -> None:  # fmt: skip
+    """Time has gone on. Forget the blocks that every window has left behind, and tell which of the step's rows are
+    too old for all of them ([0, BEGIN)), and which are late: older than a row that is stored ([BEGIN, LATE)).
+
+    `back` marks slots whose horizon has gone back, and how many.
+    """
+    t, s = np.int64(2**63 - 1), np.int64(2**63 - 1)
+    back[0] = 0
+    odd = ks.shape[0] == 0
+    if not odd:
+        t, s = horizon_time[0], horizon_seq[0]
+    for slot in range(ks.shape[0]):  # mostly all of them have one window, and it has gone on
+        odd |= (ks[slot] == 0) | (horizon_time[slot] != t) | (horizon_seq[slot] != s)
+        odd |= (seen_time[slot] > t) | ((seen_time[slot] == t) & (seen_seq[slot] > s))
+    if odd:
+        t, s = np.int64(2**63 - 1), np.int64(2**63 - 1)
+        for slot in range(ks.shape[0]):
+            if ks[slot] == 0:
+                continue
+            own_t, own_s = horizon_time[slot], horizon_seq[slot]
+            if own_t < t or (own_t == t and own_s < s):
+                t, s = own_t, own_s
+            if own_t < seen_time[slot] or (own_t == seen_time[slot] and own_s < seen_seq[slot]):
+                back[0] += 1
+                back[back[0]] = slot
+    for slot in range(ks.shape[0]):  # array to array in one go costs two seconds more to compile
+        seen_time[slot], seen_seq[slot] = horizon_time[slot], horizon_seq[slot]
+    state[EDGE_TIME], state[EDGE_SEQ] = t, s
+    ring = max(1, meta.shape[0])
+    while state[FIRST] < state[NEXT]:
+        b = state[FIRST] % ring
+        if meta[b, LAST_TIME] > t or (meta[b, LAST_TIME] == t and meta[b, LAST_SEQ] >= s):
+            break
+        state[FIRST] += 1
+    n = time.shape[0]
+    state[BEGIN] = begin_of(time, seq, t, s)
+    state[LATE] = state[BEGIN]
+    if state[ANY] and n > 0:
+        newer = begin_of(time, seq, state[NEWEST_TIME], state[NEWEST_SEQ])
+        state[LATE] = max(state[BEGIN], newer)
+
+
+@kernel
+def follows(time: Ints, seq: Ints, source: int, rows: int, timed: bool) -> bool:
+    """Whether the seqs of these rows follow one another."""
+    last = source + rows - 1
+    if seq_of(seq, source) < 0 or seq_of(seq, last) - seq_of(seq, source) != rows - 1:
+        return False
+    if timed and last < seq.shape[0]:  # in order of time, not of seq
+        for i in range(source, last):
+            if seq[i + 1] != seq[i] + 1:
+                return False
+    return True
+
+
+@kernel
+def take_in(
+    source: int, stop: int, epoch: int, mapped: bool, state: Ints, clock: Ints,
+    columns: tuple[Floats, ...], time: Ints, seq: Ints, pool: Floats, times: Ints, seqs: Ints, meta: Ints,
+    index: Places, faces: Ints, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
+    inverse: Floats, outer: Map, inner: Map, picks: Places, eager: Places, points: Floats, when: Ints,
+    number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
+) -> int:  # fmt: skip
+    """Put rows [source, stop) into blocks and gather those that the maps let pass; where it stopped, and `NEED` why."""
+    block, ring = pool.shape[2], pool.shape[0]
+    state[NEED] = NOTHING
+    while source < stop:
+        if not state[TIMED] and (time[source] != 0 or time[stop - 1] != 0):
+            state[NEED] = TIMES
+            break
+        if lacks(min(stop - source, STRETCH), faces, counts, points):
+            state[NEED] = ROOM
+            break
+        if state[USED] == block or state[NEXT] == state[FIRST]:
+            if state[NEXT] - state[FIRST] == ring:
+                state[NEED] = WIDER
+                break
+            if state[USED] == block and state[NEXT] > state[FIRST]:
+                state[CLOSED] = state[NEXT] - 1
+            b = state[NEXT] % ring
+            for field in range(meta.shape[1]):
+                meta[b, field] = 0
+            meta[b, EPOCH], meta[b, TRIED] = epoch, -1
+            state[NEXT] += 1
+            state[USED] = 0
+        b, at = (state[NEXT] - 1) % ring, state[USED]
+        rows = min(stop - source, block - at, STRETCH)
+        in_turn = follows(time, seq, source, rows, state[TIMED] != 0)
+        if at == 0:
+            state[FOLLOW] = (
+                seq_of(seq, source) if in_turn else -1
+            )  # the seq that the next row has if it follows
+        elif state[FOLLOW] >= 0 and not (in_turn and seq_of(seq, source) == state[FOLLOW]):
+            state[FOLLOW] = -2  # no longer: they have to be spelled out
+        if state[FOLLOW] < 0 and state[PLAIN]:
+            state[FOLLOW] = meta[b, BASE] + at  # as if it hadn't been noticed: it will be once more
+            state[NEED] = SEQS
+            break
+        if state[FOLLOW] == -2:
+            for i in range(at):
+                seqs[b, i] = meta[b, BASE] + i
+            state[FOLLOW] = meta[b, BASE] = -1
+        last = source + rows - 1
+        if at == 0:
+            meta[b, BASE] = state[FOLLOW]
+            meta[b, FIRST_TIME], meta[b, FIRST_SEQ] = time[source], seq_of(seq, source)
+        if state[FOLLOW] >= 0:
+            state[FOLLOW] += rows
+        state[USED] = meta[b, COUNT] = at + rows
+        meta[b, LAST_TIME], meta[b, LAST_SEQ] = time[last], seq_of(seq, last)
+        state[ANY], state[NEWEST_TIME], state[NEWEST_SEQ] = 1, time[last], seq_of(seq, last)
+        admit(
+            columns, time, seq, source, rows, b, at, True, mapped, pool, times, seqs, meta, index, faces,
+            order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts, totals,
+            passed, cell, level, eights, above,
+        )  # fmt: skip
+        source += rows
+    clock[0], clock[1] = state[NEWEST_TIME], state[NEWEST_SEQ]
+    clock[2], clock[3] = clock[0], clock[1]
+    if state[NEXT] > state[FIRST]:
+        b = state[FIRST] % ring
+        clock[2], clock[3] = meta[b, FIRST_TIME], meta[b, FIRST_SEQ]
+    return source
+
+
+@kernel
+def arrive(
+    most: int, epoch: int, mapped: bool, horizon_time: Ints, horizon_seq: Ints, columns: tuple[Floats, ...],
+    time: Ints, seq: Ints, ks: Ints, seen_time: Ints, seen_seq: Ints, back: Short, state: Ints, clock: Ints,
+    pool: Floats, times: Ints, seqs: Ints, meta: Ints, index: Places, faces: Ints, order: Ints,
+    size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Map, inner: Map,
+    picks: Places, eager: Places, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints, passed: Ints,
+    cell: Heights, level: Heights, eights: Any, above: Any,
+) -> int:  # fmt: skip
+    """`look_back`, and at once `take_in` where all rows are in time and at most `most`; else -1, with none taken in.
+
+    One call instead of two: what Python does between kernels costs the more the further they have driven it out of the
+    caches."""
+    look_back(ks, horizon_time, horizon_seq, seen_time, seen_seq, back, time, seq, state, meta)
+    if time.shape[0] > most or state[LATE] > 0:
+        return -1
+    counts[0], counts[1], counts[2] = 0, 0, 0
+    return int(
+        take_in(
+            0, time.shape[0], epoch, mapped, state, clock, columns, time, seq, pool, times, seqs, meta, index,
+            faces, order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts,
+            totals, passed, cell, level, eights, above,
+        )
+    )  # fmt: skip

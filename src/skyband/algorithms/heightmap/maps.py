@@ -1,0 +1,444 @@
+"""The height map: one look-up tells that a row matters to no query at all.
+
+**Idea.** Lay a grid over all axes but one. For each cell, and each query with its admission threshold, ask how
+great the last coordinate must be before any row of that cell could reach the threshold: the score at the cell's
+best corner, solved for the last coordinate. The least of these heights over all queries is the cell's height. A row
+below the height of its cell is below every threshold; with a thousand queries over uniform rows that is 199 of 200.
+
+**What is kept.** A `Frame` says where the cells lie: it is learnt from rows, and rows outside (NaN and the infinite
+among them) pass unchecked. Heights are found in steps of 2^-17 of the last axis's extent. A map is an array of them in
+sixteen bits, eight steps each and rounded down, and one more cell for the rows outside. Queries that prefer the last
+axis high and those that prefer it low need a map each (the *faces*); the other axes may go either way, since each query
+brings its own best corner.
+
+**Exactness.** The map only ever errs by letting rows pass: weights are solved with a margin that covers every
+rounding; other monotone scores are bisected with the generated score itself, which is monotone as computed.
+Lowering a threshold means taking the minimum once more; a raised one leaves the map lower than it need be, until it
+is built anew.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.compiling.jit import generated, inlined, kernel
+from skyband.core.types import Floats, Ints
+
+Heights = npt.NDArray[np.int32]
+Map = npt.NDArray[np.int16]
+Places = npt.NDArray[np.uint16]  # of a row in its block
+
+UNIT = 131072.0  # steps of height on the last axis's extent
+# bits of a height that a map leaves out: there is room for one that is raised by all of the extent
+COARSE = 3
+PASS = np.iinfo(np.int32).min  # everything is above
+NEVER = 1 << 30  # no row of the frame is above
+LEVELS = 128  # steps of bisection
+OPEN = np.int32(PASS)
+BITS = np.int32(COARSE)
+LEAST, MOST = np.int32(np.iinfo(np.int16).min), np.int32(np.iinfo(np.int16).max)
+
+
+class Frame(NamedTuple):
+    """Where the cells lie. `order` lists the axes: those with cells, then the last one."""
+
+    order: Ints
+    size: Ints  # cells along order[0], order[1], …
+    low: Floats  # by axis: rows outside [low, high] are outside the frame
+    high: Floats
+    base: Floats  # by axis: where cell 0 begins, and cells a unit; of the last axis: low, and steps a unit
+    inverse: Floats
+
+    @property
+    def cells(self) -> int:
+        return int(self.size.prod())
+
+    def corners(self, i: int) -> tuple[Floats, Floats]:
+        """The lower and the upper end of each cell along order[i], a little beyond what rounding can do."""
+        axis, size = int(self.order[i]), int(self.size[i])
+        low, high = float(self.low[axis]), float(self.high[axis])
+        if self.inverse[axis] == 0.0:
+            return np.array([low]), np.array([high])
+        edges = np.arange(size + 1)
+        lower = self.base[axis] + (edges[:-1] - 1e-9 * size) / self.inverse[axis]
+        upper = self.base[axis] + (edges[1:] + 1e-9 * size) / self.inverse[axis]
+        lower[0], upper[-1] = low, high
+        return np.maximum(lower, low), np.minimum(upper, high)
+
+
+def frame_of(columns: list[Floats], last: int, cells: int) -> Frame | None:
+    """A frame around the finite values of some rows; None where there is nothing to divide."""
+    axes = len(columns)
+    low, high, base, inverse = (np.zeros(axes) for _ in range(4))
+    order = np.array([axis for axis in range(axes) if axis != last] + [last], dtype=np.int64)
+    size = np.array(divide(cells, axes - 1), dtype=np.int64)
+    for axis, column in enumerate(columns):
+        values = column[np.isfinite(column)]
+        if len(values) == 0:
+            return None
+        least, most = float(values.min()), float(values.max())
+        few = len(values) // 1000
+        values.partition((few, len(values) - 1 - few))  # half of what sorting takes
+        inner = float(values[few]), float(values[-1 - few])
+        # a little wider than the rows: the next ones are
+        margin = (inner[1] - inner[0]) / 512.0
+        begin, end = least - margin, most + margin
+        if not np.isfinite(margin) or not np.isfinite(begin) or not np.isfinite(end):
+            begin, end = least, most
+        low[axis], high[axis] = begin, end
+        if end - begin > 2.0 * (inner[1] - inner[0]) > 0.0:
+            begin, end = float(inner[0]), float(inner[1])  # far outliers share the outermost cells
+        if axis == last:
+            begin, end, steps = float(low[axis]), float(high[axis]), UNIT
+        else:
+            steps = float(size[np.flatnonzero(order == axis)[0]])
+        base[axis] = begin
+        with np.errstate(over="ignore"):
+            extent = end - begin
+        if 0.0 < extent < np.inf and np.isfinite(steps / extent):
+            inverse[axis] = steps / extent
+        elif axis == last:
+            return None
+        else:
+            size[np.flatnonzero(order == axis)[0]] = 1
+    return Frame(order, size, low, high, base, inverse)
+
+
+def divide(cells: int, axes: int) -> list[int]:
+    """How many cells along each axis, so that they are at most so many in all."""
+    if axes == 0:
+        return []
+    indexed = min(axes, max(1, cells.bit_length() - 1))
+    side = min(4096, max(2, int(round(cells ** (1.0 / indexed), 6))))
+    return [side] * indexed + [1] * (axes - indexed)
+
+
+def blank(frame: Frame) -> Map:
+    """A map that lets nothing of the frame pass; rows outside always do."""
+    heights = np.full(frame.cells + 1, MOST, dtype=np.int16)
+    heights[-1] = LEAST
+    return heights
+
+
+@inlined
+def mapped(height: Any) -> Any:
+    """A height as a map has it: no higher."""
+    return np.int16(max(min(np.int32(height >> BITS), MOST), LEAST))
+
+
+@inlined
+def reaches(level: Any, sign: Any, height: Any) -> Any:
+    """Whether a row so many steps up the last axis passes a map of this height (in 32 bits all through, of which a
+    machine does twice as many at a time as of 64)."""
+    return np.int32(np.int32(level * sign) >> BITS) >= np.int32(height)
+
+
+@inlined
+def locate(
+    values: Floats, into: Floats, m: int, low: float, high: float, base: float, inverse: float, side: Any, end: Any,
+    cell: Heights,
+) -> Any:  # fmt: skip
+    """One axis of m rows, which are copied on the way: its share of the cells' numbers; whether one is outside."""
+    outside = False
+    for i in range(m):
+        x = values[i]
+        into[i] = x
+        u = (x - base) * inverse
+        u = u if u > 0.0 else 0.0
+        u = u if u < end else end
+        outside |= not ((x >= low) & (x <= high))
+        cell[i] = cell[i] * side + np.int32(u)
+    return outside
+
+
+@inlined
+def locate_again(
+    values: Floats,
+    m: int,
+    low: float,
+    high: float,
+    base: float,
+    inverse: float,
+    side: Any,
+    end: Any,
+    cell: Heights,
+) -> Any:
+    """As `locate`, of rows that stay where they are."""
+    outside = False
+    for i in range(m):
+        x = values[i]
+        u = (x - base) * inverse
+        u = u if u > 0.0 else 0.0
+        u = u if u < end else end
+        outside |= not ((x >= low) & (x <= high))
+        cell[i] = cell[i] * side + np.int32(u)
+    return outside
+
+
+@inlined
+def locate_two(
+    one: Floats, into: Floats, low: float, high: float, base: float, inverse: float, side: Any, end: Any,
+    two: Floats, into2: Floats, low2: float, high2: float, base2: float, inverse2: float, side2: Any, end2: Any,
+    m: int, cell: Heights,
+) -> Any:  # fmt: skip
+    """As `locate`, two axes in one pass: rows come from memory, and more of it is on its way at a time."""
+    outside = False
+    for i in range(m):
+        x, y = one[i], two[i]
+        into[i], into2[i] = x, y
+        u = (x - base) * inverse
+        u = u if u > 0.0 else 0.0
+        u = u if u < end else end
+        v = (y - base2) * inverse2
+        v = v if v > 0.0 else 0.0
+        v = v if v < end2 else end2
+        outside |= not ((x >= low) & (x <= high) & (y >= low2) & (y <= high2))
+        cell[i] = (cell[i] * side + np.int32(u)) * side2 + np.int32(v)
+    return outside
+
+
+@inlined
+def locate_last(
+    one: Floats, into: Floats, low: float, high: float, base: float, inverse: float, side: Any, end: Any,
+    two: Floats, into2: Floats, low2: float, high2: float, base2: float, inverse2: float,
+    m: int, cell: Heights, level: Heights,
+) -> Any:  # fmt: skip
+    """As `locate_two`, where the second axis is the last one, which has no cells but heights."""
+    outside = False
+    for i in range(m):
+        x, y = one[i], two[i]
+        into[i], into2[i] = x, y
+        u = (x - base) * inverse
+        u = u if u > 0.0 else 0.0
+        u = u if u < end else end
+        v = (y - base2) * inverse2
+        v = v if v > 0.0 else 0.0
+        v = v if v < UNIT else UNIT
+        outside |= not ((x >= low) & (x <= high) & (y >= low2) & (y <= high2))
+        cell[i] = cell[i] * side + np.int32(u)
+        level[i] = np.int32(v)
+    return outside
+
+
+@kernel
+def strays(
+    pool: Floats, b: int, first: int, m: int, low: Floats, high: Floats, beyond: int, cell: Heights
+) -> int:
+    """Rows outside the frame get the number of the cell that lets everything pass; how many there were."""
+    found = 0
+    for i in range(m):
+        outside = False
+        for axis in range(pool.shape[1]):
+            x = pool[b, axis, first + i]
+            outside |= not (x >= low[axis] and x <= high[axis])
+        if outside:
+            cell[i] = beyond
+            found += 1
+    return found
+
+
+@inlined
+def sift(
+    first: int, m: int, sign: Any, cell: Heights, level: Heights, outer: Map, picks: Places, found: Any, above: Any,
+    eights: Any,
+) -> Any:  # fmt: skip
+    """m rows from `first` on against a map: places of those that pass are added to the `found` that there are; how many
+    those are then.
+
+    First a byte for each row (`above`, with seven to spare), which no row waits for; then eight bytes at a time (the
+    same memory as `eights`), most of which are all 0."""
+    for i in range(m):
+        above[i] = reaches(level[i], sign, outer[np.uint32(cell[i])])
+    above[m : m + 7] = 0
+    for w in range((m + 7) // 8):
+        if eights[w] != 0:
+            for i in range(8 * w, 8 * w + 8):  # each is written, and counts if it passes
+                picks[found] = first + i
+                found += np.int64(above[i])
+    return found
+
+
+@inlined
+def sift_on(
+    sign: Any, cell: Heights, level: Heights, inner: Map, picks: Places, found: Any, eager: Places
+) -> Any:
+    """Of rows that passed the outer map, counted from the first of their stretch, those that pass the inner one, too;
+    how many."""
+    passed = np.int64(0)
+    for p in range(found):
+        i = picks[p]
+        if reaches(level[i], sign, inner[np.uint32(cell[i])]):
+            eager[passed] = i
+            passed += 1
+    return passed
+
+
+@kernel
+def gains(
+    slot: int, at: int, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints, edge: Floats,
+    offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights, grown: Heights,
+) -> bool:  # fmt: skip
+    """What a weighted sum asks of each cell: tops[at] by the cell along the first axis, less fast[at] by those along
+    the others; False if it asks nothing of them."""
+    parts = size.shape[0]
+    last = order[parts]
+    need = edge[slot] - offset[slot] - slip[slot]
+    total = 0.0
+    for axis in range(low.shape[0]):
+        w = weight[slot, axis]
+        total += abs(w) * (high[axis] - low[axis])
+        if axis != last:
+            need -= w * low[axis]
+    w = weight[slot, last]
+    extent = abs(w) * (high[last] - low[last])
+    need -= w * (low[last] if sign > 0.0 else high[last])
+    # from here on the last axis counts 0 at its worse end and `slope` at its better one
+    # (at least a little: an axis that hardly matters would make heights beyond all numbers)
+    slope = max(extent, total / 1024.0)
+    unit = 131072.0 / slope if slope > 0.0 else np.inf
+    if not (need > -np.inf and 0.0 < unit < np.inf):
+        return False
+    start = need * unit - 4.0 - parts - (0.0 if sign > 0.0 else 131072.0)
+    start = min(max(np.floor(start), -536870912.0), 536870912.0)
+    # gains along each axis but the first (if there are several), one after the other
+    n = 1
+    fast[at, 0] = 0
+    for a in range(1 if parts > 1 else 0, parts):
+        axis = order[a]
+        w = weight[slot, axis]
+        m = size[a]
+        for g in range(m):
+            corner = corners[a, 1, g] if w > 0.0 else corners[a, 0, g]
+            grown[g] = np.int32(np.ceil(w * (corner - low[axis]) * unit))
+        for back in range(n):  # from the end, so that what is read was not written yet
+            i = n - 1 - back
+            before, begin = fast[at, i], np.uint64(i * m)
+            for g in range(m):
+                fast[at, begin + np.uint64(g)] = before + grown[g]
+        n *= m
+    for g in range(size[0] if parts > 1 else 1):
+        gain = 0.0
+        if parts > 1:
+            w = weight[slot, order[0]]
+            corner = corners[0, 1, g] if w > 0.0 else corners[0, 0, g]
+            gain = np.ceil(w * (corner - low[order[0]]) * unit)
+        tops[at, g] = np.int32(start - gain)
+    return True
+
+
+@kernel
+def carve_weights(
+    heights: Map, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints,
+    slots: Ints, edge: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights,
+    grown: Heights,
+) -> None:  # fmt: skip
+    """Lower the map for weighted sums, four of them in one pass over it. corners[a, 0 or 1, cell]: lower and upper ends
+    along order[a]."""
+    parts = size.shape[0]
+    rows = size[0] if parts > 1 else 1
+    n = (heights.shape[0] - 1) // rows
+    count = 0
+    for turn in range(slots.shape[0]):
+        if gains(
+            slots[turn],
+            count,
+            sign,
+            low,
+            high,
+            corners,
+            size,
+            order,
+            edge,
+            offset,
+            weight,
+            slip,
+            fast,
+            tops,
+            grown,
+        ):
+            count += 1
+        else:
+            for i in range(heights.shape[0]):
+                heights[i] = LEAST
+        if count == 0 or (count < 4 and turn < slots.shape[0] - 1):
+            continue
+        # where they are fewer than four the first one counts several times
+        one, two, three = (1 if count > 1 else 0), (2 if count > 2 else 0), (3 if count > 3 else 0)
+        fast0, fast1, fast2, fast3 = fast[0], fast[one], fast[two], fast[three]
+        for g in range(rows):
+            top0, top1, top2, top3 = tops[0, g], tops[one, g], tops[two, g], tops[three, g]
+            row = heights[g * n : g * n + n]
+            for j in range(n):
+                v = min(np.int32(top0 - fast0[j]), np.int32(top1 - fast1[j]))
+                w = min(np.int32(top2 - fast2[j]), np.int32(top3 - fast3[j]))
+                row[j] = min(row[j], mapped(min(v, w)))
+        count = 0
+
+
+_BISECT = '''"""Generated by algorithms.heightmap.maps: heights of a monotone score, by bisection."""
+import numpy as np
+from skyband.compiling.jit import kernel
+from skyband.algorithms.heightmap.box_maps import span
+from skyband.algorithms.heightmap.maps import NEVER, OPEN, mapped
+
+@kernel
+def carve(heights, side, low, high, corners, size, order, slots, edge, constants, toward, sign, box, base, inverse):
+    parts = size.shape[0]
+    last = order[parts]
+    x = np.empty(max(1, low.shape[0]), np.float64)
+    p = np.empty(max(1, constants.shape[1]), np.float64)
+    extent = high[last] - low[last]
+    for slot in slots:
+        for i in range(constants.shape[1]):
+            p[i] = constants[slot, i]
+        bottom, top = span(box[slot, 0, last], box[slot, 1, last], base[last], inverse[last], side)
+        empty = not box[slot, 0, last] <= box[slot, 1, last]
+        for cell in range(heights.shape[0] - 1):
+            rest, outside = cell, empty
+            for back in range(parts):
+                a = parts - 1 - back
+                g = rest % size[a]
+                rest //= size[a]
+                lower = max(corners[a, 0, g], box[slot, 0, order[a]])
+                upper = min(corners[a, 1, g], box[slot, 1, order[a]])
+                x[order[a]] = upper if toward[slot, order[a]] > 0 else lower
+                outside |= not lower <= upper
+            if outside:
+                continue
+            # below: proved to be too low for the threshold; above: it may reach it
+            below, above = 0, {levels} + 1
+            while above - below > 1:
+                middle = (below + above) // 2
+                part = extent * (middle / {levels}.0)
+                x[last] = low[last] + part if side > 0.0 else high[last] - part
+                if middle == {levels}:
+                    x[last] = high[last] if side > 0.0 else low[last]
+{loads}
+                value = sign * ({score})
+                if value < edge[slot]:
+                    below = middle
+                else:
+                    above = middle
+            height = np.int32(below * ({unit} // {levels}) - 2)
+            if side < 0.0:
+                height -= {unit}
+            if below == 0:
+                height = OPEN
+            elif above > {levels}:
+                height = np.int32(NEVER)
+            height = max(height, bottom)
+            if height <= top:
+                heights[cell] = min(heights[cell], mapped(height))
+'''
+
+
+@lru_cache(maxsize=64)
+def bisecting(score: str, axes: int) -> Any:
+    """A kernel like `carve_weights` for a rendered score that is monotone along every axis."""
+    loads = "\n".join(f"                x{i} = x[{i}]" for i in range(axes))
+    source = _BISECT.format(score=score, loads=loads, levels=LEVELS, unit=int(UNIT))
+    return generated(source).carve

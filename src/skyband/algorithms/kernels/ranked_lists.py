@@ -1,0 +1,203 @@
+"""Ranked lists, one for each query, in one pool of arrays: the best rows that a query knows, best last.
+
+Algorithms that keep the window's rows don't need every candidate in order of recency; what they report is the end of
+a short list sorted by the one total order. Each list has its own stretch of the pool: `start` says where, `size` how
+many places are in use, `room` how many there are. Best last, because what comes in is mostly among the worst of a
+list, and moving those is cheap when they are at the front of nothing: an insertion shifts the better rows by one.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from skyband.compiling.array_version import Renewed
+from skyband.compiling.jit import inlined
+from skyband.core.types import Floats, Ints
+
+FIRST_ROOM = 32
+TIGHT = 64  # one place in so many may be nobody's
+
+
+class Ranked(Renewed):
+    """A pool of lists in the one total order, best last; a `slot` names one."""
+
+    def __init__(self, counted: bool = False, timed: bool = True, tight: bool = False) -> None:
+        """timed: rows have times, else none are kept until `keep_times`; tight: hardly more memory than there are rows,
+        and a new list has no room yet."""
+        self._made = (counted, timed, tight)
+        self.tight = tight
+        self.good = np.empty(0, dtype=np.float64)
+        self.time = np.empty(0, dtype=np.int64)
+        self.seq = np.empty(0, dtype=np.int64)
+        self.count = np.empty(0, dtype=np.int64)  # dominators of each row, where the algorithm counts them
+        self.names = ("good", *("time",) * timed, "seq", *("count",) * counted)
+        self.start = np.empty(0, dtype=np.int64)
+        self.size = np.empty(0, dtype=np.int64)
+        self.room = np.empty(0, dtype=np.int64)
+        self.used = 0  # places of the pool handed out so far
+
+    @property
+    def timed(self) -> bool:
+        return "time" in self.names
+
+    def keep_times(self) -> None:
+        """From now on rows have times; those that are there have 0."""
+        self.time = np.zeros(len(self.good), dtype=np.int64)
+        self.names = ("good", "time", *self.names[1:])
+
+    def times(self, span: slice) -> Ints:
+        """Of rows of a list."""
+        return self.time[span] if self.timed else np.zeros(span.stop - span.start, dtype=np.int64)
+
+    def add(self, room: int | None = None) -> int:
+        """A new empty list."""
+        room = (0 if self.tight else FIRST_ROOM) if room is None else room
+        slot = len(self.start)
+        for name in ("start", "size", "room"):
+            setattr(self, name, np.append(getattr(self, name), 0))
+        self.grow(slot, room)
+        return slot
+
+    def clear(self, slot: int) -> None:
+        self.size[slot] = 0
+
+    def grow(self, slot: int, need: int) -> None:
+        """Make room for `need` rows in this list; its stretch may move, and the pool's arrays may be new ones."""
+        if need <= self.room[slot]:
+            return
+        room = max(FIRST_ROOM, need + need // 4)
+        self.spare(room)
+        old, size = int(self.start[slot]), int(self.size[slot])
+        for array in self._arrays():
+            array[self.used : self.used + size] = array[old : old + size]
+        self.start[slot] = self.used
+        self.room[slot] = room
+        self.used += room
+
+    def spare(self, places: int) -> None:
+        """See that so many places are free at the end of the pool, from `used` on."""
+        if self.used + places <= len(self.good):
+            return
+        lost = self.used - int(self.room.sum())
+        if self.used > 4096 and lost >= (
+            max(places, self.used // TIGHT) if self.tight else self.used // 3 + 1
+        ):
+            self._pack()
+        if self.used + places > len(self.good):
+            self._resize(self.used + max(places, self.used // (2 * TIGHT if self.tight else 2)))
+
+    def tighten(self) -> None:
+        """Lists side by side, and little room behind them, where that makes a difference."""
+        if len(self.good) - int(self.room.sum()) > len(self.good) // TIGHT:
+            self._pack()
+            self._resize(self.used + self.used // (2 * TIGHT))
+
+    def _arrays(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.names)
+
+    def _resize(self, places: int) -> None:
+        for name in self.names:
+            old = getattr(self, name)
+            new = np.zeros(places, dtype=old.dtype)
+            new[: self.used] = old[: self.used]
+            setattr(self, name, new)
+
+    def _pack(self) -> None:
+        """Lay the lists side by side again, each with the room it has."""
+        begin = np.cumsum(self.room) - self.room
+        within = np.arange(int(self.size.sum())) - np.repeat(np.cumsum(self.size) - self.size, self.size)
+        source, target = np.repeat(self.start, self.size) + within, np.repeat(begin, self.size) + within
+        for array in self._arrays():
+            array[target] = array[source]
+        self.start[:] = begin
+        self.used = int(self.room.sum())
+
+    def span(self, slot: int) -> slice:
+        start = int(self.start[slot])
+        return slice(start, start + int(self.size[slot]))
+
+    def put(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
+        """The list is these rows, in any order. Whoever counts dominators counts them anew."""
+        self.grow(slot, len(good))
+        order = np.lexsort((seq, time, good))
+        start = int(self.start[slot])
+        for name, values in (("good", good), ("time", time), ("seq", seq)):
+            if name in self.names:
+                getattr(self, name)[start : start + len(good)] = values[order]
+        self.size[slot] = len(good)
+
+    def top(self, slot: int, k: int) -> tuple[Floats, Ints, Ints]:
+        """The k best of this list, best first: good, time, seq."""
+        span = self.span(slot)
+        part = slice(max(span.start, span.stop - k), span.stop)
+        good, time, seq = self.good[part][::-1], self.times(part)[::-1], self.seq[part][::-1]
+        return good.copy(), time.copy(), seq.copy()
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * len(self.names)
+
+    def bytes(self, slot: int) -> int:
+        return int(self.room[slot]) * self.row_bytes
+
+    def dump(self) -> dict[str, Any]:
+        """The lists side by side, whatever room they have."""
+        spans = [self.span(slot) for slot in range(len(self.start))]
+        blob: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name)[span] for span in spans] or [getattr(self, name)[:0]])
+            for name in self.names
+        }
+        if not self.timed:
+            blob["time"] = np.zeros(int(self.size.sum()), dtype=np.int64)
+        return {**blob, "size": self.size.copy()}
+
+    def load(self, blob: dict[str, Any]) -> None:
+        self.__init__(*self._made)  # type: ignore[misc]
+        if blob["time"].any() and not self.timed:
+            self.keep_times()
+        at = 0
+        for size in blob["size"].tolist():
+            slot = self.add(max(size, FIRST_ROOM))
+            part = slice(at, at + size)
+            start = int(self.start[slot])
+            for name in self.names:
+                getattr(self, name)[start : start + size] = blob[name][part]
+            self.size[slot] = size
+            at += size
+
+    def _check(self) -> None:
+        taken = np.zeros(len(self.good), dtype=bool)
+        for slot in range(len(self.start)):
+            start, size, room = (int(x[slot]) for x in (self.start, self.size, self.room))
+            # a list keeps within its room, which no other list has a place of
+            assert 0 <= size <= room and start + room <= self.used <= len(self.good)
+            assert not taken[start : start + room].any()
+            taken[start : start + room] = True
+            span = self.span(slot)
+            good, time, seq = self.good[span], self.times(span), self.seq[span]
+            # the one total order, strictly: no row is there twice; a NaN is never there
+            assert not np.isnan(good).any()
+            newer = (time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] > seq[:-1]))
+            assert bool(np.all((good[1:] > good[:-1]) | ((good[1:] == good[:-1]) & newer)))
+
+
+@inlined
+def enlist(
+    value: float, when: int, number: int, start: int, size: int, good: Floats, time: Ints, seq: Ints
+) -> int:
+    """Put a row into the list at [start, start + size), which has room; returns its place."""
+    at = start + size
+    while at > start and (
+        good[at - 1] > value
+        or (
+            good[at - 1] == value and (time[at - 1] > when or (time[at - 1] == when and seq[at - 1] > number))
+        )
+    ):
+        good[at] = good[at - 1]
+        time[at] = time[at - 1]
+        seq[at] = seq[at - 1]
+        at -= 1
+    good[at] = value
+    time[at] = when
+    seq[at] = number
+    return at

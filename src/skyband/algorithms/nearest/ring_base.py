@@ -1,0 +1,443 @@
+"""What `cpm` and `snn` share: the window's rows in a ring, a query index before them, and a short list for each query.
+
+Nearest neighbours were the reason for these two (Mouratidis and Papadias 2007): each query has a point and cares for
+rows within a circle around it, the *bar* in terms of scores. They keep all rows of the window, so that a list that
+has run short can be filled again. Nothing here asks that the score be a distance: any that compiles is indexed, and
+any other one is computed for every row.
+
+**A step.** New rows are written to the ring and looked up in the query index (query_index/index.py); the queries
+that a row concerns, mostly none, are offered it. Then lists lose what has left the window, and those that ran short
+are searched for: all rows of the window are scored, in blocks, and blocks without a row better than the worst one
+held are passed over in vector instructions. That costs more than looking through a few cells of a grid would, and
+saves keeping rows in cells at all, which costs every row; with some slack in the lists searches are rare.
+
+**The bar** is set by a search, or when a list that had everything first has as many rows as a search looks for, and
+then stays. While it stays nothing has to be entered in the index. A bar that has come to let far too many rows in is
+raised to the list's own.
+
+A subclass brings `come` (the kernel that offers rows to lists), `state()`, `expire()`, and `keep`, how many rows a
+search shall find.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skyband.algorithms.base import FUSE_SCORES_CACHED
+from skyband.algorithms.grid.base import oldest
+from skyband.algorithms.kernels.ranked_lists import Ranked
+from skyband.algorithms.kernels.recent_buffer import Recent
+from skyband.algorithms.query_index.index import QueryIndex
+from skyband.algorithms.query_index.loops import Kernels, indexable, kernels
+from skyband.algorithms.window_base import WindowAlgorithm
+from skyband.core.types import LOWEST, MINIMUM, Floats, Ints, Recency
+from skyband.query.expression.score_space import Space
+
+SEARCHED, SEARCHES, SCORED, ADMITTED = range(4)
+FEW = 16  # queries: no index for fewer
+LEARN = 256  # rows that an index needs to learn from
+TOGETHER = 64  # queries whose scores of a step are written at once
+BURST = 8  # a query that takes every row is searched for when a batch of so many times its list comes
+PLENTY = 16  # times the rows that a search finds
+LOOSE = 0.2  # a region is entered anew when it has shrunk by this part
+LATEST = 2**63 - 1
+LONG_AGO = -(2**62)
+MOST_AHEAD = 16  # times the usual slack, for a query that is searched for again and again
+AGAIN = 2  # windows since its last search: before that a query runs short again
+LASTED = 8  # and after that its list has lasted
+_SLOTS = ("bar", "bar_time", "bar_seq", "complete", "ahead", "searched")
+
+
+class Ringed(WindowAlgorithm):
+    """Rows in a ring; what a list holds is up to the subclass."""
+
+    counted: ClassVar[bool] = False
+    come: ClassVar[Any]
+
+    def __init__(self, options: Mapping[str, float], space: Space) -> None:
+        super().__init__(options, space)
+        self.ranked = Ranked(counted=self.counted)
+        self.store = Recent(len(space.columns))
+        self.index: QueryIndex | None = None
+        self._kernels: Kernels | None = None
+        self.scored_rows = 0  # in numpy
+        self.bar = np.empty(0, dtype=np.float64)
+        self.bar_time = np.empty(0, dtype=np.int64)
+        self.bar_seq = np.empty(0, dtype=np.int64)
+        self.complete = np.empty(0, dtype=np.uint8)
+        self.lost = np.empty(0, dtype=np.uint8)
+        self.ahead = np.empty(0, dtype=np.int64)  # how many times the usual slack a search looks for
+        self.searched = np.empty(0, dtype=np.int64)  # the newest seq when a slot was last searched for
+        self.oldest_time = np.empty(0, dtype=np.int64)
+        self.oldest_seq = np.empty(0, dtype=np.int64)
+        self._usual = np.empty(0, dtype=np.int64)  # `usual()`, until a query comes or changes
+        self.moved = True  # some bar isn't as the index knows it
+        self.sure = False  # every slot has a bar, and the index knows it
+        self.tried = 0  # rows in the store when queries without a bar were last searched for
+
+    # -- what a subclass brings ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def state(self) -> tuple[Any, ...]:
+        """The arrays that `come` works on; asked for anew after a list has grown."""
+
+    @abstractmethod
+    def expire(self) -> None:
+        """Take out of the lists what lies before their horizons; set `lost` and `touched`."""
+
+    def keep(self) -> Ints:
+        return self.ks
+
+    def usual(self) -> Ints:
+        """How many of the rows that a search finds a list has."""
+        return self.keep()
+
+    def settled(self, slots: Ints) -> None:
+        """A search has filled these slots' lists."""
+
+    # -- slots ---------------------------------------------------------------------------------------------
+
+    def opened(self, slot: int) -> None:
+        slots = len(self.ks)
+        for name in (
+            "bar", "bar_time", "bar_seq", "complete", "lost", "ahead", "searched", "oldest_time", "oldest_seq",
+        ):  # fmt: skip
+            old = getattr(self, name)
+            if len(old) < slots:
+                setattr(self, name, np.concatenate([old, np.zeros(slots - len(old), dtype=old.dtype)]))
+        self.lost[slot] = 0
+        self.ahead[slot], self.searched[slot] = 1, LONG_AGO
+        self.sure = False
+        self._usual = np.empty(0, dtype=np.int64)
+        if self.index is not None:
+            self.index.forget(np.array([slot]))
+        self.search(np.array([slot], dtype=np.int64))
+
+    def resized(self, slot: int) -> None:
+        self.sure = False
+        self._usual = np.empty(0, dtype=np.int64)
+        self.search(np.array([slot], dtype=np.int64))
+
+    def closed(self, slot: int) -> None:
+        self.complete[slot] = self.lost[slot] = 0
+        self.sure = False
+        if self.index is not None:
+            self.index.forget(np.array([slot]))
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def window_step(
+        self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
+    ) -> None:
+        self.sure = False
+        self._flooded(len(time))
+        used = np.flatnonzero(self.ks)
+        horizon = self.oldest_horizon()
+        if horizon < self.store.edge:
+            self.store.reopen()
+        for _ in self.store.move(columns, time, seq, horizon):
+            if len(used) and self.store.end > max(self.store.came, self.store.head):
+                self._meet(used)
+        self._settle(used)
+
+    def _settle(self, used: Ints) -> None:
+        """What has left leaves the lists; those that are short are searched for."""
+        self.expire()
+        short = np.flatnonzero(self.lost)
+        if len(short):
+            self.lost[short] = 0
+            self.search(short)
+        self._bars(used)
+
+    def oldest_horizon(self) -> Recency:
+        return Recency(*oldest(self.ks, self.horizon_time, self.horizon_seq))
+
+    def _flooded(self, rows: int) -> None:
+        """Queries that take every row don't meet a large batch row by row."""
+        if self.complete.any():
+            slots = np.flatnonzero((self.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
+            self.bar[slots], self.complete[slots], self.lost[slots] = np.nan, 0, 1
+
+    def _meet(self, used: Ints) -> None:
+        """New rows meet the queries that they concern."""
+        store, index = self.store, self._indexed(used)
+        begin = max(store.came, store.head)
+        fresh = store.fresh()
+        every = used[~np.isnan(self.bar[used])]
+        if index is not None:
+            known = index.bar[every] <= self.bar[every]
+            least = np.full(len(self.ks), np.nan)
+            least[every[known]] = self.bar[every[known]]
+            starts, rows, values = index.look_up(
+                tuple(store.columns), begin, store.end, self.constants, least
+            )
+            if fresh is not None:
+                mine = fresh[rows - store.came]
+                starts = np.concatenate([[0], np.cumsum(mine)])[starts]
+                rows, values = rows[mine], values[mine]
+            every = every[~known]
+            if len(rows):
+                met = np.diff(starts)
+                todo = np.flatnonzero(met)
+                self.counts[todo, SCORED] += met[todo]
+                self._come(todo, np.append(starts[todo], starts[-1]), rows, values)
+        if len(every):
+            self._meet_all(every, begin, fresh)
+
+    def _meet_all(self, slots: Ints, begin: int, fresh: Any) -> None:
+        """These queries are offered every row."""
+        store = self.store
+        rows = np.arange(begin, store.end, dtype=np.int64)
+        if fresh is not None:
+            rows = rows[fresh[begin - store.came :]]
+        for first in range(0, len(slots), TOGETHER):
+            part = slots[first : first + TOGETHER]
+            values = self._matrix(part, begin, store.end)
+            if fresh is not None:
+                values = values[:, rows - begin]
+            self.counts[part, SCORED] += len(rows)
+            hits = values >= self.bar[part][:, None]
+            starts = np.concatenate([[0], np.cumsum(np.count_nonzero(hits, axis=1))])
+            line, column = np.nonzero(hits)
+            self._come(part, starts, rows[column], values[line, column])
+
+    def _come(self, slots: Ints, starts: Ints, rows: Ints, values: Floats) -> None:
+        at, row = 0, int(starts[0]) if len(starts) else 0
+        while at < len(slots):
+            at, row = self.come(
+                at, row, slots, starts, rows, values, self.store.time, self.store.seq, self.horizon_time,
+                self.horizon_seq, self.bar, self.bar_time, self.bar_seq, *self.state(),
+            )  # fmt: skip
+            if at < len(slots):
+                slot = int(slots[at])
+                self.ranked.grow(slot, 2 * int(self.ranked.room[slot]))
+
+    def _matrix(self, slots: Ints, begin: int, end: int) -> Floats:
+        """The scores of some rows, a line for each slot."""
+        out = np.full((len(slots), end - begin), np.nan)
+        compiled = self._compiled
+        if begin < end and compiled is not None:
+            compiled.matrix(
+                slots, begin, end, *self.store.columns, self.constants, self.space.sign, out
+            )  # fmt: skip
+        elif begin < end:
+            self.scored_rows += len(slots) * (end - begin)
+            part = self.store.part(begin, end)
+            for line, slot in enumerate(slots.tolist()):
+                out[line] = self.space.good(part, self.constants[slot])
+        return out
+
+    @property
+    def _compiled(self) -> Kernels | None:
+        """Compiled loops, from when they pay."""
+        pays = self.scored_rows >= FUSE_SCORES_CACHED or np.count_nonzero(self.ks) >= FEW
+        if self._kernels is None and pays and indexable(self.space):
+            self._kernels = kernels(self.space, self.constants.shape[1])
+        return self._kernels
+
+    # -- searching -----------------------------------------------------------------------------------------
+
+    def search(self, slots: Ints, between: tuple[int, int] | None = None) -> None:
+        """Fill the lists of slots from the ring, or from a stretch of it."""
+        store, ranked = self.store, self.ranked
+        begin, end = between or (store.head, store.end)
+        self._look_ahead(slots, begin, end)
+        keep = self.keep()
+        since = self.horizon_time, self.horizon_seq
+        if between:
+            since = (np.full(len(self.ks), store.time[begin]), np.full(len(self.ks), store.seq[begin]))
+        need = np.minimum(keep[slots], len(store))
+        for slot in slots[ranked.room[slots] < need].tolist():
+            ranked.grow(slot, int(min(keep[slot], len(store))))
+        compiled = self._compiled
+        if compiled is not None and len(store):
+            most = int(min(keep[slots].max(), len(store) + 1))
+            compiled.search(
+                slots, keep, begin, end, *store.columns, self.constants, self.space.sign, store.time, store.seq, *since,
+                np.empty(most), np.empty(most, dtype=np.int64),
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.bar, self.complete,
+                self.oldest_time, self.oldest_seq, self.counts,
+            )  # fmt: skip
+        else:
+            for slot in slots.tolist():
+                self._search_plainly(slot, int(keep[slot]))
+        self.moved = True
+        self.touched[slots] = 1
+        complete = self.complete[slots] > 0
+        first = ranked.start[slots]
+        self.bar_time[slots] = np.where(complete, MINIMUM, ranked.time[first])
+        self.bar_seq[slots] = np.where(complete, MINIMUM, ranked.seq[first])
+        self.settled(slots)
+
+    def _look_ahead(self, slots: Ints, begin: int, end: int) -> None:
+        """Who runs short again soon is searched for further ahead, and less so when it has lasted: rows that are near
+        one another in time leave together."""
+        if begin == end:
+            return
+        now = int(self.store.seq[end - 1])
+        since, window = now - self.searched[slots], now - int(self.store.seq[begin])
+        ahead = self.ahead[slots]
+        less = np.where(since >= LASTED * window, np.maximum(ahead // 2, 1), ahead)
+        self.ahead[slots] = np.where(since < AGAIN * window, np.minimum(2 * ahead, MOST_AHEAD), less)
+        self.searched[slots] = now
+        self._usual = np.empty(0, dtype=np.int64)
+
+    def _search_plainly(self, slot: int, keep: int) -> None:
+        good, time, seq = self.scored(slot, self._horizon(slot))
+        self.scored_rows += len(self.store)
+        best = np.lexsort((seq, time, good))[::-1][:keep]
+        self.ranked.put(slot, good[best], time[best], seq[best])
+        self.counts[slot, SEARCHED] += len(good)
+        self.counts[slot, SEARCHES] += 1
+        self.complete[slot] = len(best) < keep
+        self.bar[slot] = -np.inf if len(best) < keep else good[best].min()
+        self._note_oldest(slot)
+
+    def _horizon(self, slot: int) -> Recency:
+        return Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
+
+    def _note_oldest(self, slot: int) -> None:
+        span = self.ranked.span(slot)
+        listed = list(zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True))
+        self.oldest_time[slot], self.oldest_seq[slot] = min(listed, default=(LATEST, LATEST))
+
+    # -- bars ----------------------------------------------------------------------------------------------
+
+    def _bars(self, used: Ints) -> None:
+        """Lists that had everything and are long enough get a bar; far too low ones are raised; all are entered."""
+        self._search_open(used)
+        if len(self._usual) != len(self.ks):  # after the search, which may have let some look further ahead
+            self._usual = self.usual()
+        usual, size = self._usual[used], self.ranked.size[used]
+        due = np.where(self.complete[used] > 0, size >= usual, size > usual + usual // 4 + 4)
+        for slot in used[due].tolist():
+            self._set_bar(slot, int(self._usual[slot]))
+        if self.moved and self.index is not None and self.index.ready:
+            self._enter(used)
+
+    def _search_open(self, used: Ints) -> None:
+        """Queries that take every row though there are enough for a bar (many equal ones, say) are searched for."""
+        store = self.store
+        self.tried = min(self.tried, len(store))
+        if not self.complete.any() or len(store) < 2 * self.tried or self._compiled is None:
+            return
+        open_ = used[(self.complete[used] > 0) & (PLENTY * self.keep()[used] <= len(store))]
+        if len(open_):
+            self.tried = len(store)
+            self.search(open_)
+
+    def _enter(self, used: Ints) -> None:
+        """Regions that have grown are entered in the index at once; those that have shrunk, when that pays."""
+        index = self.index
+        assert index is not None
+        slots = used[(self.bar[used] > -np.inf) & (self.ranked.size[used] > 0)]
+        best = self.ranked.good[self.ranked.start[slots] + self.ranked.size[slots] - 1]
+        bar = self.bar[slots]
+        with np.errstate(invalid="ignore"):
+            loose = index.bar[slots] < bar - LOOSE * (best - bar)
+        anew = slots[(bar < index.bar[slots]) | loose]
+        if len(anew):
+            index.register(anew, self.bar[anew], self.constants)
+        self.moved = False
+
+    def _set_bar(self, slot: int, rank: int) -> None:
+        """The row at this rank of the list is the bar from now on."""
+        ranked = self.ranked
+        span = ranked.span(slot)
+        cut = span.stop - min(rank, span.stop - span.start)
+        for name in ranked.names:
+            array = getattr(ranked, name)
+            array[span.start : span.start + span.stop - cut] = array[cut : span.stop].copy()
+        ranked.size[slot] = span.stop - cut
+        first = span.start
+        self.moved = True
+        self.bar[slot], self.complete[slot] = ranked.good[first], 0
+        self.bar_time[slot], self.bar_seq[slot] = ranked.time[first], ranked.seq[first]
+
+    def _indexed(self, used: Ints) -> QueryIndex | None:
+        cells = int(self.options["cells"])
+        if cells == 1 or len(used) < FEW or not indexable(self.space):
+            return None
+        store = self.store
+        if self.index is None:
+            if len(store) < LEARN:
+                return None
+            share = float(np.median(self.keep()[used])) / len(store)
+            self.index = QueryIndex(self.space, self.constants.shape[1], cells, share)
+        self.index.provide(len(self.ks))
+        if not self.index.ready or self.index.due(len(store)):
+            self._learn(used)
+            self.sure = False
+            self._enter(used)
+        return self.index
+
+    def _learn(self, used: Ints) -> None:
+        """Cut the index's space by the rows that are there; nothing is entered afterwards."""
+        store, index = self.store, self.index
+        assert index is not None
+        index.share = self._share()
+        index.learn(store.part(store.head, store.end))
+
+    def _share(self) -> float:
+        """What part of all rows a query's region has, about."""
+        return float(np.median(self.keep()[self.ks > 0])) / len(self.store)
+
+    # -- rows and keeping ----------------------------------------------------------------------------------
+
+    def fill(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        store = self.store
+        fresh = ~np.isin(seq, store.seq[store.head : store.end])
+        store.reopen()
+        for _ in store.move(tuple(column[fresh] for column in columns), time[fresh], seq[fresh], LOWEST):
+            pass
+
+    def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
+        store = self.store
+        begin = store.since(horizon)
+        part = slice(begin, store.end)
+        return tuple(c[part].copy() for c in store.columns), store.time[part].copy(), store.seq[part].copy()
+
+    def seqs(self) -> Ints:
+        return self.store.seq[self.store.head : self.store.end].copy()
+
+    def window_size(self) -> tuple[int, int]:
+        return len(self.store), self.store.bytes() + (0 if self.index is None else self.index.bytes())
+
+    def dump(self) -> dict[str, Any]:
+        return {**super().dump(), **{name: getattr(self, name).copy() for name in _SLOTS}}
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        super().load(blob)
+        for name in _SLOTS:
+            if name in blob:
+                setattr(self, name, blob[name].copy())
+        if "ahead" not in blob:  # written by an earlier version
+            self.ahead, self.searched = np.ones(len(self.ks), np.int64), np.full(len(self.ks), LONG_AGO)
+        columns = tuple(blob[f"column_{i}"] for i in range(len(self.space.columns)))
+        self.fill(columns, blob["row_time"], blob["row_seq"])
+        slots = len(self.ks)
+        self.sure = False
+        self.lost = np.zeros(slots, dtype=np.uint8)
+        self.oldest_time = np.full(slots, LATEST, dtype=np.int64)
+        self.oldest_seq = np.full(slots, LATEST, dtype=np.int64)
+        for slot in range(slots):
+            self._note_oldest(slot)
+
+    def _check(self) -> None:
+        super()._check()
+        self.store._check()
+        for slot in np.flatnonzero(self.ks).tolist():
+            span = self.ranked.span(slot)
+            since = int(self.oldest_time[slot]), int(self.oldest_seq[slot])
+            listed = zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True)
+            # no listed row is older than the slot's oldest; who takes every row has the lowest bar
+            assert all(recency >= since for recency in listed)
+            assert not self.complete[slot] or self.bar[slot] == -np.inf
+        if self.index is not None and self.index.ready:
+            store = self.store
+            part = store.part(store.head, store.end)
+            self.index._check(part, lambda slot: self.space.good(part, self.constants[slot]))

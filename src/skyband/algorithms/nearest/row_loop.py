@@ -1,0 +1,522 @@
+"""Rows come and leave one by one: the loops of `snn` where a window goes on as windows mostly do.
+
+Every answer is brought up to date with every single row: first the row leaves for which there is no longer room in the
+window, then the new one is offered to the queries that its cell names, and whoever is short of rows then is searched
+for before the next row counts. So it makes no difference how rows were cut into batches. (Of a time window, a batch's
+worth of old rows leaves evenly spread over the batch's new ones: right after the last of them.)
+
+**What concerns nobody is passed over in bulk.** A few hundred rows are looked at together: a pass without branches
+notes those whose cells name anybody, a second one scores them and notes the *hits*, rows that are good enough for
+somebody's list. That is one row in three, and all that the rest of the work is about.
+
+**One query after the other.** Queries know nothing of one another, so the hits of a batch are sorted by query, and each
+query then goes through its own batch alone, row by row: what it lost before this row came, then the row. Its list
+(arrived.py), in order of arrival, tells by itself what has left; so a row is never looked up a second time, and a
+list is read from the nearest cache for all of its rows, where going from row to row over all lists would find it
+cold.
+
+**A search** in the midst of a batch lowers one query's bar: the rest of the batch is looked through for this query
+alone. Those that ran short are searched for together, whenever all others are done; the index hears of their new
+bars before the next batch. A search looks at a sample first, so that few rows have to be held that aren't kept.
+Searches share it, and eight of them look at a stretch of rows before the next one is fetched; what one finds doesn't
+depend on who else is searched for, for the sample's rows are chosen by their numbers in the stream. Where rows that are
+alike come together, the nearest ones may all be old, and would leave together soon: so more of those that were held are
+kept, if there are k among them that stay for three quarters of a window.
+
+All of it needs rows in order of recency, one horizon for all queries, a bar for each of them, and an index that knows
+it; `snn` sees to that, and else goes the longer way (`ringed.py`). A distance is compared without its root, and a
+little too widely: what passes is looked at again.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.nearest.arrival_lists import (
+    END,
+    FIRST,
+    LIMIT,
+    START,
+    STOP,
+    TOP,
+    K,
+    U,
+    approach,
+    eldest,
+    expel,
+    move_down,
+    rise,
+    sweep,
+)
+from skyband.algorithms.query_index.probe import (
+    CHUNK,
+    SHORT,
+    compared,
+    finding,
+    indented,
+    load_columns,
+    load_constants,
+)
+from skyband.compiling.jit import generated, kernel
+from skyband.core.types import Floats, Ints
+from skyband.query.expression.score_space import Space
+
+HITS = 1 << 16  # rows that concern somebody: so many are gone through together
+LASTS = (
+    4  # a search takes in k rows of the newest quarter of the window, if it can: so long a list surely lasts
+)
+GROUP = 8  # searches that look at the same rows one after the other
+STRETCH = 256  # so many of them, which fit the nearest cache
+SAMPLE = 16  # of so many rows a search looks at one first: eight that lie together, a line of the cache
+
+
+@kernel
+def play(
+    which: Ints, starts: Ints, ends: Ints, rows: Ints, values: Floats, stop: int,
+    came: int, end: int, left: int, head: int, shift: int,
+    bar: Floats, bar_time: Ints, bar_seq: Ints, touched: Any, counts: Ints,
+    line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
+    best: Floats, todo: Ints, since: Ints, lost: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Slots go through the rows before `stop`, each through its own hits. Those that run short are noted, with the row
+    from which on they have to go on; how many have been by now, and how many bars were raised."""
+    many, quota = end - came, head - left
+    raised = 0
+    for w in range(which.shape[0]):
+        if w + 1 < which.shape[0]:
+            approach(which[w + 1], line, good, place, top_good, top_place)
+        slot = which[w]
+        if line[slot, K] == 0:
+            continue
+        top = line[slot, TOP]
+        last = top + line[slot, K] - 1
+        oldest = eldest(top, last, top_place)
+        first, write = line[slot, FIRST], line[slot, END]
+        h = starts[w]
+        short = False
+        while not short:
+            # the list has its next hits, as many as can't make it too long before the last of them
+            some = min(ends[w] - h, max(1, line[slot, LIMIT] - (write - first)))
+            if write + some >= line[slot, STOP]:
+                write = move_down(line[slot, START], first, write, good, place)
+                first = line[slot, START]
+            begun, floor = write, bar[slot]
+            for i in range(h, h + some):
+                good[U(write)] = values[U(i)]
+                place[U(write)] = rows[U(i)] + shift
+                write += values[U(i)] >= floor
+            h += some
+            due = place[first]
+            at = begun
+            while at < write:
+                row = place[U(at)] - shift
+                due = shift + left + (row + 1 - came if quota == many else (row + 1 - came) * quota // many)
+                if oldest < due:
+                    touched[slot] = 1
+                    first, oldest, short = expel(
+                        due, oldest, first, at, top, last, good, place, top_good, top_place
+                    )  # fmt: skip
+                    if short:
+                        break
+                if good[U(at)] >= top_good[U(last)]:
+                    touched[slot] = 1
+                    if rise(good[U(at)], place[U(at)], top, last, top_good, top_place) == oldest:
+                        oldest = eldest(top, last, top_place)
+                at += 1
+            counts[slot, 3] += at - begun
+            write = at
+            while first < write and place[first] < due:
+                first += 1
+            if not short and write - first >= line[slot, LIMIT]:
+                line[slot, FIRST], line[slot, END] = first, write
+                raised += sweep(slot, line, good, place, bar, bar_time, bar_seq, best)
+                counts[slot, 4] += write - first - line[slot, END] + line[slot, FIRST]
+                first, write = line[slot, FIRST], line[slot, END]
+            if not short and h == ends[w]:
+                due = shift + left + (stop - came) * quota // many
+                if oldest < due:
+                    touched[slot] = 1
+                    first, oldest, short = expel(
+                        due, oldest, first, write, top, last, good, place, top_good, top_place
+                    )  # fmt: skip
+                while first < write and place[first] < due:
+                    first += 1
+                break
+        line[slot, FIRST], line[slot, END] = first, write
+        if short:
+            todo[lost] = slot
+            since[lost] = came + ((oldest - shift - left + 1) * many + quota - 1) // quota
+            lost += 1
+    return lost, raised
+
+
+@kernel
+def by_slot(
+    hits: int, hit_row: Any, hit_slot: Any, hit_raw: Floats, starts: Ints, rows: Ints, raws: Floats
+) -> None:
+    """Sort hits by slot, keeping the order of rows; a slot's are [starts[slot], starts[slot + 1])."""
+    starts[:] = 0
+    for i in range(hits):
+        starts[U(hit_slot[i] + 1)] += 1
+    for slot in range(1, starts.shape[0]):
+        starts[slot] += starts[slot - 1]
+    for i in range(hits):
+        mine = U(hit_slot[i])
+        at = starts[mine]
+        starts[mine] = at + 1
+        rows[U(at)] = hit_row[i]
+        raws[U(at)] = hit_raw[i]
+    for slot in range(starts.shape[0] - 1, 0, -1):
+        starts[slot] = starts[slot - 1]
+    starts[0] = 0
+
+
+_TEXT = '''"""Generated by algorithms.nearest.row_loop: rows come and leave one by one, for one shape of score."""
+from math import sqrt
+import numpy as np
+from skyband.compiling.jit import kernel
+from skyband.algorithms.nearest.arrival_lists import K, LIMIT, U, lasting, least, prune, settle
+from skyband.compiling.intrinsics import first_bit
+from skyband.algorithms.nearest.row_loop import by_slot, play
+
+@kernel
+def turn(progress, came, end, left, head, shift, {columns},
+         origin, scale, table, edges, strides, cover_low, cover_high, sharp, steps, bits, named, short, used, tally,
+         constants, sign, bar, bar_time, bar_seq, touched, counts, line, good, place, top_good, top_place,
+         best, todo, since, rows, values, cell, pair, slots, starts, reach, seen, hit_row, hit_slot, hit_raw):
+    one, zero = U(1), U(0)
+    words = bits.shape[1]
+    last = table.shape[1] - 2
+    outside = named.shape[0] - 1
+    most = hit_row.shape[0] - 64 * words - {short} * {chunk}
+    hits, scored, strays = 0, 0, 0
+    for slot in range(bar.shape[0]):
+        floor = bar[slot]
+        reach[slot] = {reach}
+        seen[slot] = 0
+    begun = progress[0]
+{scales}
+    beyond = float(last + 1)
+    ready = begun  # rows whose cells are known
+    base = begun
+    while begun < end and hits <= most:
+        if begun == ready:
+            base = begun
+            ready = min(begun + {chunk}, end)
+            if sharp:
+                for i in range(ready - base):
+{buckets}
+                    cell[U(i)] = {steps} if inside else outside
+            else:
+                for i in range(ready - base):
+                    row = base + i
+                    c = 0
+                    stray = False
+{find}
+                    cell[U(i)] = outside if stray else c
+        # whom the cells name: until one names too many
+        pairs = 0
+        c = 0
+        stop = ready
+        for i in range(begun - base, ready - base):
+            c = np.int64(cell[U(i)])
+            few = np.int64(named[U(c)])
+            if few > {short}:
+                stop = base + i
+                break
+            both = i << 16  # short lists name the first slots only: NAMES in indexing.py
+            for t in range(4):
+                pair[U(pairs + t)] = both | np.int64(short[U(c), t])
+            for t in range(4, few):
+                pair[U(pairs + t)] = both | np.int64(short[U(c), t])
+            pairs += few
+        scored += pairs
+        # hits: rows that are good enough for somebody's list
+        for i in range(pairs):
+            row = U(base) + U(pair[U(i)] >> 16)
+            slot = U(pair[U(i)] & 65535)
+{loads}
+{constants12}
+            raw = {raw}
+            seen[slot] += 1
+            hit_row[U(hits)] = row
+            hit_slot[U(hits)] = slot
+            hit_raw[U(hits)] = raw
+            hits += raw >= reach[slot]
+        begun = stop
+        if stop == ready:
+            continue
+        row = U(begun)
+{loads8}
+        for w in range(words):
+            b = used[U(w)] if c == outside else bits[U(c), U(w)]
+            while b != zero:
+                low = b ^ (b & (b - one))
+                b ^= low
+                slot = U((w << 6) + first_bit(low))
+{constants16}
+                raw = {raw}
+                seen[slot] += 1
+                scored += 1
+                hit_row[U(hits)] = row
+                hit_slot[U(hits)] = slot
+                hit_raw[U(hits)] = raw
+                hits += raw >= reach[slot]
+        strays += c == outside
+        begun += 1
+    for slot in range(bar.shape[0]):
+        counts[slot, 2] += seen[slot]
+    tally[0] += begun - progress[0]
+    tally[1] += strays
+    tally[2] += scored
+    progress[0] = begun
+    by_slot(hits, hit_row, hit_slot, hit_raw, starts, rows, values)
+    for i in range(hits):
+        raw = values[i]
+        values[i] = {value}
+    lost, raised = play(
+        slots, starts, starts[1:], rows, values, begun, came, end, left, head, shift, bar, bar_time, bar_seq, touched,
+        counts, line, good, place, top_good, top_place, best, todo, since, 0)
+    progress[1] += raised
+    return lost
+
+@kernel
+def resume(progress, short, begin, came, end, left, head, shift, {columns}, constants, sign,
+           bar, bar_time, bar_seq, touched, counts, line, good, place, top_good, top_place,
+           best, todo, since, rows, values):
+    stop = progress[0]
+    bounds = np.zeros(2, np.int64)
+    block = np.empty(64, np.float64)
+    lost = 0
+    for t in range(short.shape[0]):
+        slot = short[t]
+        hits = 0
+        floor = bar[slot]
+        limit = {reach}
+{constants8}
+        for base in range(begin[t], stop, 64):
+{block_to_stop}
+            for part in range(0, 64, 8):
+                hit = False
+                for j in range(8):
+                    hit |= block[U(part + j)] >= limit
+                if hit:
+                    for j in range(part, part + 8):
+                        raw = block[U(j)]
+                        rows[hits] = base + j
+                        values[hits] = {value}
+                        hits += raw >= limit
+        counts[slot, 2] += stop - begin[t]
+        bounds[1] = hits
+        lost, raised = play(
+            short[t : t + 1], bounds, bounds[1:], rows, values, stop, came, end, left, head, shift, bar, bar_time,
+            bar_seq, touched, counts, line, good, place, top_good, top_place, best, todo, since, lost)
+        progress[1] += raised
+    return lost
+
+@kernel
+def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, sign, bar, bar_time, bar_seq, touched,
+           counts, line, good, place, top_good, top_place, held_good, held_row, floors, ranks, fails):
+    lowest, highest = begins[0], ends[0]
+    for t in range(todo.shape[0]):
+        lowest, highest = min(lowest, begins[t]), max(highest, ends[t])
+    lowest += -(lowest + shift) % {apart}  # the same rows whoever else is searched for
+    many = 8 * max((highest - lowest - 8) // {apart} + 1, 0)
+{samples}
+    found = np.empty({group}, np.int64)
+    for first in range(0, todo.shape[0], {group}):
+        part = slice(first, min(first + {group}, todo.shape[0]))
+        some, begin, end = todo[part], begins[part], ends[part]
+        outlook(some, keep, begin, end, lowest, {sampled}, constants, sign, floors, ranks)
+        scan(some, keep, begin, end, {columns}, constants, sign, floors, found, held_good, held_row)
+        for g in range(some.shape[0]):
+            if found[g] < keep[some[g]] and floors[g] > -np.inf:
+                floors[g] = -np.inf
+                alone = slice(g, g + 1)
+                scan(some[alone], keep, begin[alone], end[alone], {columns}, constants, sign, floors[alone],
+                     found[alone], held_good[alone], held_row[alone])
+        for g in range(some.shape[0]):
+            slot, wanted, values, rows = some[g], keep[some[g]], held_good[g], held_row[g]
+            counts[slot, 0] += end[g] - begin[g]
+            counts[slot, 1] += 1
+            fails[first + g] = found[g] < wanted
+            if found[g] >= wanted:
+                since = end[g] - (end[g] - begin[g]) // {lasts}
+                lasts = lasting(values, rows, found[g], line[slot, K], since, ranks)
+                kept = prune(values, rows, found[g], max(wanted, min(lasts, line[slot, LIMIT] - 1)))
+                settle(slot, kept, shift, times, seqs, bar, bar_time, bar_seq, line, good, place, top_good, top_place,
+                       values, rows)
+                touched[slot] = 1
+
+@kernel
+def outlook(some, keep, begins, ends, lowest, {sampled}, constants, sign, floors, ranks):
+    # so good is some row of a sample that hardly fewer rows than wanted are better
+    block = np.empty(64, np.float64)
+    for g in range(some.shape[0]):
+        slot = some[g]
+        share = keep[slot] / {sample}
+        few = int(share + 3 * sqrt(share) + 2)
+{constants8}
+        for i in range(few):
+            ranks[i] = -np.inf
+        limit = -np.inf
+        end = 8 * max((ends[g] - lowest - 8) // {apart} + 1, 0)
+        for base in range(8 * ((begins[g] - lowest + {apart} - 1) // {apart}), end, 64):
+{block_of_sample}
+            for j in range(min(end - base, 64)):
+                raw = block[U(j)]
+                if raw > ranks[few - 1]:
+                    i = few - 1
+                    while i > 0 and ranks[i - 1] < raw:
+                        ranks[i] = ranks[i - 1]
+                        i -= 1
+                    ranks[i] = raw
+            limit = ranks[few - 1]
+        raw = ranks[few - 1]
+        floors[g] = {value}
+
+@kernel
+def scan(some, keep, begins, ends, {columns}, constants, sign, floors, found, held_good, held_row):
+    # all of them look at a stretch of rows before the next one comes to the nearest cache
+    room = held_good.shape[1]
+    block = np.empty(64, np.float64)
+    lowest, highest = begins[0], ends[0]
+    for g in range(some.shape[0]):
+        lowest, highest = min(lowest, begins[g]), max(highest, ends[g])
+        found[g] = 0
+    for stretch in range(lowest, highest, {stretch}):
+        for g in range(some.shape[0]):
+            slot, n, floor, wanted = some[g], found[g], floors[g], keep[some[g]]
+            limit = {reach}
+{constants12}
+            end = min(stretch + {stretch}, ends[g])
+            for base in range(max(stretch, begins[g]), end, 64):
+{block_to_end}
+                for part in range(0, 64, 8):
+                    hit = False
+                    for j in range(8):
+                        hit |= block[U(part + j)] >= limit
+                    if not hit:
+                        continue
+                    for j in range(part, part + 8):
+                        raw = block[U(j)]
+                        if not raw >= limit:
+                            continue
+                        value = {value}
+                        if value >= floor:
+                            held_good[g, n] = value
+                            held_row[g, n] = base + j
+                            n += 1
+                            if n == room or (floor == -np.inf and n == 2 * wanted):
+                                n = prune(held_good[g], held_row[g], n, wanted)
+                                floor = least(held_good[g], n)
+                                limit = {reach}
+            found[g], floors[g] = n, floor
+'''
+
+# The scores of up to 64 rows from `base` on, in vector instructions; on to the next ones if none reaches the limit:
+# mostly, and then they needn't be written.
+_BLOCK = """if {end} - base >= 64:
+    hit = False
+    for j in range(64):
+{loads}
+        hit |= {raw} >= limit
+    if not hit:
+        continue
+    for j in range(64):
+{loads}
+        block[U(j)] = {raw}
+else:
+    for j in range({end} - base):
+{loads}
+        block[U(j)] = {raw}
+    for j in range({end} - base, 64):
+        block[U(j)] = np.nan
+"""
+
+# A column of the sample, which all searches look at: copied once, it lies together.
+_SAMPLE = """\
+    S{j} = np.empty(many)
+    for i in range(many // 8):
+        for j in range(8):
+            S{j}[U(8 * i + j)] = X{j}[U(lowest + {apart} * i + j)]
+"""
+
+
+@lru_cache(maxsize=256)
+def _turn(columns: int, score: str, constants: int, sign: float) -> Any:
+    parts = compared(score, constants, sign)
+    raw, block_loads = parts["raw"], load_columns(columns, 8, "U(base + j)")
+    return generated(
+        _TEXT.format(
+            columns=", ".join(f"X{j}" for j in range(columns)),
+            chunk=CHUNK,
+            short=SHORT,
+            sample=SAMPLE,
+            lasts=LASTS,
+            **finding(columns, 20),
+            loads=load_columns(columns, 12, "row"),
+            loads8=load_columns(columns, 8, "row"),
+            apart=8 * SAMPLE,
+            group=GROUP,
+            stretch=STRETCH,
+            samples="".join(_SAMPLE.format(j=j, apart=8 * SAMPLE) for j in range(columns)),
+            sampled=", ".join(f"S{j}" for j in range(columns)),
+            block_of_sample=indented(
+                _BLOCK.format(end="end", raw=raw, loads=block_loads.replace("X", "S")), 12
+            ),
+            block_to_stop=indented(_BLOCK.format(end="stop", raw=raw, loads=block_loads), 12),
+            block_to_end=indented(_BLOCK.format(end="end", raw=raw, loads=block_loads), 16),
+            constants8=load_constants(constants, 8),
+            constants12=load_constants(constants, 12),
+            constants16=load_constants(constants, 16),
+            **parts,
+        )
+    )
+
+
+def turning(space: Space, constants: int) -> Any:
+    """The kernels `turn`, `refill` and `resume` of a space, which must be indexable."""
+    assert space.rendered is not None
+    return _turn(len(space.columns), space.rendered, constants, space.sign)
+
+
+class Notes:
+    """What the kernels write on: those of one batch, and of a number of slots."""
+
+    def __init__(self) -> None:
+        self.played: tuple[Any, ...] = ()
+        self.looked: tuple[Any, ...] = ()
+        self.held: tuple[Any, ...] = ()
+
+    def provide(self, rows: int, ks: Ints) -> None:
+        """Enough for a batch of so many rows."""
+        slots = len(ks)
+        room = HITS + 64 * (slots // 64 + 1) + SHORT * CHUNK
+        most = int(ks.max(initial=1))
+        if not self.played or len(self.played[1]) != slots or len(self.played[0]) <= most:
+            self.played = ()
+        if not self.played or len(self.played[3]) < max(rows, room):
+            whole = max(2 * rows, room)
+            ints = [np.empty(n, np.int64) for n in (slots, slots, whole)]
+            self.played = (np.empty(most + 1), *ints, np.empty(whole))
+            self.looked = (
+                np.empty(CHUNK, np.int32), np.empty(SHORT * CHUNK, np.int32), np.arange(slots),
+                np.empty(slots + 1, np.int64), np.empty(slots), np.empty(slots, np.int64),
+                *(np.empty(room, np.int32) for _ in range(2)), np.empty(room),
+            )  # fmt: skip
+
+    def provide_held(self, most: int) -> None:
+        """Enough for searches of so many rows."""
+        room = 8 * most + 64
+        if not self.held or self.held[0].shape[1] < room:
+            shape = GROUP, 2 * room
+            self.held = np.empty(shape), np.empty(shape, np.int64), np.empty(GROUP), np.empty(2 * room)
+
+    @property
+    def short(self) -> tuple[Ints, Ints]:
+        """The slots that ran short, and from which rows on they have to go on."""
+        return self.played[1], self.played[2]

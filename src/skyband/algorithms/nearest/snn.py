@@ -1,0 +1,403 @@
+"""SNN: nearest neighbours by a skyband for each query (Mouratidis and Papadias 2007; Pripužić et al. 2015, section 2).
+
+**Problem.** Hundreds of points, each with its k nearest rows of a window, at millions of rows a second.
+
+**Idea.** The same as `sma`'s, for points anywhere among the data: of the rows at or before a *bar*, the distance of
+the worst row that the last search found, each query keeps the k-skyband. A row beyond is passed over, which the query
+index does for all queries at once; one that leaves simply leaves. Only with fewer than k rows left a query is
+searched for.
+
+**What is kept.** All rows of the window in a ring, the index, and a list for each query of little more than k rows.
+With `slack` s a search takes k + s·k rows and sets the bar that much further out: lists run short ever more rarely. A
+query that runs short again within two windows is searched for with twice the slack, up to sixteen times (rows that
+are alike come and leave together where they are correlated in time), and with half of it when it has lasted for
+eight; at once, if most of the rows that it begins with came within a quarter of the window. And its list may grow
+longer before its bar is raised: a search costs as much as thousands of rows that come and leave.
+
+**Cost.** A row: a copy, a look-up, and little more than an append for each query that it concerns (rows in order, one
+window for all: row_loop.py, where a batch is gone through row by row; else O(k), see `ringed.py`). A search:
+the scores of the whole window.
+
+**Wrong choice when** rows come sorted so that they move away from all points: each search is outdated soon. Rows must
+leave in order of recency. For few queries `ra` does without the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skyband.algorithms.base import Card, Workload
+from skyband.algorithms.grid import sma
+from skyband.algorithms.nearest.arrival_lists import FIRST, Arrived, gathered, hand_back, measure, take_over
+from skyband.algorithms.nearest.ring_base import AGAIN, FEW, LASTED, MOST_AHEAD, Ringed
+from skyband.algorithms.nearest.row_loop import Notes, turning
+from skyband.compiling.jit import inlined, kernel
+from skyband.core.types import Floats, Ints, Recency
+from skyband.query.expression.score_space import Space
+
+SLACK = 2.0
+SOON = 4  # windows: who is searched for again before that is patient
+PATIENCE = 4  # times the usual rows: as long as that a patient list may be before its bar is raised
+RAISED = 16  # batches in which bars were raised: then regions that have shrunk are entered anew
+arrive = inlined(sma.arrive.function)
+
+
+@kernel
+def come(
+    at: int, first: int, slots: Ints, starts: Ints, rows: Ints, values: Floats, times: Ints, seqs: Ints,
+    horizon_time: Ints, horizon_seq: Ints, bar: Floats, bar_time: Ints, bar_seq: Ints,
+    good: Floats, time: Ints, seq: Ints, dominators: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
+    oldest_time: Ints, oldest_seq: Ints, touched: Any, counts: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Offer rows to lists, slot after slot; stops where a list has no room."""
+    for t in range(at, slots.shape[0]):
+        slot = slots[t]
+        for i in range(first if t == at else starts[t], starts[t + 1]):
+            when, number = times[rows[i]], seqs[rows[i]]
+            if when < horizon_time[slot] or (when == horizon_time[slot] and number < horizon_seq[slot]):
+                continue
+            if arrive(
+                slot, values[i], when, number, good, time, seq, dominators, start, size, room, ks, bar, bar_time,
+                bar_seq, oldest_time, oldest_seq, touched, counts,
+            ):  # fmt: skip
+                return t, i
+    return slots.shape[0], 0
+
+
+@kernel
+def horizon_of(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int, bool]:
+    """The oldest horizon of the slots in use, and whether it is everybody's."""
+    first, number = 9223372036854775807, 9223372036854775807
+    same = True
+    for slot in range(ks.shape[0]):
+        if ks[slot] > 0:
+            same &= first == 9223372036854775807 or (time[slot] == first and seq[slot] == number)
+            if time[slot] < first or (time[slot] == first and seq[slot] < number):
+                first, number = time[slot], seq[slot]
+    return first, number, same
+
+
+@kernel
+def look_ahead(
+    slots: Ints, now: Ints, window: Ints, slack: float, ks: Ints, ahead: Ints, searched: Ints, keep: Ints, usual: Ints,
+    line: Ints,
+) -> tuple[int, bool]:  # fmt: skip
+    """How many rows a search takes for slots that ran short, and how many of them a list has: as `_look_ahead`,
+    `keep` and `usual` say for all slots. The most of them, and whether some list has too little room."""
+    most, narrow = 0, False
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        since = now[i] - searched[slot]
+        if since < AGAIN * window[i]:
+            ahead[slot] = min(2 * ahead[slot], MOST_AHEAD)
+        elif since >= LASTED * window[i]:
+            ahead[slot] = max(ahead[slot] // 2, 1)
+        searched[slot] = now[i]
+        k = max(ks[slot], 1)
+        keep[slot] = ks[slot] + int(ks[slot] * slack * ahead[slot])
+        usual[slot] = int(np.ceil(k * (1 + np.log(max(keep[slot], k) / k))))
+        patience = PATIENCE if since < SOON * window[i] else 1
+        narrow |= measure(slot, keep[slot], patience * usual[slot], line)
+        most = max(most, keep[slot])
+    return most, narrow
+
+
+def cost_of(work: Workload) -> float:
+    """CPU seconds for a batch, roughly: set by hand after trials with 40,000 rows, 400 queries, k = 9, 2 and 4 axes."""
+    window, queries = max(work.window, 1.0), work.queries
+    share = min(1.0, (1 + SLACK) * work.k / window)  # of all rows, that a query's region has
+    side = max(share / 48, 1 / 65536) ** (1 / work.axes)
+    named = min(1.0, (share ** (1 / work.axes) + side) ** work.axes)
+    if queries < FEW:
+        named = 1.0
+    searches = queries * min(1.0, 0.02 * work.batch / window)
+    search = 1.5e-4 + window * 2e-9
+    row = 5e-8 + 1e-8 * work.axes + queries * (named * 8e-9 + share * 2.5e-7)
+    if not work.rendered:  # numpy, a query at a time
+        row, search = row + queries * 1e-8 * work.axes, search + window * 2e-8
+    return float(1e-4 + work.batch * row + searches * search + queries * 1e-7)
+
+
+class SNN(Ringed):
+    """The skyband of the rows before a bar, for each query."""
+
+    card = Card(
+        name="snn",
+        title="nearest neighbours by skybands behind a query index",
+        source="Mouratidis, Papadias 2007; Pripužić, Podnar Žarko, Aberer 2015, sections 2 and 6.1",
+        answers=frozenset({"topk"}),
+        exact=True,
+        keeps="every row of the window, an index of queries, and for each query the skyband of the rows before its bar",
+        cost="an arrival: a look-up, and a score for each query that it concerns; a search when a list is short",
+        wrong_when="scores fall, or rows are updated and deleted (take `tma`)",
+        expected=lambda k, n: float(min(k * (1 + np.log(1 + SLACK)) + 2, n)),
+        options={"cells": 0.0, "slack": SLACK},
+        window=True,
+        fifo=True,
+        cost_of=cost_of,
+    )
+    counter_names: ClassVar[tuple[str, ...]] = (
+        "rows searched",
+        "searches",
+        "rows scored",
+        "admitted",
+        "evicted",
+    )
+    candidate_bytes = 32
+    counted = True
+    come = come
+
+    def __init__(self, options: Mapping[str, float], space: Space) -> None:
+        super().__init__(options, space)
+        self.arrived = Arrived()
+        self.notes = Notes()
+        self.turned = False  # lists are there, in order of arrival; `ranked` has the answers only
+        self.raised = 0  # batches in which some bar was raised, since the index was told
+        self._lengths: tuple[Ints, Ints] | None = None  # `keep()` and `usual()` while rows go the short way
+
+    # -- a step, row by row ---------------------------------------------------------------------------------
+
+    def window_step(
+        self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
+    ) -> None:
+        since, number, same = horizon_of(self.ks, self.horizon_time, self.horizon_seq)
+        edge = Recency(since, number)
+        if not same or not self._goes_on(time, seq, edge):
+            self._turn_back()
+            super().window_step(columns, time, seq, deleted_time, deleted_seq)
+            return
+        used = np.flatnonzero(self.ks)
+        for _ in self.store.move(columns, time, seq, edge):
+            self._turn(used)
+        if not self.sure:
+            self._settle(used)
+            return
+        self._tell(np.flatnonzero(self.touched), False)
+        if self.raised >= RAISED:
+            self.raised = 0
+            self._enter(used)
+
+    def _goes_on(self, time: Ints, seq: Ints, edge: Recency) -> bool:
+        """Whether rows come in order, to a window that they don't fill, and every query has a bar that is known."""
+        store = self.store
+        if not len(time) or not len(store) or edge < store.edge:
+            return False
+        first = int(time[0]), int(seq[0])
+        if edge > first or first < store._recency(store.end - 1):
+            return False
+        if self.index is None or not self.index.ready:
+            return False
+        if not self.sure:
+            used = np.flatnonzero(self.ks)
+            bar = self.bar[used]
+            self.sure = bool(np.all((bar > -np.inf) & (self.index.bar[used] <= bar))) and len(used) >= FEW
+        if self.sure and self.index.due(len(store), self._share):
+            used = np.flatnonzero(self.ks)
+            self._learn(used)
+            self.index.register(used, self.bar[used], self.constants)
+        return self.sure
+
+    def _turn(self, used: Ints) -> None:
+        """Rows of a stage come and leave, one by one."""
+        store, index, arrived, notes = self.store, self.index, self.arrived, self.notes
+        assert index is not None
+        if not self.sure:
+            self._meet(used)
+            return
+        kernels = turning(self.space, self.constants.shape[1])
+        self._take_over(used, kernels)
+        notes.provide(store.end - store.came, self.ks)
+        progress = np.array([store.came, 0])
+        stage = store.came, store.end, store.left, store.head, store.passed, *store.columns
+        bars = self.bar, self.bar_time, self.bar_seq, self.touched, self.counts
+        while progress[0] < store.end:
+            lost = kernels.turn(
+                progress, *stage, *index.arrays(), self.constants, self.space.sign, *bars, *arrived.lists(),
+                *notes.played, *notes.looked,
+            )  # fmt: skip
+            searched, failed = set[int](), set[int]()
+            while lost:
+                slots, since = (noted[:lost].copy() for noted in notes.short)
+                fails = self._refill(kernels, slots, since)
+                searched.update(slots.tolist())
+                failed.update(slots[fails].tolist())
+                lost = kernels.resume(
+                    progress, slots[~fails], since[~fails], *stage, self.constants, self.space.sign, *bars,
+                    *arrived.lists(), *notes.played,
+                )  # fmt: skip
+            if failed:  # fewer rows than a bar needs: the longer way
+                self._go_back(np.array(sorted(failed), dtype=np.int64), int(progress[0]), used)
+                return
+            if searched:
+                known = np.array(sorted(searched), dtype=np.int64)
+                index.register(known, self.bar[known], self.constants)
+        self.raised += int(progress[1] > 0)
+
+    def _go_back(self, failed: Ints, stop: int, used: Ints) -> None:
+        """The rest of a stage, the rows from `stop` on, without lists in order of arrival."""
+        store = self.store
+        self._turn_back()
+        self.search(failed, (self._leaving(stop), stop))
+        store.came = stop
+        if stop < store.end:
+            self._meet(used)
+
+    def _leaving(self, stop: Any) -> Any:
+        """The oldest row that is in the window when the rows before `stop` have come."""
+        store = self.store
+        return store.left + (stop - store.came) * (store.head - store.left) // (store.end - store.came)
+
+    def _refill(self, kernels: Any, slots: Ints, since: Ints) -> Any:
+        """Search for slots, each the window of the moment when it ran short; which find fewer rows than a bar needs."""
+        store, arrived = self.store, self.arrived
+        if self._lengths is None:
+            self._lengths = self.keep(), self.usual()
+        keep, usual = self._lengths
+        begins = self._leaving(since)
+        now = store.seq[since - 1]
+        window = now - store.seq[begins]
+        most, narrow = look_ahead(
+            slots, now, window, self.options["slack"], self.ks, self.ahead, self.searched, keep, usual, arrived.line
+        )  # fmt: skip
+        if narrow:
+            arrived.make_room(slots)
+        self.notes.provide_held(most)
+        fails = np.zeros(len(slots), dtype=np.bool_)
+        kernels.refill(
+            slots, keep, begins, since, store.passed, *store.columns, self.constants, store.time, store.seq,
+            self.space.sign, self.bar, self.bar_time, self.bar_seq, self.touched, self.counts, *arrived.lists(),
+            *self.notes.held, fails,
+        )  # fmt: skip
+        return fails
+
+    def _take_over(self, used: Ints, kernels: Any) -> None:
+        """Lists in order of arrival."""
+        if self.turned:
+            return
+        store, arrived, ranked = self.store, self.arrived, self.ranked
+        longest = np.maximum(self.keep(), self.ranked.size)
+        self._lengths = None
+        arrived.begin(self.ks, longest, self.usual())
+
+        def take(slots: Ints) -> None:
+            take_over(
+                slots, store.left, store.came, store.passed, store.time, store.seq,
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
+                *arrived.lists(), np.empty(int(ranked.size.max()), np.int64),
+            )  # fmt: skip
+
+        take(used)
+        self.turned = True
+        # who has looked no further ahead than usual, and has rows that will leave together, does so now: it would be
+        # searched for soon
+        fresh = used[self.ahead[used] == 1]
+        begin, end = store.left + store.passed, store.came + store.passed
+        slots = gathered(fresh, begin, end, arrived.line, arrived.place)
+        if len(slots):
+            fails = self._refill(kernels, slots, np.full(len(slots), store.came))
+            take(slots[fails])
+            known = slots[~fails]
+            assert self.index is not None
+            self.index.register(known, self.bar[known], self.constants)
+
+    def _turn_back(self) -> None:
+        """Lists in order of scores again, whole, with dominators counted."""
+        self.sure = False
+        self._usual = np.empty(0, dtype=np.int64)
+        if not self.turned:
+            return
+        self.turned = False
+        line, store = self.arrived.line, self.store
+        slots = np.flatnonzero((self.arrived.sizes() > 0) & (self.ks[: len(line)] > 0))
+        self._tell(slots, True)
+        oldest = self.arrived.place[line[slots, FIRST]] - store.passed
+        self.oldest_time[slots], self.oldest_seq[slots] = store.time[oldest], store.seq[oldest]
+        self.complete[slots] = 0
+        self.settled(slots)
+
+    def _tell(self, slots: Ints, whole: bool) -> None:
+        """Answers, or whole lists, go to the ranked lists."""
+        store, ranked = self.store, self.ranked
+        sizes = self.arrived.sizes()
+        if not whole:  # and never more than there are, whatever k is
+            sizes = np.minimum(sizes, self.ks[: len(sizes)])
+        for slot in slots[ranked.room[slots] < sizes[slots]].tolist():
+            ranked.grow(slot, int(sizes[slot]))
+        hand_back(
+            slots, whole, store.head, store.end, store.passed, store.time, store.seq,
+            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *self.arrived.lists(),
+        )  # fmt: skip
+
+    # -- what others ask for ------------------------------------------------------------------------------------
+
+    def opened(self, slot: int) -> None:
+        self._turn_back()
+        super().opened(slot)
+
+    def resized(self, slot: int) -> None:
+        self._turn_back()
+        super().resized(slot)
+
+    def closed(self, slot: int) -> None:
+        self._turn_back()
+        super().closed(slot)
+
+    def fill(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        self._turn_back()
+        super().fill(columns, time, seq)
+
+    def size(self, slot: int) -> tuple[int, int]:
+        if self.turned:
+            return int(self.arrived.sizes()[slot]), self.arrived.bytes(slot)
+        return super().size(slot)
+
+    def dump(self) -> dict[str, Any]:
+        self._turn_back()
+        return super().dump()
+
+    def load(self, blob: Mapping[str, Any]) -> None:
+        self.turned = False
+        super().load(blob)
+
+    def _check(self) -> None:
+        if self.turned:
+            store = self.store
+            self.arrived._check(store.passed, store.head, store.end, self.bar)
+            self._turn_back()
+        super()._check()
+
+    # -- lists ----------------------------------------------------------------------------------------------
+
+    def keep(self) -> Ints:
+        return self.ks + (self.ks * self.options["slack"] * self.ahead).astype(np.int64)
+
+    def usual(self) -> Ints:
+        ks = np.maximum(self.ks, 1)
+        rows: Ints = np.ceil(ks * (1 + np.log(np.maximum(self.keep(), ks) / ks))).astype(np.int64)
+        return rows
+
+    def _lists(self) -> tuple[Any, ...]:
+        ranked = self.ranked
+        return ranked.good, ranked.time, ranked.seq, ranked.count, ranked.start, ranked.size
+
+    def state(self) -> tuple[Any, ...]:
+        return (
+            *self._lists(), self.ranked.room, self.ks, self.oldest_time, self.oldest_seq, self.touched, self.counts,
+        )  # fmt: skip
+
+    def expire(self) -> None:
+        sma.expire(
+            self.ks, self.horizon_time, self.horizon_seq, *self._lists(), self.complete, self.oldest_time,
+            self.oldest_seq, self.touched, self.lost,
+        )  # fmt: skip
+
+    def settled(self, slots: Ints) -> None:
+        """Count the dominators among the rows found, and evict."""
+        most = int(self.ranked.size[slots].max(initial=0)) + 1
+        met = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+        sma.settle(
+            slots, self.ks, self.complete, self.bar_time, self.bar_seq, self.counts, *self._lists(), *met
+        )  # fmt: skip

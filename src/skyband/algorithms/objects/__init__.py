@@ -1,0 +1,2 @@
+"""Top-k objects whose rows add up: exact totals (`sums`), pruned instances (`eaa`), sorted lists (`sla`), and estimates
+(`correlated`)."""

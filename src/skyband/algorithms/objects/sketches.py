@@ -1,0 +1,176 @@
+"""Sketches over a sliding window: how many different keys there are, and how often they repeat, in fixed space.
+
+**Distinct keys** (`Distinct`). A key's hash chooses one of m registers and a level, level r with probability 2^-r,
+and leaves its recency there if that is the newest so far. A level counts while its recency is in the window, so
+nothing has to be taken back when rows leave: the highest level that counts in each register is what HyperLogLog would
+have seen of the window alone. Its estimate has a standard error of 1.04 / sqrt(m) of the count; where many registers
+are empty they are counted instead (linear counting), which is closer. Sketches of several streams with the same m can
+be looked at as one, the higher level of each register: an estimate of the union, and by inclusion and exclusion of
+what they have in common, with an error that is a share of the union, not of the intersection.
+
+**Repeats** (`Repeats`). Alon, Matias and Szegedy: the sum over rows of a random sign of their key, squared, is on
+average the sum of the squares of how often each key comes, the size of the stream joined with itself. To slide, sums
+are kept for panes of rows, and the panes that reach into the window are added up: up to one pane too many. The median
+of four means of sixteen such squares has a standard error of about a fifth. The fourth paper estimates the greatest
+number of occurrences from it and doesn't say how. Divided by the number of rows it is how often the key of a row comes,
+on average over rows: never more than the greatest number, and the same where keys come equally often. (Its root is
+never less; but where nothing repeats that is the root of the number of rows, and nobody would ever be let go.)
+
+Flajolet's and Martin's lowest unset bit, which the fourth paper has in mind, needs more space for the same error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.stream.arrow import values_of
+from skyband.stream.keys import _bits as bits_of
+from skyband.stream.keys import is_plain
+
+LEVELS = 48
+REGISTERS = 256
+SIGNS = 64
+PANES = 8
+Hashes = npt.NDArray[np.uint64]
+
+
+def hashes_of(keys: pa.Array) -> Hashes:
+    """64 bits for each key, the same in every process."""
+    if is_plain(keys.type):
+        return stirred(bits_of(keys).view(np.uint64).copy())
+    encoded = keys.dictionary_encode()
+    each = [
+        hashlib.blake2b(str(value).encode(), digest_size=8).digest()
+        for value in encoded.dictionary.to_pylist()
+    ]
+    known = np.frombuffer(b"".join(each), dtype=np.uint64)
+    found: Hashes = known[values_of(encoded.indices)]
+    return found
+
+
+def stirred(x: Hashes) -> Hashes:
+    """splitmix64: every bit of the result depends on every bit."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    found: Hashes = x ^ (x >> np.uint64(31))
+    return found
+
+
+class Distinct:
+    """The number of different keys in a sliding window of one stream."""
+
+    def __init__(self, registers: int = REGISTERS) -> None:
+        self.registers = registers
+        self.time = np.full((registers, LEVELS), LOWEST.time, dtype=np.int64)
+        self.seq = np.full((registers, LEVELS), LOWEST.seq, dtype=np.int64)
+
+    def add(self, hashes: Hashes, time: Ints, seq: Ints) -> None:
+        """Rows come, in any order."""
+        register = (hashes % np.uint64(self.registers)).astype(np.int64)
+        rest = hashes // np.uint64(self.registers)
+        low = rest & (~rest + np.uint64(1))  # the lowest bit that is set
+        level = np.where(
+            rest == 0, LEVELS - 1, np.minimum(np.log2(np.maximum(low, 1).astype(np.float64)), LEVELS - 1)
+        )
+        order = np.lexsort((seq, time))  # the newest is written last
+        at = register[order], level.astype(np.int64)[order]
+        newer = (time[order] > self.time[at]) | ((time[order] == self.time[at]) & (seq[order] > self.seq[at]))
+        at = at[0][newer], at[1][newer]
+        self.time[at], self.seq[at] = time[order][newer], seq[order][newer]
+
+    def levels(self, horizon: Recency) -> Ints:
+        """One more than the highest level in the window of each register; 0 for none."""
+        inside = (self.time > horizon.time) | ((self.time == horizon.time) & (self.seq >= horizon.seq))
+        found: Ints = (LEVELS - np.argmax(inside[:, ::-1], axis=1)) * inside.any(axis=1)
+        return found
+
+    def bytes(self) -> int:
+        return self.time.nbytes + self.seq.nbytes
+
+    def dump(self) -> dict[str, Any]:
+        return {"time": self.time, "seq": self.seq}
+
+    def load(self, blob: dict[str, Any]) -> None:
+        self.time, self.seq = blob["time"].copy(), blob["seq"].copy()
+        self.registers = len(self.time)
+
+
+def standard_error(registers: int) -> float:
+    """Of an estimate, as a share of what is counted."""
+    return 1.04 / math.sqrt(registers)
+
+
+def estimate(levels: Ints) -> float:
+    """How many different keys leave these levels."""
+    m = len(levels)
+    empty = int(np.count_nonzero(levels == 0))
+    alpha = 0.7213 / (1 + 1.079 / m)
+    raw = alpha * m * m / float(np.sum(2.0 ** -levels.astype(np.float64)))
+    return m * math.log(m / empty) if raw <= 2.5 * m and empty else raw
+
+
+def in_common(levels: list[Ints]) -> Floats:
+    """For each set of streams, as bits of its number, about how many keys all of them have; of no stream: all."""
+    d = len(levels)
+    union = np.zeros(1 << d)
+    for mask in range(1, 1 << d):
+        own = [levels[i] for i in range(d) if mask >> i & 1]
+        union[mask] = estimate(np.maximum.reduce(own))
+    found = np.zeros(1 << d)
+    found[0] = union[-1]
+    for mask in range(1, 1 << d):
+        part, total = mask, 0.0
+        while part:
+            total += union[part] if bin(part).count("1") % 2 else -union[part]
+            part = (part - 1) & mask
+        below = [found[mask & ~(1 << i)] for i in range(d) if mask >> i & 1]
+        found[mask] = min(max(total, 0.0), *below)
+    return found
+
+
+class Repeats:
+    """How often keys repeat in a sliding window of one stream: the sum of the squares of their counts, and of them."""
+
+    def __init__(self) -> None:
+        self.seeds = stirred(np.arange(SIGNS, dtype=np.uint64))
+        self.panes: list[list[Any]] = []  # newest recency, rows, sums; oldest pane first
+
+    def add(self, hashes: Hashes, time: Ints, seq: Ints, window: int) -> None:
+        """Rows come to a window that has so many."""
+        if not len(hashes):
+            return
+        newest = Recency(int(time[-1]), int(seq[-1]))
+        signs = (stirred(hashes[:, None] ^ self.seeds[None, :]) & np.uint64(1)).astype(np.int64) * 2 - 1
+        if not self.panes or self.panes[-1][1] >= max(64, window // PANES):
+            self.panes.append([newest, 0, np.zeros(SIGNS, dtype=np.int64)])
+        pane = self.panes[-1]
+        pane[0], pane[1], pane[2] = max(pane[0], newest), pane[1] + len(hashes), pane[2] + signs.sum(axis=0)
+
+    def expire(self, horizon: Recency) -> None:
+        self.panes = [pane for pane in self.panes if pane[0] >= horizon]
+
+    def occurrences(self) -> float:
+        """How many rows the object of a row has, on average over rows: 1 where nothing repeats."""
+        rows = sum(int(pane[1]) for pane in self.panes)
+        if not rows:
+            return 1.0
+        sums = np.sum([pane[2] for pane in self.panes], axis=0).astype(np.float64)
+        squares = float(np.median((sums * sums).reshape(4, -1).mean(axis=1)))
+        return max(1.0, squares / rows)
+
+    def bytes(self) -> int:
+        return sum(int(pane[2].nbytes) for pane in self.panes)
+
+    def dump(self) -> list[Any]:
+        return [[list(newest), rows, sums] for newest, rows, sums in self.panes]
+
+    def load(self, blob: list[Any]) -> None:
+        self.panes = [[Recency(*newest), rows, sums.copy()] for newest, rows, sums in blob]

@@ -1,0 +1,183 @@
+"""Leaders: the best k of many objects whose scores rise and fall.
+
+Rows have one score for life; an object's score changes with each of its rows. Sorting all objects at each step would
+cost what the number of objects costs. So there is a bar, and a list of all objects at or above it: a step looks at the
+objects that it touched and takes in those that are above the bar now; what has fallen below goes at the next answer.
+As long as k objects are left the best of them are the answer. When they run out the bar is set anew, at the rank of
+`wanted`, some multiples of k, with one pass over all scores; if that comes too soon again the next bar is set deeper.
+
+A question for all objects beyond a bound is the same with a bar that stays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.compiling.jit import kernel
+from skyband.core.types import Floats, Ints
+
+LEAST = 256  # objects at or above a new bar
+MOST = 65_536
+SOON = 30  # answers
+FEW = 64  # ranks that are found by putting each object in its place
+_SAMPLE = 8_192
+
+
+class Leaders:
+    """Scores by code (NaN: none), and the codes at or above the bar."""
+
+    def __init__(self, bar: float | None = None) -> None:
+        self.fixed = bar is not None
+        self.bar = -np.inf if bar is None else bar
+        self.good = np.full(0, np.nan)
+        self.listed: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self.codes = np.empty(0, dtype=np.int64)
+        self.wanted = LEAST
+        self.answers = 0  # since the bar was set
+        self.rebuilds = 0
+
+    def reserve(self, codes: int) -> None:
+        old = len(self.good)
+        if codes > old:
+            room = codes + codes // 2
+            self.good = np.concatenate([self.good, np.full(room - old, np.nan)])
+            self.listed = np.concatenate([self.listed, np.zeros(room - old, dtype=bool)])
+
+    def share(self, good: Floats) -> None:
+        """Scores lie in somebody else's array, who keeps them up to date and says who comes up to the bar."""
+        old = len(self.listed)
+        self.good = good
+        if len(good) > old:
+            self.listed = np.concatenate([self.listed, np.zeros(len(good) - old, dtype=bool)])
+
+    def tell(self, codes: Ints, good: Floats) -> None:
+        """New scores of some objects, each once."""
+        self.good[codes] = good
+        fresh = codes[(good >= self.bar) & ~self.listed[codes]]
+        if len(fresh):
+            self.listed[fresh] = True
+            self.codes = np.concatenate([self.codes, fresh])
+
+    def best(self, k: int | None, time: Ints, seq: Ints) -> Ints:
+        """The codes of the best k (or of all beyond the bar), best first; equal scores: the newer recency first."""
+        self.answers += 1
+        if k is not None and 0 < k <= FEW:
+            found, held = np.empty(k, dtype=np.int64), np.empty(k)
+            left, count = leading(self.codes, self.good, self.listed, self.bar, time, seq, found, held)
+            self.codes = self.codes[:left]
+            if self.fixed or not self._again(k):
+                return found[:count]
+        else:
+            self.drop()
+            if not self.fixed and k is not None:
+                self._again(k)
+        codes = self.codes
+        good = self.good[codes]
+        if k is not None and len(codes) > 2 * k:
+            kth = np.partition(good, len(good) - k)[len(good) - k]
+            codes = codes[good >= kth]
+            good = self.good[codes]
+        order = np.lexsort((seq[codes], time[codes], good))[::-1]
+        return codes[order[:k]]
+
+    def _again(self, k: int) -> bool:
+        """The bar is set anew where too few objects are left above it for a best k, or too many for comfort."""
+        if len(self.codes) < k and self.bar > -np.inf:
+            self._lower(k)
+            return True
+        if len(self.codes) > 8 * max(self.wanted, k):
+            self._set(self.codes, max(self.wanted, k))
+            self.drop()
+        return False
+
+    def drop(self) -> None:
+        """Forget whoever has fallen below the bar."""
+        stays = self.good[self.codes] >= self.bar
+        if not stays.all():
+            self.listed[self.codes[~stays]] = False
+            self.codes = self.codes[stays]
+
+    def release(self, codes: Ints) -> None:
+        """These objects are no more and have no score: nobody may be listed whose number is handed out again."""
+        if self.listed[codes].any():
+            self.drop()
+
+    def _lower(self, k: int) -> None:
+        if self.answers < SOON:
+            self.wanted = min(2 * self.wanted, MOST)
+        self.rebuilds += 1
+        self.answers = 0
+        wanted = max(self.wanted, 2 * k)
+        scored = self.good
+        sample = scored[:: max(1, len(scored) // _SAMPLE)]
+        sample = sample[~np.isnan(sample)]
+        rank = int(2 * wanted * len(sample) / max(1, len(scored))) + 8
+        guess = -np.inf
+        if rank < len(sample):
+            guess = float(np.partition(sample, len(sample) - rank)[len(sample) - rank])
+        codes = np.flatnonzero(scored >= guess)
+        if len(codes) < wanted:
+            codes = np.flatnonzero(~np.isnan(scored))
+        self._set(codes, wanted)
+        self.codes = np.flatnonzero(scored >= self.bar)
+        self.listed.fill(False)
+        self.listed[self.codes] = True
+
+    def _set(self, codes: Ints, rank: int) -> None:
+        """The bar at this rank of these objects, who have all scores above it."""
+        good = self.good[codes]
+        self.bar = (
+            float(np.partition(good, len(good) - rank)[len(good) - rank]) if rank < len(good) else -np.inf
+        )
+
+    def bytes(self) -> int:
+        return self.good.nbytes + self.listed.nbytes + self.codes.nbytes
+
+    def _check(self) -> None:
+        # everybody at or above the bar is listed, once
+        above = np.flatnonzero(self.good >= self.bar)
+        assert np.isin(above, self.codes).all()
+        assert len(np.unique(self.codes)) == len(self.codes)
+        assert np.array_equal(np.flatnonzero(self.listed), np.sort(self.codes))
+
+
+@kernel
+def leading(
+    codes: Ints, good: Floats, listed: Any, bar: float, time: Ints, seq: Ints, found: Ints, held: Floats
+) -> tuple[int, int]:
+    """Forget whoever has fallen below the bar; the best of those left, as many as `found` has room for, best first.
+
+    Returns how many are left, and how many of them are found.
+    """
+    left, count, k = 0, 0, found.shape[0]
+    for i in range(codes.shape[0]):
+        g = codes[i]
+        own = good[g]
+        if not own >= bar:
+            listed[g] = False
+            continue
+        codes[left] = g
+        left += 1
+        if count == k and own < held[k - 1]:
+            continue
+        at = count if count < k else k - 1
+        if count == k and own == held[k - 1]:
+            last = found[k - 1]
+            if time[last] > time[g] or (time[last] == time[g] and seq[last] > seq[g]):
+                continue
+        while at > 0:
+            other = found[at - 1]
+            if held[at - 1] > own or (
+                held[at - 1] == own
+                and (time[other] > time[g] or (time[other] == time[g] and seq[other] > seq[g]))
+            ):
+                break
+            held[at], found[at] = held[at - 1], other
+            at -= 1
+        held[at], found[at] = own, g
+        if count < k:
+            count += 1
+    return left, count

@@ -1,0 +1,216 @@
+"""The objects of one window: rows by key, totals by object, and who leads.
+
+What a grouped or joined question needs for one window, whatever it asks: the window's rows in order of recency
+(rows.py), each with the number of its object; the objects' totals (totals.py); their scores, and the list of the best
+(leaders.py). A step lets rows leave and come, settles the totals of the objects that were touched, asks for their new
+scores, and has the best k at hand. An object without rows is forgotten, and its number is handed out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.algorithms.kernels.row_slots import Places
+from skyband.algorithms.objects.aggregates import COUNT, KEY, SCORE, SEQ, TIME, Aggregate, Totals
+from skyband.algorithms.objects.key_mapping import Keyed
+from skyband.algorithms.objects.top_objects import Leaders
+from skyband.core.types import Floats, Ints, Recency
+from skyband.stream.slot_table import SlotTable
+
+Scores = Callable[["Objects", Ints, Floats, Ints], Floats]
+"""Some objects' codes, a column of each aggregate, counts of rows: how good each is, NaN for one in no answer."""
+
+
+class Objects(Keyed):
+    """The objects of one window of one question."""
+
+    def __init__(
+        self, aggregates: tuple[Aggregate, ...], width: int, several: bool = False, bar: float | None = None,
+        plain: tuple[int, ...] = (), sign: float = 1.0,
+    ) -> None:  # fmt: skip
+        super().__init__(width, several)
+        self.aggregates, self.bar = aggregates, bar
+        self.plain, self.sign = plain, sign  # the sums that make the score, where nothing else does
+        self.totals = Totals(aggregates, self.rows, plain, sign)
+        self.leaders = Leaders(bar)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.totals.record[:, COUNT]))
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def expire(self, horizon: Recency) -> None:
+        """Rows before the horizon leave."""
+        self.horizon = max(horizon, self.horizon)
+        self._leave(self.rows.expire(self.horizon))
+
+    def _leave(self, gone: Places) -> None:
+        """Rows leave their objects, the oldest of each first."""
+        if len(gone):
+            self.totals.reserve(0, len(gone), self.several)
+            self._share()
+            self.totals.leave(gone)
+            self._went(gone)
+
+    def add(
+        self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any = 0
+    ) -> None:
+        """Rows come, oldest first, of one stream or each with its own; none has a NaN or a key that is null. Those
+        before the horizon are left out."""
+        found = self._inside(keys, columns, time, seq, stream)
+        if found is None:
+            return
+        assert self.keys is not None
+        places = self.rows.add(found.columns, found.time, found.seq)
+        self.totals.reserve(self.keys.used + len(places), len(places), self.several)
+        if isinstance(self.keys, SlotTable):
+            self.keys.lodge(self.totals.record, KEY)
+        codes = self.keys.find(found.keys)
+        if self.plain:
+            self._share()
+        else:
+            self.leaders.reserve(self.keys.used)
+        self._label(places, codes, found.stream, self.totals.kind)
+        self.totals.enter(places)
+        self._came(places)
+
+    def _came(self, places: Places) -> None:
+        """Rows have come."""
+
+    def _went(self, places: Places) -> None:
+        """Rows have left; they can still be read."""
+
+    def _share(self) -> None:
+        """Where the score is plain it lies in the records, and rows are measured by the leaders' bar as they come."""
+        if self.plain:
+            self.leaders.share(self.totals.values[:, SCORE])
+            self.totals.bar, self.totals.listed = self.leaders.bar, self.leaders.listed
+
+    def delete(self, time: Ints, seq: Ints) -> None:
+        """Rows that are no longer live: their objects' totals are made anew from the rows that remain."""
+        places = self.rows.find(time, seq)
+        if not len(places):
+            return
+        codes = np.unique(self.rows.cell[places])
+        self.rows.remove(places)
+        self._renew(codes)
+
+    def _renew(self, codes: Any) -> None:
+        """Take some objects' rows out and put them in again; the rows that were deleted are gone by then."""
+        totals, rows = self.totals, self.rows
+        living = rows.living()
+        own = living[np.isin(rows.cell[living], codes)]
+        for code in codes.tolist():
+            totals.forget(code)
+        totals.reserve(0, len(own) + len(codes), self.several)
+        if self.plain:
+            self._share()
+            totals.note(codes)
+        else:
+            totals.touch(codes)
+        totals.enter(own)
+
+    def settle(self, scores: Scores) -> None:
+        """Rows have come and gone: objects that they touched have new scores; those without rows are forgotten."""
+        if not self.totals.count:
+            return
+        if self.plain:
+            came, dead = self.totals.came_up()
+            if len(came):
+                self.leaders.codes = np.concatenate([self.leaders.codes, came])
+            self._forget(dead)
+            return
+        codes, values = self.totals.settle()
+        counts = self.totals.record[codes, COUNT]
+        alive = counts > 0
+        good = np.full(len(codes), np.nan)
+        good[alive] = scores(self, codes[alive], values[:, alive], counts[alive])
+        self.leaders.tell(codes, good)
+        self._settled(codes, values, counts, alive)
+        self._forget(codes[~alive])
+
+    def _forget(self, dead: Ints) -> None:
+        """Objects without rows."""
+        if len(dead):
+            assert self.keys is not None
+            self.leaders.release(dead)
+            self.keys.drop(dead)
+
+    def _settled(self, codes: Ints, values: Floats, counts: Ints, alive: Any) -> None:
+        """These objects have new totals; those that aren't alive are about to be forgotten."""
+
+    def best(self, k: int | None) -> tuple[Ints, Floats, Ints, Ints]:
+        """Codes, scores, and times and seqs of the latest rows of the best k objects, best first."""
+        record = self.totals.record
+        codes = self.leaders.best(k, record[:, TIME], record[:, SEQ])
+        return codes, self.leaders.good[codes], record[codes, TIME], record[codes, SEQ]
+
+    def values(self, codes: Ints) -> tuple[Floats, Ints]:
+        """A column of each aggregate for these objects, and how many rows they have."""
+        return self.totals.values_of(codes), self.totals.record[codes, COUNT]
+
+    def within(self, horizon: Recency, scores: Scores) -> Objects:
+        """The objects of a shorter window, made from this one's rows."""
+        other = self._empty()
+        other.horizon = horizon
+        places = self.rows.living(horizon)
+        if len(places) and self.keys is not None:
+            keys = self.keys.values(self.rows.cell[places].astype(np.int64))
+            columns, time, seq = self.rows.values(places)
+            if not self.several:
+                other.add(keys, columns, time, seq)
+            for stream in np.unique(self.totals.kind[places]).tolist() if self.several else ():
+                own = np.flatnonzero(self.totals.kind[places] == stream)
+                part = tuple(column[own] for column in columns)
+                other.add(keys.take(pa.array(own)), part, time[own], seq[own], stream)
+        other.settle(scores)
+        return other
+
+    def _empty(self) -> Objects:
+        return Objects(self.aggregates, self.width, self.several, self.bar, self.plain, self.sign)
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def bytes(self) -> int:
+        keys = 0 if self.keys is None else self.keys.bytes()
+        return self.rows.bytes() + self.totals.bytes() + self.leaders.bytes() + keys
+
+    def dump(self) -> dict[str, Any]:
+        """The window's rows with their keys; everything else is made anew from them."""
+        places = self.rows.living()
+        columns, time, seq = self.rows.values(places)
+        blob: dict[str, Any] = {f"column_{i}": column for i, column in enumerate(columns)}
+        if self.keys is not None:
+            own = self.rows.cell[places].astype(np.int64)
+            blob["keys"] = pa.table({"key": self.keys.values(own)})
+        if self.several:
+            blob["stream"] = self.totals.kind[places].copy()
+        return {**blob, "time": time, "seq": seq, "horizon": list(self.horizon)}
+
+    def load(self, blob: dict[str, Any], scores: Scores) -> None:
+        self._fill(blob)
+        self.settle(scores)
+
+    def _fill(self, blob: dict[str, Any]) -> None:
+        self.horizon = Recency(*blob["horizon"])
+        time, seq = blob["time"], blob["seq"]
+        columns = tuple(blob[f"column_{i}"] for i in range(max(1, self.width)))
+        if "keys" in blob and len(seq):
+            keys = blob["keys"].column("key").combine_chunks()
+            for stream in np.unique(blob["stream"]).tolist() if self.several else (0,):
+                own = np.flatnonzero(blob["stream"] == stream) if self.several else np.arange(len(seq))
+                part = tuple(column[own] for column in columns)
+                self.add(keys.take(pa.array(own)), part, time[own], seq[own], stream)
+
+    def _check(self) -> None:
+        self.rows._check()
+        self.totals._check()
+        self.leaders._check()
+        if self.keys is not None:
+            self.keys._check(np.flatnonzero(self.totals.record[: self.keys.used, COUNT]))
+        # whoever has a score has rows
+        assert not len(np.setdiff1d(self.leaders.codes, np.flatnonzero(self.totals.record[:, COUNT])))

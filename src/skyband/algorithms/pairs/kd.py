@@ -1,0 +1,182 @@
+"""kd: pairs by a k-d tree with the newest row of every part (beyond Shen, Cheema, Lin, Zhang, Wang 2012).
+
+**Problem.** As `ta`: the closest and the farthest pairs, by any score that only rises or only falls with each
+|a.x - b.x|. Sorted lists see one column at a time: a row that is near in one column is mostly far in the other, and is
+met for nothing.
+
+**Idea.** A tree of the window's rows by all these columns at once. A partner matters if its pair is above the staircase
+(pair_skyband.py), which rises with age; so a part of the tree can be left out if the best score that its box
+allows is not above the bar of its newest row. That is exact. The few hundred youngest rows, whose bars are low, are
+kept out of the tree and scored as by `scase` (kd_tree.py).
+
+**What is kept.** As for `scase`, and the tree: a number for each row, and a box for every twelve of them.
+
+**Cost.** A row meets a few dozen nodes and rows, whatever the window's length, beside some hundred young rows; the
+tree is built anew from time to time, which costs some hundred nanoseconds a row.
+
+**Wrong choice when** the window has only some thousand rows, there are many columns in the score, WHERE lets few pairs
+through, or one column decides alone (products of differences). Late rows are scored with the whole window, as by
+`scase`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.pairs import kd_tree as nested
+from skyband.algorithms.pairs import pair_base as limits
+from skyband.algorithms.pairs.kd_tree import Nested, nesting
+from skyband.algorithms.pairs.pair_base import Late, Question
+from skyband.algorithms.pairs.pair_scoring import Loops
+from skyband.algorithms.pairs.pair_skyband import settling
+from skyband.algorithms.pairs.scase import SCase
+from skyband.algorithms.pairs.ta import TA
+from skyband.core.types import Ints
+from skyband.query.expression.difference_scores import Differences, differences
+from skyband.query.expression.pairing import leaf_score
+
+# Nanoseconds, about: a node, a partner in the tree, and a partner of scase. Where few pairs fit WHERE, or one column
+# decides, the tree may be dearer than no tree: then it rests for so many rows at least.
+_NODE, _PARTNER, _SCORE = 20.0, 12.0, 0.5
+_REST = 4096
+
+
+class KD(SCase):
+    """scase with a k-d tree."""
+
+    card = replace(
+        SCase.card,
+        name="kd",
+        title="K-skyband of pairs with a k-d tree of the newest rows",
+        source="beyond Shen, Cheema, Lin, Zhang, Wang 2012",
+        keeps="the window's rows, a tree of them, and about 2K ln n pairs",
+        cost="a row: its score with some hundred young rows, and some dozen nodes of a tree",
+        wrong_when="the window is short, or the score is of many columns or a product",
+        scores="differences",
+        options={},
+    )
+
+    def __init__(self, options: Mapping[str, float], question: Question) -> None:
+        # colours are a condition here: the tree is of all rows
+        super().__init__(options, replace(question, same=()))
+        self.counts["pairs accessed"] = 0
+        self._kernel_counts = np.zeros(6, dtype=np.int64)  # the last two: pairs looked at, nodes
+        self._resting = 0  # rows for which scase is quicker, it seems
+        self.tree: Nested | None = None  # None: not made yet
+        self._since = 0  # rows since it was built
+        self._parts: Differences | None = None
+
+    @classmethod
+    def unfit_score(cls, score: Any) -> str | None:
+        """Why a score of pairs is not for it, or None if it is."""
+        return TA.unfit_score(score)
+
+    @classmethod
+    def decided_by_one(cls, score: Any, descending: bool) -> bool:
+        """Whether one column alone can make a pair as good as can be: then too much of the tree is near."""
+        parts = differences(leaf_score(score))
+        return parts is not None and parts.decided_by_one(1.0 if descending else -1.0)
+
+    @property
+    def parts(self) -> Differences:
+        if self._parts is None:
+            assert self.rows.pairing is not None
+            self._parts = differences(self.rows.pairing.score)
+        assert self._parts is not None
+        return self._parts
+
+    def _columns(self, before: int) -> list[Any]:
+        """The columns of the rows that are numbered below `before`."""
+        pool = self.rows.pool
+        head = int(pool.head[0])
+        span = slice(head, head + max(0, before - self.rows.first))
+        return [pool.columns[int(leaf) + 1][span] for leaf in self.parts.leaves]
+
+    def _grown(self, number: int) -> int:
+        """A tree for the row of this number, and for how many more."""
+        rows, tree = self.rows, self.tree
+        if tree is not None and number - 4 * nested.LAG > tree.entered[0]:
+            tree = None  # many rows have come that it hasn't seen
+        if tree is None or self._since >= max(2 * nested.LAG, tree.size // 2):
+            before = max(rows.first, number - nested.LAG)
+            tree = self.tree = Nested(self._columns(before), rows.first)
+            self._since = 0
+        tree.reach(rows.first, rows.next)
+        return max(2 * nested.LAG, tree.size // 2) - self._since
+
+    def rebuild(self) -> None:
+        self.tree = None
+        super().rebuild()
+
+    def load(self, blob: dict[str, Any]) -> None:
+        super().load(blob)
+        self.tree = None
+
+    def _late(self, row: Late) -> tuple[int, int]:
+        before = self.counts["pairs scored"]
+        number, place = super()._late(row)
+        self.counts["pairs accessed"] += self.counts["pairs scored"] - before
+        if self.tree is not None:
+            values = [float(self.rows.pool.columns[int(leaf) + 1][place]) for leaf in self.parts.leaves]
+            self.tree.insert(number, values, self.rows.first, self.rows.next)
+        return number, place
+
+    def _by_numpy(self, number: int, place: int, low: int, high: int) -> None:
+        self.counts["pairs accessed"] += high - low
+        super()._by_numpy(number, place, low, high)
+
+    def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints, highs: Ints) -> int:
+        rows = self.rows
+        assert rows.pairing is not None
+        loop = nesting(
+            rows.pairing, self.parts, tuple(far == (self.question.sign > 0) for far in self.parts.far),
+            settling(self.k).__name__, ready.scan.function.__module__, self._slack() is not None,
+            self.counts["pairs scored"] < limits.COMPILE_AFTER,
+        )  # fmt: skip
+        if loop is None or self._resting > 0:
+            self.tree = None
+            self._resting -= len(place) - done
+            self.counts["pairs accessed"] += int((highs - lows)[done:].sum())
+            return super()._by_loops(ready, done, place, lows, highs)
+        begun = done
+        while done < len(place):
+            last = min(len(place), done + self._grown(int(rows.pool.number[place[done]])))
+            assert self.tree is not None
+            before = done
+            done = loop(
+                done, last, self._every(), place, lows, highs, rows.pool.number, rows.bar, rows.base, rows.first,
+                *self._parameters(), self.k, self._best(), self._state, *self._list, *self._new, *self._swept,
+                self._kernel_counts, *self.tree.arrays,
+            )  # fmt: skip
+            self._since += done - before
+            if done < last:
+                self._grow(len(self._new[0]))
+        met, nodes = self._kernel_counts[4:].tolist()
+        self.counts["pairs accessed"] += met
+        dear = _NODE * nodes + _PARTNER * max(0, met - nested.LAG * (done - begun))
+        if dear > _SCORE * int((highs - lows)[begun:].sum()) and len(rows) > 4 * nested.LAG:
+            self._resting = max(_REST, len(rows))
+        self._counted(len(place))
+        return done
+
+    def notes(self) -> list[str]:
+        there, met = self.counts["pairs scored"], self.counts["pairs accessed"]
+        looked = [f"{100 * met / there:.2f} % of all pairs were looked at"] if there else []
+        return looked + super().notes()
+
+    def counters(self, slot: int) -> dict[str, int]:
+        counted = dict(self.counts)
+        return {"rows": counted.pop("rows"), "pairs there were": counted.pop("pairs scored"), **counted}
+
+    def size(self, slot: int) -> tuple[int, int]:
+        pairs, size = super().size(slot)
+        return pairs, size + (0 if self.tree is None else self.tree.nbytes())
+
+    def _check(self) -> None:
+        super()._check()
+        if self.tree is not None:
+            self.tree._check(self._columns(self.rows.next), self.rows.first)

@@ -1,0 +1,78 @@
+"""The K best pairs in order after every row, while the skyband behind them waits to be refreshed.
+
+The rule of section 4.2 of Shen, Cheema, Lin, Zhang and Wang: a new pair is among the K best if it is before the last of
+them, and then the last one leaves. Nearly every pair that gets over the staircase is turned away by that comparison.
+Once a pair among them has left the window, or anything but rows in order has happened, they are no longer known, and
+are searched for anew before the next rows come.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skyband.compiling.jit import kernel
+from skyband.core.types import Floats, Ints
+
+
+class Foremost:
+    """The best pairs of all: scores, numbers of older and of newer rows, best first; or nothing, where nobody asks."""
+
+    def __init__(self) -> None:
+        self._pairs: tuple[Any, Any, Any] = (
+            np.empty(0),
+            np.empty(0, dtype=np.int64),
+            np.empty(0, dtype=np.int64),
+        )
+        self._held = np.array([-1], dtype=np.int64)  # so many are known; -1: they aren't
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """What `let_in` needs."""
+        return (*self._pairs, self._held)
+
+    @property
+    def known(self) -> bool:
+        return bool(self._held[0] >= 0)
+
+    def best(self, k: int) -> tuple[Any, Any, Any]:
+        good, older, newer = (column[: min(k, int(self._held[0]))] for column in self._pairs)
+        return good, older, newer
+
+    def know(self, k: int, found: tuple[Any, Any, Any]) -> None:
+        """These are the K best, or all there are."""
+        count = len(found[0])
+        self._pairs = (np.empty(k), np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64))
+        for column, values in zip(self._pairs, found, strict=True):
+            column[:count] = values
+        self._held[0] = count
+
+    def forget(self) -> None:
+        self._held[0] = -1
+
+    def expire(self, first: int) -> None:
+        """Rows before this number have left."""
+        if self.known and self.best(len(self._pairs[0]))[1].min(initial=first) < first:
+            self.forget()
+
+
+@kernel
+def let_in(
+    good: Floats, older: Ints, newer: Ints, begin: int, end: int, k: int, top_good: Floats, top_older: Ints,
+    top_newer: Ints, held: Ints,
+) -> None:  # fmt: skip
+    """Put new pairs, those of a row that is newer than all, among the K best."""
+    for i in range(begin, end):
+        value, row = good[i], older[i]
+        t = held[0]
+        if t == k:
+            t -= 1
+            if value < top_good[t] or (value == top_good[t] and row < top_older[t]):
+                continue
+        else:
+            held[0] += 1
+        while t > 0 and (top_good[t - 1] < value or (top_good[t - 1] == value and top_older[t - 1] <= row)):
+            top_good[t], top_older[t], top_newer[t] = top_good[t - 1], top_older[t - 1], top_newer[t - 1]
+            t -= 1
+        top_good[t], top_older[t], top_newer[t] = value, row, newer[i]

@@ -1,0 +1,388 @@
+"""Answers that follow the rows: what a step brought and took away, put into each watch's answer.
+
+The rule of section 4.2 of Shen, Cheema, Lin, Zhang and Wang for continuous queries, as it must be: what left the window
+leaves the answer; a new row comes in if it is before the row that was the answer's last *before* that; only if fewer
+than k are left then, the answer is searched for anew. In a step of many rows about as many leave as come in, so every
+second answer would be short. So the board keeps some ranks below the k-th as well (`held` of them in all, of which the
+first `size` are the answer), and the rule is about the last of those: a search is needed once they are used up.
+
+What holds for a watch's list after a step: its rows are inside the window, in order, and every candidate inside the
+window that is before the last of them is among them; if the list is `whole`, every candidate inside the window is. Cut
+short at its end, a list is still one. A row that was swept from the candidates meanwhile does no harm where it stands:
+k newer ones are before it, so it is in no answer.
+
+Watches that do need a search are answered by one walk for all of them (kernels/batch_tops.py).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from skyband.algorithms.kernels.answer_diff import Board, Changes, before
+from skyband.algorithms.kernels.batch_tops import by_watch, walk_all
+from skyband.algorithms.kernels.candidate_lists import Lists, best
+from skyband.compiling.jit import inlined, kernel
+from skyband.core.types import Floats, Ints
+
+
+def ranks_held(ks: Ints) -> Ints:
+    """So many ranks are kept for an answer of k."""
+    return ks + ks // 2 + 8
+
+
+class Following:
+    """How far the answers on a board reach below their last rank."""
+
+    def __init__(self) -> None:
+        self.held = np.empty(0, dtype=np.int64)  # by watch
+        self.whole = np.empty(0, dtype=np.int64)  # by watch: 1 if nothing inside the window is missing
+        self.seen = np.empty(0, dtype=np.int64)  # by slot: the latest row that has been shown to its watches
+        self.searched = 0  # answers that were searched for
+        self._board: Board | None = None
+        self._laid: Ints | None = None  # the board's layout that `held` is about
+        self._ks: Ints | None = None
+        self._rooms, self._most = self.held, 0
+        self._left = np.zeros(1, dtype=np.int64)
+
+    def begin(self, lists: Lists) -> None:
+        """After a load: the answers on the board are of these lists."""
+        spans = [lists.span(slot) for slot in range(len(lists.start))]
+        self.seen = np.array([int(lists.seq[span].max(initial=-1)) for span in spans], dtype=np.int64)
+
+    def _fit(self, board: Board, lists: Lists, ks: Ints) -> Ints:
+        """Room for what is to be held at most, which is returned; where the board was laid out anew, the answers are
+        all that is left of what was."""
+        if ks is not self._ks:
+            self._rooms, self._ks = ranks_held(ks), ks
+            self._most = int(self._rooms.max(initial=0))
+        rooms = self._rooms
+        if len(lists.size) > 1 or lists.live(0) < self._most:  # mostly one list, with enough in it
+            rooms = np.minimum(rooms, (lists.size - lists.head)[board.slot])
+        board._make_room(rooms)
+        if board.start is not self._laid:
+            self._laid = board.start
+            self.held, self.whole = board.size.copy(), np.zeros(len(board.size), dtype=np.int64)
+            self._left = np.zeros(len(board.size) + 1, dtype=np.int64)
+        if len(self.seen) < len(lists.start):
+            self.seen = np.append(self.seen, np.full(len(lists.start) - len(self.seen), -1, dtype=np.int64))
+        return rooms
+
+    def refresh(
+        self, board: Board, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
+    ) -> Changes | None:
+        """Bring every answer up to date; what changed, watch by watch, or None."""
+        rooms = self._fit(board, lists, ks)
+        self._board = board
+        own = (
+            ks, horizon_time, horizon_seq, board.start, rooms, board.size, board.stale, board.oldest_time,
+            board.oldest_seq, board.good, board.time, board.seq, self.held, self.whole,
+            lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
+        )  # fmt: skip
+
+        def followed(first: int, out: Changes) -> tuple[int, int]:
+            found: tuple[int, int] = follow(first, fresh, board.slot, *own, self.seen, self._left, *out)
+            return found
+
+        changes = board._collect(0, followed)
+        if not self._left[-1]:
+            return changes
+        order = np.flatnonzero(self._left[:-1])
+        if len(order) > 1:
+            keys = horizon_seq[order], horizon_time[order], -board.slot[order]
+            order = order[np.lexsort(keys)[::-1]]
+        self.searched += len(order)
+
+        def walked(first: int, out: Changes) -> tuple[int, int]:
+            found: tuple[int, int] = walk_all(first, order, board.slot, *own, *out)
+            return found
+
+        return _in_order(len(ks), changes, board._collect(0, walked, len(order)))
+
+    def _check(self) -> None:
+        board = self._board
+        if board is None or board.start is not self._laid:
+            return
+        for w, (start, held, size) in enumerate(
+            zip(board.start.tolist(), self.held.tolist(), board.size.tolist(), strict=True)
+        ):
+            # the answer is the beginning of what is held, which has room
+            assert size <= held <= board.room[w]
+            span = slice(start, start + held)
+            rows = [
+                *zip(*(array[span].tolist() for array in (board.good, board.time, board.seq)), strict=True)
+            ]
+            # in order, no row twice
+            assert all(a > b for a, b in pairwise(rows))
+            # none is older than what is believed to be the oldest
+            oldest = int(board.oldest_time[w]), int(board.oldest_seq[w])
+            assert all((time, seq) >= oldest for _, time, seq in rows)
+
+
+def _in_order(watches: int, followed: Changes | None, walked: Changes | None) -> Changes | None:
+    """Changes that were found in two ways, by watch."""
+    if walked is None:
+        return followed
+    if followed is not None:
+        both: list[Any] = [np.concatenate(arrays) for arrays in zip(followed, walked, strict=True)]
+        walked = Changes(*both)
+    columns: list[Any] = [np.empty_like(array) for array in walked]
+    by_watch(watches, *walked, *columns)
+    return Changes(*columns)
+
+
+@inlined
+def _inside(time: int, seq: int, horizon: int, edge: int) -> bool:
+    """Whether a row is at or after a horizon."""
+    return time > horizon or (time == horizon and seq >= edge)
+
+
+@inlined
+def _look(
+    first: int, fresh: Floats, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, size: Ints,
+    stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, held: Ints, whole: Ints, left: Ints, least: Floats,
+) -> None:  # fmt: skip
+    """Which watches must be looked at (2 in `left`), and for each slot how good a new row must be to matter to one."""
+    for w in range(first, slots.shape[0]):
+        m, slot = held[w], slots[w]
+        left[w] = 0
+        bar = -np.inf if whole[w] == 1 or m == 0 else good[start[w] + m - 1]
+        settled = (
+            stale[w] == 0
+            and size[w] == min(ks[w], m)
+            and (m >= ks[w] or whole[w] == 1)
+            and (m == 0 or _inside(oldest_time[w], oldest_seq[w], horizon_time[w], horizon_seq[w]))
+            and (fresh[slot] < bar or fresh[slot] == -np.inf)
+        )
+        if not settled:
+            left[w] = 2
+            least[slot] = min(least[slot], bar)
+
+
+@kernel
+def newcomers(
+    begin: int, end: int, seen: int, least: float, pool_good: Floats, pool_time: Ints, pool_seq: Ints, values: Floats,
+    where: Ints, places: Ints, good: Floats, time: Ints, seq: Ints,
+) -> int:  # fmt: skip
+    """The candidates that came after the row `seen` and are good enough, best first; how many."""
+    count = 0
+    for place in range(begin, end):
+        if pool_seq[place] > seen and pool_good[place] >= least:
+            values[count], where[count] = pool_good[place], place
+            count += 1
+    best(values, 0, count, count, good, places)  # of equal ones the newer first: they are in order of recency
+    for i in range(count):
+        place = where[places[i]]
+        time[i], seq[i] = pool_time[place], pool_seq[place]
+    return count
+
+
+@kernel
+def follow(
+    first: int, fresh: Floats, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, room: Ints,
+    size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints, held: Ints,
+    whole: Ints, pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
+    seen: Ints, left: Ints, out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Bring answers up to date from watch `first` on; those that must be searched for are 1 in `left`, whose last entry
+    says how many they are. Stops early where the output might not suffice."""
+    watches = slots.shape[0]
+    if first == 0:
+        left[watches] = 0
+    least = np.full(list_start.shape[0], np.inf)
+    _look(
+        first, fresh, slots, ks, horizon_time, horizon_seq, start, size, stale, oldest_time, oldest_seq, good, held,
+        whole, left, least,
+    )  # fmt: skip
+    longest = max(0, (list_size - list_head).max())
+    values, new_good = np.empty(longest), np.empty(longest)
+    where, places = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
+    new_time, new_seq = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
+    count, current, coming = 0, -1, 0
+    for w in range(first, watches):
+        if left[w] == 0:
+            continue
+        slot, k, m, base, old = slots[w], ks[w], held[w], start[w], size[w]
+        horizon, edge = horizon_time[w], horizon_seq[w]
+        if slot != current:
+            current = slot
+            begin, end = list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]
+            timeless = begin < end and pool_time[begin] == 0 and pool_time[end - 1] == 0
+            coming = newcomers(
+                begin, end, seen[slot], least[slot], pool_good, pool_time, pool_seq,
+                values, where, places, new_good, new_time, new_seq,
+            )  # fmt: skip
+        # without event times all are 0, and need not be looked at
+        timed = not (timeless and horizon == 0 and oldest_time[w] == 0)
+        gone = 0
+        if m > 0 and not _inside(oldest_time[w], oldest_seq[w], horizon, edge):
+            if timed:
+                for i in range(base, base + m):
+                    gone += (time[i] < horizon) | ((time[i] == horizon) & (seq[i] < edge))
+            else:
+                for i in range(base, base + m):
+                    gone += seq[i] < edge
+        entering, among = 0, 0  # so many of the first `among` newcomers
+        last = base + m - 1
+        while among < coming and (
+            whole[w] == 1
+            or (
+                m > 0
+                and before(
+                    new_good[among], new_time[among], new_seq[among], good[last], time[last], seq[last]
+                )
+            )
+        ):
+            if _inside(new_time[among], new_seq[among], horizon, edge):
+                places[entering] = among
+                entering += 1
+            among += 1
+        total = m - gone + entering
+        if stale[w] == 1 or old > k or (total < k and whole[w] == 0):
+            left[w] = 1
+            left[watches] += 1
+            continue
+        if count + old + min(k, total) > out_watch.shape[0]:
+            return w, count
+        left[w] = 0
+        if total > room[w]:
+            total, whole[w] = room[w], 0
+        told = count  # of this watch the changes from here on
+        stayed = old
+        if gone > 0:
+            count = _close_up(
+                w, base, m, old, timed, horizon, edge, good, time, seq, count, out_watch, out_rank, out_good, out_time,
+                out_seq,
+            )  # fmt: skip
+            stayed -= count - told
+        count = _let_in(
+            w, k, base, m - gone, stayed, entering, total, timed, places, good, time, seq, new_good, new_time, new_seq,
+            told, count, out_watch, out_rank, out_good, out_time, out_seq,
+        )  # fmt: skip
+        held[w], size[w] = total, min(k, total)
+        anew = gone > 0 or m == 0
+        _date(w, base, total, anew, timed, among, oldest_time, oldest_seq, time, seq, new_time, new_seq)
+    # a search shows all that is there, also what was retained and came back without a new row
+    shown = fresh > -np.inf
+    for w in range(watches):
+        if left[w] == 1:
+            shown[slots[w]] = True
+    for slot in range(list_start.shape[0]):
+        if shown[slot]:
+            for place in range(list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]):
+                seen[slot] = max(seen[slot], pool_seq[place])
+    return watches, count
+
+
+@inlined
+def _close_up(
+    w: int, base: int, m: int, old: int, timed: bool, horizon: int, edge: int, good: Floats, time: Ints, seq: Ints,
+    count: int, out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
+) -> int:  # fmt: skip
+    """Take what has left the window out of what is held; those of the first `old` are told."""
+    to = base
+    while _inside(time[to] if timed else 0, seq[to], horizon, edge):
+        to += 1
+    for i in range(to, base + m):
+        if _inside(time[i] if timed else 0, seq[i], horizon, edge):
+            good[to], seq[to] = good[i], seq[i]
+            if timed:
+                time[to] = time[i]
+            to += 1
+        elif i < base + old:
+            out_watch[count], out_rank[count] = w, 0
+            out_good[count], out_time[count], out_seq[count] = good[i], time[i], seq[i]
+            count += 1
+    return count
+
+
+@inlined
+def _let_in(
+    w: int, k: int, base: int, m: int, stayed: int, entering: int, total: int, timed: bool, which: Ints, good: Floats,
+    time: Ints, seq: Ints, new_good: Floats, new_time: Ints, new_seq: Ints, told: int, count: int, out_watch: Ints,
+    out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
+) -> int:  # fmt: skip
+    """Put newcomers among the m that are held, of which `stayed` were in the answer; `total` ranks are held then. What
+    leaves the first k is told after what the window left, in order with it; then what enters, by rank."""
+    up = total if stayed == m else stayed  # from this rank on there is nothing of the old answer
+    end = m  # from the last newcomer on: what is held from here on has moved already
+    for more in range(entering, 0, -1):
+        n, place = which[more - 1], end
+        while place > 0 and before(
+            new_good[n],
+            new_time[n],
+            new_seq[n],
+            good[base + place - 1],
+            time[base + place - 1],
+            seq[base + place - 1],
+        ):
+            place -= 1
+        for i in range(min(end, stayed) - 1, max(place, k - more) - 1, -1):  # no longer among the first k
+            at, here = count, base + i
+            while at > told and before(
+                good[here], time[here], seq[here], out_good[at - 1], out_time[at - 1], out_seq[at - 1]
+            ):
+                out_good[at], out_time[at], out_seq[at] = out_good[at - 1], out_time[at - 1], out_seq[at - 1]
+                at -= 1
+            out_watch[count], out_rank[count] = w, 0
+            out_good[at], out_time[at], out_seq[at] = good[here], time[here], seq[here]
+            count += 1
+        for i in range(base + min(end, total - more) - 1, base + place - 1, -1):
+            good[i + more], seq[i + more] = good[i], seq[i]
+            if timed:
+                time[i + more] = time[i]
+        if place <= stayed < end:
+            up = stayed + more
+        rank = place + more - 1
+        which[more - 1] = rank
+        if rank < total:
+            good[base + rank], seq[base + rank] = new_good[n], new_seq[n]
+            if timed:
+                time[base + rank] = new_time[n]
+        end = place
+    if not timed:
+        for rank in range(m, total):
+            time[base + rank] = 0
+    found = min(k, total)
+    for j in range(entering):
+        if which[j] < min(up, found):
+            count = _enter(
+                w, which[j], base, good, time, seq, count, out_watch, out_rank, out_good, out_time, out_seq
+            )
+    for rank in range(up, found):  # newcomers, and what was held below the answer
+        count = _enter(
+            w, rank, base, good, time, seq, count, out_watch, out_rank, out_good, out_time, out_seq
+        )
+    return count
+
+
+@inlined
+def _enter(
+    w: int, rank: int, base: int, good: Floats, time: Ints, seq: Ints, count: int, out_watch: Ints, out_rank: Ints,
+    out_good: Floats, out_time: Ints, out_seq: Ints,
+) -> int:  # fmt: skip
+    out_watch[count], out_rank[count] = w, rank + 1
+    out_good[count], out_time[count], out_seq[count] = good[base + rank], time[base + rank], seq[base + rank]
+    return count + 1
+
+
+@inlined
+def _date(
+    w: int, base: int, total: int, anew: bool, timed: bool, among: int, oldest_time: Ints, oldest_seq: Ints,
+    time: Ints, seq: Ints, new_time: Ints, new_seq: Ints,
+) -> None:  # fmt: skip
+    """The oldest row that is held, or an older one that was: looked for where some have left."""
+    if anew and total > 0:
+        oldest, its = time[base], seq[base]
+        for i in range(base, base + total if not timed else base):
+            its = min(its, seq[i])
+        for i in range(base, base + total if timed else base):
+            if time[i] < oldest or (time[i] == oldest and seq[i] < its):
+                oldest, its = time[i], seq[i]
+        oldest_time[w], oldest_seq[w] = oldest, its
+    elif not anew:
+        for j in range(among):  # newcomers may be late
+            if not _inside(new_time[j], new_seq[j], oldest_time[w], oldest_seq[w]):
+                oldest_time[w], oldest_seq[w] = new_time[j], new_seq[j]

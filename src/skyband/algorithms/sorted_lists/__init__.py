@@ -1,0 +1,1 @@
+"""`tsl`: one sorted list an attribute, and the threshold algorithm over them."""

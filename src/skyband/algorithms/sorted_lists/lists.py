@@ -1,0 +1,374 @@
+"""Sorted lists of the window's rows, one for each attribute: what the threshold algorithm walks.
+
+An entry is (value, place of the row). A list lies in blocks of 64 places with the entries of each block sorted; a
+directory names the blocks in order, with a separator each: nothing in a block is less than its separator, and
+nothing before it is more. An arrival is put into its block, which moves half a block of entries at most; a full
+block is split. A step's rows come sorted, so that they go through the list from one end to the other.
+
+**Leaving is lazy.** A row that leaves the window is only marked; its entries stay where they are until their block
+is full, or until the list has twice as many entries as there are rows, when all of it is swept. Between that, the
+place of a row that left may be given to another one, and an old entry then points at the wrong row. For a walk that
+does no harm. It takes the order from the entries and the scores from the rows, so such a row is only met once more
+than it must be. A sweep tells old entries by their value, or by having met the place before.
+
+Cost: O(log N) and half a block of moves for each attribute of an arrival, nothing for one that leaves, and a
+constant for each of them once in a while. A row takes 12 bytes for each attribute, or up to twice that with what
+has not been swept.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.compiling.jit import inlined, kernel
+from skyband.core.types import Floats, Ints
+
+BLOCK = 64
+FULL = 48  # a block that holds more than this after its dead are gone is split
+FILL = 44  # entries of a block after a sweep: some room before the first split
+SLACK = 4096  # a list is not swept for fewer entries than these
+Small = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+
+class SortedLists:
+    """d lists over the same rows. `values` of the rows (place by place) belong to the caller."""
+
+    def __init__(self, axes: int) -> None:
+        self.axes = axes
+        self.live = np.zeros(0, dtype=np.uint8)  # by place: 1 if a row with entries lies there
+        self.rows = 0  # how many of them
+        self.used = np.ones(axes, dtype=np.int64)  # blocks of each list; the first one's separator is -inf
+        self.entries = np.zeros(axes, dtype=np.int64)
+        self.sweeps = 0
+        self._allot(4)
+        self.first[:, 0] = -np.inf
+
+    def _allot(self, blocks: int) -> None:
+        self.value = np.empty((self.axes, blocks, BLOCK), dtype=np.float64)
+        self.place = np.empty((self.axes, blocks, BLOCK), dtype=np.int32)
+        self.count = np.zeros((self.axes, blocks), dtype=np.int64)  # of a block, by its number
+        self.order = np.zeros((self.axes, blocks), dtype=np.int64)  # the directory: numbers of blocks,
+        self.first = np.zeros((self.axes, blocks), dtype=np.float64)  # and their separators
+
+    def _grow(self, blocks: int) -> None:
+        old: tuple[Any, ...] = self.arrays()
+        self._allot(blocks)
+        new: tuple[Any, ...] = self.arrays()
+        for before, after in zip(old, new, strict=True):
+            after[:, : before.shape[1]] = before
+
+    def arrays(self) -> tuple[Floats, Small, Ints, Ints, Floats]:
+        """What a walk needs, beside `used`."""
+        return self.value, self.place, self.count, self.order, self.first
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays()) + self.live.nbytes
+
+    def insert(self, places: Small, values: Floats) -> None:
+        """Rows have come to these places; none of their values is NaN."""
+        if len(self.live) < len(values):
+            self.live = np.concatenate([self.live, np.zeros(len(values) - len(self.live), dtype=np.uint8)])
+        self.live[places] = 1
+        self.rows += len(places)
+        made = (
+            np.empty(len(places), dtype=np.int64),
+            np.empty(len(places), dtype=np.int64),
+            np.empty(len(places)),
+        )
+        for axis in range(self.axes):
+            column = values[places, axis]
+            by_value = np.argsort(column)
+            done = 0
+            while True:
+                done = insert_sorted(
+                    axis, done, by_value, column, places, values, self.live, *self.arrays(), self.used, self.entries,
+                    *made,
+                )  # fmt: skip
+                if done == len(places):
+                    break
+                self._grow(2 * self.order.shape[1])
+
+    def remove(self, places: Small, values: Floats) -> None:
+        """The rows at these places leave."""
+        self.live[places] = 0
+        self.rows -= len(places)
+        if int(self.entries.max(initial=0)) > 2 * self.rows + SLACK:
+            self.sweep(values)
+
+    def sweep(self, values: Floats) -> None:
+        """Leave one entry a row, in blocks with some room."""
+        self.sweeps += 1
+        blocks = 4 + (self.rows + FILL - 1) // FILL
+        old, used = self.arrays(), self.used.copy()
+        self._allot(blocks + blocks // 4)
+        for axis in range(self.axes):
+            met = np.zeros(len(self.live), dtype=np.uint8)
+            sweep(axis, values, self.live, met, *old, used, *self.arrays(), self.used, self.entries)
+
+    def _check(self, values: Floats) -> None:
+        # as many rows are live as are counted
+        assert self.rows == np.count_nonzero(self.live)
+        for axis in range(self.axes):
+            used, total = int(self.used[axis]), 0
+            numbers = self.order[axis, :used]
+            # the directory names each block once
+            assert sorted(numbers.tolist()) == list(range(used))
+            entries: list[tuple[float, int]] = []
+            for at, number in enumerate(numbers.tolist()):
+                count = int(self.count[axis, number])
+                value = self.value[axis, number, :count]
+                total += count
+                # sorted inside a block, between its separator and the next
+                assert 0 <= count <= BLOCK and bool(np.all(value[1:] >= value[:-1]))
+                assert count == 0 or value[0] >= self.first[axis, at]
+                assert count == 0 or at + 1 == used or value[-1] <= self.first[axis, at + 1]
+                entries += zip(value.tolist(), self.place[axis, number, :count].tolist(), strict=True)
+            assert bool(np.all(self.first[axis, 1:used] >= self.first[axis, : used - 1]))
+            # the number of entries is known, and has a limit
+            assert total == self.entries[axis]
+            # every live row has an entry with its value
+            live = np.flatnonzero(self.live)
+            assert {(float(values[p, axis]), int(p)) for p in live} <= set(entries)
+
+
+@inlined
+def block_of(first: Floats, axis: int, low: int, used: int, value: float) -> int:
+    """The last block from `low` on whose separator is at most `value`, or `low`."""
+    high = used
+    step = 1
+    while low + step < high and first[axis, low + step] <= value:  # gallop: it is often near
+        low += step
+        step *= 2
+    if low + step < high:
+        high = low + step
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if first[axis, middle] <= value:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def insert_sorted(
+    axis: int, done: int, by_value: Ints, column: Floats, places: Small, values: Floats, live: Bytes,
+    value: Floats, place: Small, count: Ints, order: Ints, first: Floats, used: Ints, entries: Ints,
+    new_at: Ints, new_block: Ints, new_first: Floats,
+) -> int:  # fmt: skip
+    """Put the rows from the `done`-th on into the axis' list; stops where a block more is needed than there are.
+
+    Blocks made by splits get into the directory at the end, all in one pass. Until then they are on a list of their
+    own, in order; those from `base` on came out of the block that the directory has at `at`.
+    """
+    made = 0
+    base = 0
+    here = -1  # which of the new blocks the last row went to; base - 1: the directory's own
+    at = 0
+    last = done
+    for i in range(done, by_value.shape[0]):
+        row = by_value[i]
+        new = column[row]
+        to = block_of(first, axis, at, used[axis], new)
+        if to != at:
+            at = to
+            base = made
+            here = base - 1
+        while here + 1 < made and new_first[here + 1] <= new:
+            here += 1
+        block = order[axis, at] if here < base else new_block[here]
+        if count[axis, block] == BLOCK:
+            entries[axis] -= clean(axis, block, values, live, value, place, count)
+            if count[axis, block] > FULL:
+                fresh = used[axis] + made
+                if fresh == order.shape[1] or made == new_at.shape[0]:
+                    break
+                halve(axis, block, fresh, value, place, count)
+                for j in range(made, here + 1, -1):
+                    new_at[j] = new_at[j - 1]
+                    new_block[j] = new_block[j - 1]
+                    new_first[j] = new_first[j - 1]
+                new_at[here + 1] = at
+                new_block[here + 1] = fresh
+                new_first[here + 1] = value[axis, fresh, 0]
+                made += 1
+                if new_first[here + 1] <= new:
+                    here += 1
+                    block = fresh
+        low = 0
+        high = count[axis, block]
+        while low < high:  # behind its equals
+            middle = (low + high) // 2
+            if value[axis, block, middle] <= new:
+                low = middle + 1
+            else:
+                high = middle
+        for j in range(count[axis, block], low, -1):
+            value[axis, block, j] = value[axis, block, j - 1]
+            place[axis, block, j] = place[axis, block, j - 1]
+        value[axis, block, low] = new
+        place[axis, block, low] = places[row]
+        count[axis, block] += 1
+        entries[axis] += 1
+        last = i + 1
+    enter(axis, made, order, first, used, new_at, new_block, new_first)
+    return last
+
+
+@kernel
+def halve(axis: int, block: int, fresh: int, value: Floats, place: Small, count: Ints) -> None:
+    """The upper half of a block goes to a fresh one."""
+    half = count[axis, block] // 2
+    rest = count[axis, block] - half
+    for i in range(rest):
+        value[axis, fresh, i] = value[axis, block, half + i]
+        place[axis, fresh, i] = place[axis, block, half + i]
+    count[axis, block] = half
+    count[axis, fresh] = rest
+
+
+@kernel
+def enter(
+    axis: int, made: int, order: Ints, first: Floats, used: Ints, new_at: Ints, new_block: Ints, new_first: Floats
+) -> None:  # fmt: skip
+    """Put new blocks into the directory, each behind the place that it came out of."""
+    read = used[axis] - 1
+    left = made
+    while left > 0:
+        if read > new_at[left - 1]:
+            order[axis, read + left] = order[axis, read]
+            first[axis, read + left] = first[axis, read]
+            read -= 1
+        else:
+            left -= 1
+            order[axis, read + left + 1] = new_block[left]
+            first[axis, read + left + 1] = new_first[left]
+    used[axis] += made
+
+
+@kernel
+def clean(
+    axis: int, block: int, values: Floats, live: Bytes, value: Floats, place: Small, count: Ints
+) -> int:
+    """Drop a block's entries of rows that have left; returns how many."""
+    write = 0
+    for i in range(count[axis, block]):
+        row = place[axis, block, i]
+        if live[row] and values[row, axis] == value[axis, block, i]:
+            value[axis, block, write] = value[axis, block, i]
+            place[axis, block, write] = row
+            write += 1
+    gone = count[axis, block] - write
+    count[axis, block] = write
+    return int(gone)
+
+
+@kernel
+def sweep(
+    axis: int, values: Floats, live: Bytes, met: Bytes,
+    value: Floats, place: Small, count: Ints, order: Ints, first: Floats, used: Ints,
+    new_value: Floats, new_place: Small, new_count: Ints, new_order: Ints, new_first: Floats, new_used: Ints,
+    entries: Ints,
+) -> None:  # fmt: skip
+    """Copy the entries that stand for a row into new blocks, one after the other."""
+    block = 0
+    size = 0
+    total = 0
+    new_order[axis, 0] = 0
+    new_first[axis, 0] = -np.inf
+    for at in range(used[axis]):
+        old = order[axis, at]
+        for i in range(count[axis, old]):
+            row = place[axis, old, i]
+            if live[row] == 0 or met[row] or values[row, axis] != value[axis, old, i]:
+                continue
+            met[row] = 1
+            if size == FILL:
+                new_count[axis, block] = size
+                block += 1
+                size = 0
+                new_order[axis, block] = block
+                new_first[axis, block] = value[axis, old, i]
+            new_value[axis, block, size] = value[axis, old, i]
+            new_place[axis, block, size] = row
+            size += 1
+            total += 1
+    new_count[axis, block] = size
+    new_used[axis] = block + 1
+    entries[axis] = total
+
+
+@kernel
+def start(
+    axis: int, toward: int, limit: float, value: Floats, count: Ints, order: Ints, first: Floats, used: Ints
+) -> tuple[int, int]:
+    """Where a walk begins: downward (toward > 0, greater is better) at the last entry that is no more than the limit,
+    upward at the first that is no less. A cursor is a place of the directory and an entry of that block: downward the
+    one behind the next to be read, upward the next itself."""
+    if toward > 0:
+        at = block_of(first, axis, 0, used[axis], limit)
+    else:
+        at = 0  # the last block whose separator is less: what lies before it is less than the limit, too
+        high = used[axis]
+        while at + 1 < high:
+            middle = (at + high) // 2
+            if first[axis, middle] < limit:
+                at = middle
+            else:
+                high = middle
+    block = order[axis, at]
+    low = 0
+    high = count[axis, block]
+    while low < high:
+        middle = (low + high) // 2
+        inside = value[axis, block, middle]
+        if inside < limit or (toward > 0 and inside == limit):
+            low = middle + 1
+        else:
+            high = middle
+    return at, low
+
+
+@kernel
+def read(
+    axis: int, toward: int, limit: float, most: int, live: Bytes, value: Floats, place: Small, count: Ints, order: Ints,
+    first: Floats, used: Ints, at: int, entry: int, found: int, places: Small,
+) -> tuple[int, int, int, float, bool]:  # fmt: skip
+    """Read up to `most` entries from a cursor on; the places of their rows go to places[found:].
+
+    Returns the cursor, how many places there are now, the last value read, and whether the list came to its end or
+    beyond the limit: then every row inside was read.
+    """
+    last = np.nan
+    done = 0
+    while done < most:
+        block = order[axis, at]
+        if toward > 0:
+            if entry == 0:
+                if at == 0:
+                    return at, entry, found, last, True
+                at -= 1
+                entry = count[axis, order[axis, at]]
+                continue
+            entry -= 1
+        elif entry == count[axis, block]:
+            if at + 1 == used[axis]:
+                return at, entry, found, last, True
+            at += 1
+            entry = 0
+            continue
+        here = value[axis, block, entry]
+        if here < limit if toward > 0 else here > limit:
+            return at, entry, found, last, True
+        last = here
+        row = place[axis, block, entry]
+        if live[row]:
+            places[found] = row
+            found += 1
+        if toward < 0:
+            entry += 1
+        done += 1
+    return at, entry, found, last, False

@@ -1,0 +1,228 @@
+"""Views: for each query the best rows of the window down to some rank, exact to their last.
+
+A view is a ranked list (ranked.py) of at most `most` rows. The rule that keeps it exact is one comparison: a newcomer
+comes in if it is before the view's last in the one total order, or if the view is `whole`, that is, if it holds every
+row inside the window. What leaves the window leaves the view, and the rest is still the best of the rest.
+
+Here are the kernels on views: a step's rows meet them, rows leave them, and `take` collects the best of rows that a
+computation meets in any order, some of them more than once. For a shape of score that is used much, kernels are
+generated that score and compare in one loop, in blocks of 64 rows as in fused.py.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.algorithms.kernels.answer_diff import before
+from skyband.compiling.jit import generated, kernel
+from skyband.core.types import Floats, Ints
+from skyband.query.expression.score_space import Space
+
+Bytes = npt.NDArray[np.uint8]
+Small = npt.NDArray[np.int32]
+
+
+@kernel
+def offer(
+    slot: int, value: float, when: int, number: int, most: int, whole: Bytes, ks: Ints, touched: Bytes, counts: Ints,
+    start: Ints, size: Ints, good: Floats, time: Ints, seq: Ints,
+) -> None:  # fmt: skip
+    """A row that is inside: into the view, if it is better than its last or the view is whole."""
+    first, n = start[slot], size[slot]
+    full = n == most
+    if (full or whole[slot] == 0) and (
+        n == 0 or not before(value, when, number, good[first], time[first], seq[first])
+    ):
+        if full:
+            whole[slot] = 0  # somebody is outside now
+        return
+    counts[slot, 0] += 1
+    if full:  # the worst goes: those between move down by one
+        whole[slot] = 0
+        at = first
+        while at + 1 < first + n and before(value, when, number, good[at + 1], time[at + 1], seq[at + 1]):
+            good[at] = good[at + 1]
+            time[at] = time[at + 1]
+            seq[at] = seq[at + 1]
+            at += 1
+    else:  # those that are better move up by one
+        at = first + n
+        while at > first and before(good[at - 1], time[at - 1], seq[at - 1], value, when, number):
+            good[at] = good[at - 1]
+            time[at] = time[at - 1]
+            seq[at] = seq[at - 1]
+            at -= 1
+        size[slot] += 1
+    good[at] = value
+    time[at] = when
+    seq[at] = number
+    if first + size[slot] - at <= ks[slot]:
+        touched[slot] = 1
+
+
+@kernel
+def meet(
+    slot: int, begin: int, values: Floats, fits: Bytes, time: Ints, seq: Ints, most: Ints, whole: Bytes, ks: Ints,
+    touched: Bytes, counts: Ints, start: Ints, size: Ints, good: Floats, times: Ints, seqs: Ints,
+) -> None:  # fmt: skip
+    """The rows of a step from `begin` on, scored, meet one slot's view."""
+    for row in range(begin, values.shape[0]):
+        value = values[row]
+        if value == value and fits[row]:
+            offer(
+                slot, value, time[row], seq[row], most[slot], whole, ks, touched, counts,
+                start, size, good, times, seqs,
+            )  # fmt: skip
+
+
+@kernel
+def leave(
+    ks: Ints, horizon_time: Ints, horizon_seq: Ints, deleted: Ints, whole: Bytes, touched: Bytes, short: Ints,
+    start: Ints, size: Ints, good: Floats, time: Ints, seq: Ints,
+) -> int:  # fmt: skip
+    """Take out of each view what left its window or was deleted (seqs in order). Returns how many views are short."""
+    count = 0
+    for slot in range(ks.shape[0]):
+        if ks[slot] == 0:
+            continue
+        first, n = start[slot], size[slot]
+        write = first
+        for at in range(first, first + n):
+            stays = time[at] > horizon_time[slot] or (
+                time[at] == horizon_time[slot] and seq[at] >= horizon_seq[slot]
+            )
+            if stays and deleted.shape[0] > 0:
+                place = np.searchsorted(deleted, seq[at])
+                stays = place == deleted.shape[0] or deleted[place] != seq[at]
+            if stays:
+                if write != at:
+                    good[write] = good[at]
+                    time[write] = time[at]
+                    seq[write] = seq[at]
+                write += 1
+            elif first + n - at <= ks[slot]:
+                touched[slot] = 1
+        size[slot] = write - first
+        if size[slot] < ks[slot] and whole[slot] == 0:
+            short[count] = slot
+            count += 1
+    return count
+
+
+@kernel
+def take(
+    places: Small, values: Floats, x: Floats, times: Ints, seqs: Ints, horizon_time: int, horizon_seq: int,
+    boxed: Ints, low: Floats, high: Floats, want: int, size: int, good: Floats, time: Ints, seq: Ints,
+) -> int:  # fmt: skip
+    """Keep the best `want` of the rows met, worst first; a row met again is found to be there. Returns their number."""
+    for i in range(places.shape[0]):
+        value = values[i]
+        if not (value == value and (size < want or value >= good[0])):
+            continue
+        row = places[i]
+        when, number = times[row], seqs[row]
+        inside = when > horizon_time or (when == horizon_time and number >= horizon_seq)
+        for b in range(boxed.shape[0]):
+            inside &= low[b] <= x[row, boxed[b]] <= high[b]
+        if not inside or (size == want and not before(value, when, number, good[0], time[0], seq[0])):
+            continue
+        begin, end = 0, size  # behind all that are worse
+        while begin < end:
+            middle = (begin + end) // 2
+            if before(value, when, number, good[middle], time[middle], seq[middle]):
+                begin = middle + 1
+            else:
+                end = middle
+        if begin < size and seq[begin] == number:
+            continue
+        if size < want:
+            for j in range(size, begin, -1):
+                good[j] = good[j - 1]
+                time[j] = time[j - 1]
+                seq[j] = seq[j - 1]
+            size += 1
+        else:
+            begin -= 1
+            for j in range(begin):
+                good[j] = good[j + 1]
+                time[j] = time[j + 1]
+                seq[j] = seq[j + 1]
+        good[begin] = value
+        time[begin] = when
+        seq[begin] = number
+    return size
+
+
+_TEMPLATE = '''"""Generated by algorithms.sorted_lists.views: scores of one shape."""
+import numpy as np
+from skyband.compiling.jit import kernel
+from skyband.core.order import first_inside
+from skyband.algorithms.sorted_lists.views import offer
+
+@kernel
+def meet_all(constants, sign, low, high, {columns}, time, seq, horizon_time, horizon_seq, most, whole, ks, touched,
+             counts, start, size, good, times, seqs):
+    n = time.shape[0]
+    block = np.empty(64, np.float64)
+    for slot in range(ks.shape[0]):
+        if ks[slot] == 0 or (size[slot] == 0 and whole[slot] == 0):
+            continue
+{parameters}
+        begin = first_inside(time, seq, 0, n, horizon_time[slot], horizon_seq[slot])
+        for b in range((n + 63) // 64):
+            if b * 64 + 64 <= begin:
+                continue
+            bar = -np.inf if whole[slot] else good[start[slot]]
+            stop = min(n - b * 64, 64)
+            hit = False
+            if stop == 64:
+                for j in range(64):
+{loads}
+                    value = sign * ({score})
+                    block[j] = value
+                    hit |= value >= bar
+            else:
+                for j in range(stop):
+{loads}
+                    value = sign * ({score})
+                    block[j] = value
+                    hit |= value >= bar
+            if not hit:
+                continue
+            for j in range(max(0, begin - b * 64), stop):
+                row = b * 64 + j
+                if block[j] >= bar{fits}:
+                    offer(slot, block[j], time[row], seq[row], most[slot], whole, ks, touched, counts,
+                          start, size, good, times, seqs)
+                    bar = -np.inf if whole[slot] else good[start[slot]]
+
+@kernel
+def score_at(places, slot, constants, sign, x, out):
+{own}
+    for i in range(places.shape[0]):
+        row = places[i]
+{gathers}
+        out[i] = sign * ({score})
+'''
+
+
+@lru_cache(maxsize=256)
+def compiled(space: Space, constants: int) -> Any:
+    """The kernels of a shape, as a module."""
+    score, d = space.rendered or "", len(space.columns)
+    for i in reversed(range(constants)):
+        score = score.replace(f"p[{i}]", f"p{i}")
+    names = [f"p{i} = constants[slot, {i}]" for i in range(constants)] or ["pass"]
+    limits = (f"low[slot, {i}] <= X{axis}[row] <= high[slot, {i}]" for i, axis in enumerate(space.boxed))
+    source = _TEMPLATE.format(
+        columns=", ".join(f"X{i}" for i in range(d)),
+        parameters="\n".join(" " * 8 + name for name in names),
+        own="\n".join(" " * 4 + name for name in names),
+        loads="\n".join(" " * 20 + f"x{i} = X{i}[b * 64 + j]" for i in range(d)),
+        gathers="\n".join(" " * 8 + f"x{i} = x[row, {i}]" for i in range(d)),
+        score=score,
+        fits="".join(f" and {limit}" for limit in limits),
+    )
+    return generated(source)

@@ -1,0 +1,257 @@
+"""Instructions that Python has no word for: fetch what will be needed, find the first bit of a word, count them.
+
+A list that lies in a far cache is near by the time it is needed if somebody asks for it a few hundred instructions
+earlier. Queries' lists are many and short, so no machine foresees which comes next; the loops that use them know it.
+
+Sets of queries are words of 64 bits. A loop over a set goes from one bit to the next with one instruction each.
+
+And arrays that a kernel finds by their addresses (`lent`, `shown`): to hand over eighty of them from Python takes as
+long as to sift a thousand rows, and nearly always they are the same as at the step before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.compiling.jit import native
+
+LINE = 64  # bytes that memory comes in
+
+
+def aligned(shape: tuple[int, ...], kind: Any = np.float64) -> npt.NDArray[Any]:
+    """An array of zeros that begins where a line of memory does: a load of eight numbers that lies across two of them
+    takes twice as long, and numpy's own arrays nearly always begin in the middle of one."""
+    size, each = int(np.prod(shape)), np.dtype(kind).itemsize
+    room = np.zeros(size + LINE // each, dtype=kind)
+    first = -room.ctypes.data % LINE // each
+    return room[first : first + size].reshape(shape)
+
+
+Shape = tuple[Any, tuple[int, ...]]  # of an array: its kind, of eight bytes or four each, and its extents
+
+
+def words_of(shapes: tuple[Shape, ...]) -> int:
+    """So many numbers of eight bytes have room for these arrays."""
+    return sum(-(-int(np.prod(extents)) * np.dtype(kind).itemsize // 8) for kind, extents in shapes)
+
+
+def cut(memory: npt.NDArray[np.float64], shapes: tuple[Shape, ...]) -> list[npt.NDArray[Any]]:
+    """Arrays one after the other in the same memory."""
+    made, at = [], 0
+    for kind, extents in shapes:
+        end = at + words_of(((kind, extents),))
+        made.append(memory[at:end].view(kind)[: int(np.prod(extents))].reshape(extents))
+        at = end
+    return made
+
+
+def whole_bytes(*arrays: npt.NDArray[Any]) -> int:
+    """What arrays take, with what lies beside them in the memory that they are a part of; nothing twice."""
+    found: dict[int, int] = {}
+    for array in arrays:
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        found[array.ctypes.data] = array.nbytes
+    return sum(found.values())
+
+
+def arrays_of(*holders: Any) -> list[npt.NDArray[Any]]:
+    """The arrays that objects have, those in their tuples and lists included."""
+    found = []
+    for holder in holders:
+        for value in vars(holder).values():
+            several = value if isinstance(value, list | tuple) else (value,)
+            found += [each for each in several if isinstance(each, np.ndarray)]
+    return found
+
+
+def _fetch() -> Any:
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def fetch(typing: Any, array: Any, at: Any) -> Any:
+        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = signature.args[0]
+            held = context.make_array(kind)(context, builder, arguments[0])
+            address = builder.gep(held.data, [arguments[1]])
+            byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            module = builder.module
+            name = "llvm.prefetch.p0" if _opaque() else "llvm.prefetch.p0i8"
+            shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+            instruction = cgutils.get_or_insert_function(module, shape, name)
+            # it will be written to, it shall come to the nearest cache, it is data
+            flags = [ir.Constant(word, value) for value in (1, 3, 1)]
+            builder.call(instruction, [builder.bitcast(address, byte), *flags])
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp), write
+
+    return fetch
+
+
+def _opaque() -> bool:
+    """Whether pointers have no type in this LLVM."""
+    import llvmlite.binding
+
+    return bool(llvmlite.binding.llvm_version_info[0] >= 15)
+
+
+@native(_fetch)
+def fetch(array: npt.NDArray[Any], at: int) -> None:
+    """Bring an element nearer; any index will do, nothing is read."""
+
+
+def _first_bit() -> Any:
+    from llvmlite import ir
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def first_bit(typing: Any, word: Any) -> Any:
+        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+        return types.int64(types.uint64), write
+
+    return first_bit
+
+
+@native(_first_bit)
+def first_bit(word: int) -> int:
+    """The place of the lowest bit that is set; of no meaning for 0."""
+    value = int(word)
+    return (value & -value).bit_length() - 1
+
+
+def _bits_in() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def bits_in(typing: Any, word: Any) -> Any:
+        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.ctpop(arguments[0])
+
+        return types.int64(types.uint64), write
+
+    return bits_in
+
+
+@native(_bits_in)
+def bits_in(word: int) -> int:
+    """How many bits of a word are set."""
+    return int(word).bit_count()
+
+
+def _lent() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic(prefer_literal=True)
+    def lent(typing: Any, words: Any, at: Any, dims: Any, kind: Any) -> Any:
+        made = types.Array(kind.dtype, dims.literal_value, "C")
+
+        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            held = context.make_array(signature.args[0])(context, builder, arguments[0])
+            first = builder.gep(held.data, [arguments[1]])
+            read = [builder.load(builder.gep(first, [first_of(context, i)])) for i in range(1 + made.ndim)]
+            return _array(context, builder, made, read[0], read[1:])
+
+        def first_of(context: Any, i: int) -> Any:
+            return context.get_constant(types.intp, i)
+
+        return made(words, types.intp, dims, kind), write
+
+    return lent
+
+
+def _shown() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def shown(typing: Any, address: Any, count: Any, kind: Any) -> Any:
+        made = types.Array(kind.dtype, 1, "C", readonly=True)
+
+        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return _array(context, builder, made, arguments[0], [arguments[1]])
+
+        return made(types.intp, types.intp, kind), write
+
+    return shown
+
+
+def _array(context: Any, builder: Any, made: Any, address: Any, shape: list[Any]) -> Any:
+    """An array of a type over memory that somebody else holds."""
+    from numba.core import cgutils, types
+    from numba.np.arrayobj import populate_array
+
+    array = context.make_array(made)(context, builder)
+    size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(made.dtype)))
+    strides = [size]
+    for extent in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], extent))
+    populate_array(
+        array,
+        data=builder.inttoptr(address, array.data.type),
+        shape=cgutils.pack_array(builder, shape),
+        strides=cgutils.pack_array(builder, strides),
+        itemsize=size,
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+@native(_lent)
+def lent(words: npt.NDArray[Any], at: int, dims: int, kind: Any) -> Any:
+    """An array whose address and extents are words[at], words[at + 1], …: who made the words holds it."""
+    shape = tuple(int(extent) for extent in words[at + 1 : at + 1 + dims])
+    return _over(int(words[at]), shape, kind)
+
+
+@native(_shown)
+def shown(address: int, count: int, kind: Any) -> Any:
+    """So many numbers at an address, not to be written to."""
+    array = _over(int(address), (int(count),), kind)
+    array.flags.writeable = False
+    return array
+
+
+def _over(address: int, shape: tuple[int, ...], kind: Any) -> npt.NDArray[Any]:
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    if size == 0:
+        return np.empty(shape, dtype=kind)
+    return np.frombuffer((ctypes.c_byte * size).from_address(address), dtype=kind).reshape(shape)
+
+
+WORDS = 4  # of an array: its address, and its extents
+
+
+class Words:
+    """Addresses and extents of arrays, for `lent`; it holds the arrays."""
+
+    def __init__(self, kinds: tuple[tuple[int, str], ...]) -> None:
+        self.kinds = kinds
+        self.arrays: tuple[npt.NDArray[Any], ...] = ()
+        self.words = np.zeros(WORDS * len(kinds), dtype=np.int64)
+
+    def __deepcopy__(self, memo: Any) -> Words:
+        raise TypeError("Words are of the arrays that they were made for: a copy would have the same ones.")
+
+    def note(self, arrays: tuple[npt.NDArray[Any], ...]) -> None:
+        """The arrays as they are now, in the order of their kinds."""
+        before = self.arrays or (None,) * len(arrays)
+        for i, (array, old, (dims, kind)) in enumerate(zip(arrays, before, self.kinds, strict=True)):
+            if array is old:
+                continue
+            # a kernel takes them for what the kinds say
+            assert array.ndim == dims and array.dtype == kind and array.flags.c_contiguous, (i, array.dtype)
+            self.words[WORDS * i] = array.__array_interface__["data"][0]  # .ctypes.data takes twice as long
+            self.words[WORDS * i + 1 : WORDS * i + 1 + dims] = array.shape
+        self.arrays = arrays

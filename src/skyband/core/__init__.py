@@ -1,0 +1,1 @@
+"""What every room may use: types and recency (`types`), the order of rows (`order`), errors (`errors`), saved state (`blob`)."""

@@ -1,0 +1,313 @@
+"""The lane: the shortest way of the commonest step.
+
+One stream without event times, one family of watches with one window over an index that keeps the rows itself, and a
+table in the stream's own types, without nulls: nothing has to be accepted, sorted, turned or put aside. The ordinary
+way (monitor.py, stream_state.py, group.py) finds that out step by step, and what Python does between two kernels costs
+the more the further they have driven it out of the caches: for ten thousand rows a third of the whole step. Here it is
+found out once. A lane does the same as the ordinary way with such a table, in the same order, and nothing else; it
+serves until anything about the stream or its watches changes, which it sees by the objects that are made anew then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.algorithms import WindowAlgorithm
+from skyband.algorithms.heightmap.whole_step import (
+    COUNT,
+    EXTENT,
+    FIRST,
+    GONE,
+    LEFT,
+    LISTS,
+    REFUSED,
+    RELEASE,
+    SEQ,
+    SEQ_AT,
+    TELL_SIGN,
+)
+from skyband.algorithms.heightmap.whole_step import (
+    NOTHING as DONE,
+)
+from skyband.algorithms.kernels.answer_diff import Changes
+from skyband.compiling.array_version import LATEST
+from skyband.compiling.intrinsics import Words
+from skyband.core.types import Recency
+from skyband.engine.change_writer import tell
+from skyband.engine.report import TIMELESS, Pool
+from skyband.engine.row_group import NOTHING, Group
+from skyband.query.model import Rows
+from skyband.stream.batches import FLOAT64, NO_TIMES, no_times
+from skyband.stream.schema import readable
+from skyband.stream.windows import Runs
+
+if TYPE_CHECKING:
+    from skyband.engine.monitor import Monitor
+    from skyband.engine.stream_runtime import Stream
+
+MOST = 16384  # rows of a step that the lane takes
+FLOATS = np.dtype(np.float64)
+_numbers = np.arange(MOST)
+
+
+class Lane:
+    """What a stream's commonest step needs, looked up once."""
+
+    def __init__(self, monitor: Monitor, stream: Stream, group: Group) -> None:
+        self.monitor, self.stream, self.group = monitor, stream, group
+        self.arrays = group._arrays  # made anew when a watch comes, goes or changes
+        schema: Any = stream.schema
+        self.schema = schema
+        self.places = [schema.get_field_index(name) for name in group.space.columns]
+        self.rows = group._windows[0].n  # type: ignore[union-attr]
+        # if it takes all of the columns it looks at each one's type itself, which is quicker than to compare schemas
+        whole = sorted(self.places) == list(range(len(schema)))
+        self.names = list(schema.names) if whole else None
+        self.counts = getattr(group.algorithm, "counts_seqs", False)
+        self.seq = np.empty(MOST, dtype=np.int64)
+        self.seqs = self.seq.view()
+        self.seqs.flags.writeable = False
+        self.latest: Any = None
+        self.pool: Pool | None = None
+        self.told: tuple[Any, ...] = ()
+        self.before = 0  # changes of the step before
+        self.at_hand = getattr(group.algorithm, "at_hand", None) if whole else None
+        if self.at_hand is not None:
+            self._make_notes()
+
+    def _make_notes(self) -> None:
+        """What a step in one call needs."""
+        self.alike = self.schema  # of the tables that come
+        self.exported = (ctypes.c_int64 * EXTENT)()  # a table as Arrow tells it to C
+        self.exported_at = ctypes.addressof(self.exported)
+        self.release: Any = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+        self.releases: dict[int, Any] = {}
+        self.report = np.zeros(SEQ_AT + 1, dtype=np.int64)
+        self.report[TELL_SIGN] = self.group.sign
+        self.report[SEQ_AT] = self.report.ctypes.data + 8 * SEQ
+        self.columns_at = np.array(self.places, dtype=np.int64)
+        self.notes = Words(tuple(GONE.values()))
+        self.noted: tuple[Any, ...] = ()
+        self.times_at = NO_TIMES.ctypes.data
+
+    @staticmethod
+    def of(monitor: Monitor, stream: Stream) -> Lane | None:
+        """The lane of a stream that has just made a step the ordinary way; None where there is none."""
+        if (
+            len(monitor.streams) > 1
+            or monitor.joints
+            or monitor.retain is not None
+            or monitor.max_ahead is not None
+        ):
+            return None
+        if (
+            stream.time is not None
+            or stream.updates is not None
+            or stream.unknown_types
+            or len(stream.groups) != 1
+        ):
+            return None
+        group, schema = stream.groups[0], stream.schema
+        if type(group) is not Group or not group.windowed or group.where is not None or group.looked_at:
+            return None
+        arrays = group._arrays
+        # "all from": all watches have one window, which has passed all their beginnings
+        if "all from" not in arrays or len(arrays["growing"]) or not isinstance(group._windows[0], Rows):
+            return None
+        if type(group.algorithm).report is not WindowAlgorithm.report:
+            return None
+        count = len(group.algorithm.ks)
+        if not count == len(group.watches) == len(group.slots) or not group._in_place():
+            return None
+        # "wanted": columns that have to be put aside for the answers
+        if schema is None or stream.kept.chunks or stream._wanted is None or stream._wanted:
+            return None
+        known = all(
+            schema.get_all_field_indices(n) == [schema.get_field_index(n)] for n in group.space.columns
+        )
+        types = {schema.field(name).type.id for name in group.space.columns} if known else set()
+        return Lane(monitor, stream, group) if types == {FLOAT64} else None
+
+    def serves(self) -> bool:
+        """Whether everything is as it was."""
+        monitor, stream, group = self.monitor, self.stream, self.group
+        return (
+            group._arrays is self.arrays
+            and stream._schema is self.schema
+            and len(stream.groups) == 1
+            and stream.groups[0] is group
+            and len(monitor.streams) == 1
+            and monitor.streams.get(stream.name) is stream
+            and not monitor.joints
+            and not stream.kept.chunks
+        )
+
+    def push(self, table: pa.Table) -> pa.Table | None:
+        """A step with these rows; None, and nothing done, where they have to go the ordinary way."""
+        rows, monitor, runs = table.num_rows, self.monitor, self.stream.recencies
+        assert isinstance(runs, Runs)
+        base, (before, begin) = monitor._next_seq, runs._latest
+        # the rows go on with the last run of seqs, and the window begins in it
+        if (
+            not 0 < rows <= MOST
+            or begin + runs.total - before != base
+            or runs.total + rows - self.rows < before
+        ):
+            return None
+        # the first step of a lane goes by itself: all that a step in one call may fall back to is loaded then
+        if self.told and self.at_hand is not None and self._is_alike(table) and self.at_hand():
+            batches = table.to_batches()
+            found = self._go(batches[0], rows, base) if len(batches) == 1 else REFUSED
+            if found != REFUSED:
+                self._count(rows, base)
+                return self._told_of(found, table, base)
+        columns = self._columns(table)
+        if columns is None:
+            return None
+        self._count(rows, base)
+        times, seqs = self.arrays["all at"], self.arrays["all from"]
+        seqs.fill(base + rows - self.rows)
+        if times[0]:  # the window was not full so far
+            times.fill(0)
+        self.group.algorithm.step(
+            columns, no_times(rows), self._seqs(base, rows), times, seqs, NOTHING, NOTHING
+        )
+        return self._tell()
+
+    def _count(self, rows: int, base: int) -> None:
+        """So many rows are in."""
+        monitor, stream = self.monitor, self.stream
+        monitor._next_seq = base + rows
+        stream.accepted += rows
+        stream.tally.add(0, rows)
+        stream.recencies.total += rows  # type: ignore[union-attr]
+        self.group.oldest = Recency(0, base + rows - self.rows)
+
+    def _is_alike(self, table: pa.Table) -> bool:
+        """Whether a table has the columns and types that the lane is made for; what has passed `_columns` once has."""
+        schema = table.schema
+        if not schema.equals(self.alike):
+            if self._columns(table) is None:
+                return False
+            self.alike = schema
+        return True
+
+    def _go(self, batch: pa.RecordBatch, rows: int, base: int) -> int:
+        """The step in one call."""
+        algorithm = self.group.algorithm
+        # with room for twice the changes of the step before: a step that finds too little is done in halves
+        pool = self.monitor._report.pool(self.monitor.watches, 2 * self.before)
+        latest = (LATEST[0], self.group.board._width)
+        if (
+            latest != self.noted
+            or pool is not self.pool
+            or algorithm.horizon_seq is not self.arrays["all from"]
+        ):
+            self._note(pool)
+            self.noted, self.pool = (LATEST[0], self.group.board._width), pool
+        batch._export_to_c(self.exported_at)
+        try:
+            return int(
+                algorithm.go(
+                    self.notes.words, rows, base, base + rows - self.rows, pool.used, self.exported_at, self.times_at
+                )
+            )  # fmt: skip
+        finally:
+            where = self.exported[RELEASE]
+            release = self.releases.get(where)
+            if release is None:
+                release = self.releases[where] = self.release(where)
+            release(self.exported_at)
+
+    def _note(self, pool: Pool) -> None:
+        algorithm, times, seqs = self.group.algorithm, self.arrays["all at"], self.arrays["all from"]
+        algorithm.horizon_time, algorithm.horizon_seq = times, seqs
+        self.latest = None
+        self.notes.note((*self._told(pool)[2:], times, seqs, self.columns_at, self.report))
+
+    def _told_of(self, found: int, table: pa.Table, base: int) -> pa.Table:
+        """What has changed after a step in one call, which may have left something to do."""
+        pool = self.pool
+        assert pool is not None
+        if found > 0:
+            self.before = found
+            return pool.cut(found)
+        if found == 0:
+            return self.monitor._report.table([], TIMELESS)
+        left, algorithm = int(self.report[LEFT]), self.group.algorithm
+        first, count = int(self.report[FIRST]), int(self.report[COUNT])
+        if left != DONE:
+            rows = table.num_rows
+            algorithm.finish(left, lambda: (self._columns(table), no_times(rows), self._seqs(base, rows)))
+        return self._tell() if left == LISTS else self._as_table(pool, first, count)
+
+    def _seqs(self, base: int, rows: int) -> Any:
+        """The rows' seqs; only the first where the algorithm can count."""
+        if self.counts:
+            seq = np.array([base])
+            seq.flags.writeable = False
+            return seq
+        np.add(_numbers[:rows], base, out=self.seq[:rows])
+        return self.seqs[:rows]
+
+    def _tell(self) -> pa.Table:
+        """What has changed, as a table."""
+        board, ranked = self.group.board, self.group.algorithm.ranked
+        pool = self.monitor._report.pool(self.monitor.watches)
+        latest = (board.renewed, ranked.renewed, board._width)
+        if latest != self.latest or pool is not self.pool:
+            self.latest, self.pool, self.told = latest, pool, self._told(pool)
+            self.noted = ()
+        return self._as_table(pool, *tell(pool.used, *self.told))
+
+    def _as_table(self, pool: Pool, first: int, count: int) -> pa.Table:
+        """What `tell` has found, which may have stopped before a watch."""
+        board, ranked, report = self.group.board, self.group.algorithm.ranked, self.monitor._report
+        if first == len(board.slot):
+            if not count:
+                return report.table([], TIMELESS)
+            if pool.used + count <= pool.rows:
+                return pool.cut(count)
+            changes: Changes | None = board.found().part(count)
+        else:  # a longer answer than ever, or more changes than usual
+            algorithm = self.group.algorithm
+            changes = board.refresh_ranked(
+                ranked, algorithm.touched, self.arrays["k"], algorithm.timed, (first, count)
+            )
+            algorithm.touched.fill(0)
+        return report.table(
+            [] if changes is None else [(self.group, changes)], TIMELESS, self.monitor.watches
+        )
+
+    def _told(self, pool: Pool) -> tuple[Any, ...]:
+        """The arrays of the comparison, which nearly always are the same as at the step before."""
+        group, board, ranked = self.group, self.group.board, self.group.algorithm.ranked
+        return (
+            group.sign, group.algorithm.timed, self.arrays["k"], group.algorithm.touched,
+            board.slot, board.start, board.room, board.size, board.stale, board.good, board.time, board.seq,
+            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *board.found(),
+            self.monitor._report._numbers_of(group),
+            pool.query, pool.change, pool.rank, pool.valid, pool.score, pool.seq,
+        )  # fmt: skip
+
+    def _columns(self, table: pa.Table) -> tuple[Any, ...] | None:
+        """The rows as an index takes them, over the table's own memory; None where that can't be."""
+        if self.names is None:
+            if not table.schema.equals(self.schema) or not readable(table, self.schema):
+                return None
+        elif table.column_names != self.names:
+            return None
+        found = []
+        for place in self.places:
+            column = table.column(place)
+            if column.num_chunks != 1 or column.null_count:
+                return None
+            values = column.to_numpy()
+            if values.dtype is not FLOATS:
+                return None
+            found.append(values)
+        return tuple(found)

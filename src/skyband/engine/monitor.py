@@ -1,0 +1,598 @@
+"""The engine: rows in, exact changes out.
+
+A monitor holds streams and watches. A step (a pushed batch, an advance of time, a micro-batch of several
+streams) goes one way: rows are accepted or rejected, numbered, and shown to each family of watches, which
+expires, inserts and then compares its tops; what changed becomes one Arrow table. The answer after a step is a
+pure function of the rows accepted so far: how they were cut into steps makes no difference.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.core import blob
+from skyband.core.errors import InputError, QueryError
+from skyband.core.types import MINIMUM, Ints
+from skyband.engine import snapshot as saving
+from skyband.engine.joined_stream import Joint, name_of
+from skyband.engine.lane import Lane
+from skyband.engine.planner import choose
+from skyband.engine.pruning import Sifted, Sifter
+from skyband.engine.report import TIMELESS, Report
+from skyband.engine.row_group import NOTHING
+from skyband.engine.stream_runtime import Stream
+from skyband.engine.watch import Watch
+from skyband.query.coerce import asked
+from skyband.query.model import Joined, Last, Query, Window
+from skyband.stream import clock
+from skyband.stream.batches import Batch, names_of, no_times, read
+from skyband.stream.rejects import KEPT, Reject, Rejects
+from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type, readable
+from skyband.stream.updates import COUNTED
+from skyband.stream.validation import Accepted, accept, without_ahead
+
+if TYPE_CHECKING:
+    from skyband.durable import Engine
+
+log = logging.getLogger("skyband")
+
+NONE_DELETED = (NOTHING, NOTHING)
+JUMP_STEPS = 3  # so many steps in a row that are ahead as a whole mean that the stream has jumped
+
+
+class Monitor:
+    """Watches over streams of rows.
+
+    time: the event-time column (or one for each stream, by name); schema: Arrow's, else from the first batch;
+    retain: rows kept for watches yet to come (`sb.rows(n)` or `sb.last("1 hour")`); max_ahead: how far ahead
+    of now a row may be stamped; key, op: an update stream's columns (or one for each stream, by name), whose rows
+    replace and delete earlier rows of the same key; journal: a folder that keeps every step (see `durable`), to begin
+    or to go on from.
+    """
+
+    def __init__(
+        self,
+        time: str | Mapping[str, str] | None = None,
+        schema: Any = None,
+        retain: str | Window | None = None,
+        max_ahead: Any = None,
+        key: str | Mapping[str, str] | None = None,
+        op: str | Mapping[str, str] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+    ) -> None:
+        from skyband.query.window import duration, window
+
+        self.time, self.key, self.op = _special_columns(time, key, op)
+        self.schema = schema
+        self.retain: Window | None = None if retain is None else window(retain)
+        self.max_ahead: Last | None = None if max_ahead is None else duration("max_ahead", max_ahead)
+        self.streams: dict[str, Stream] = {}
+        self.joints: dict[str, Joint] = {}  # several streams as one, by all their names
+        self.watches: dict[str, Watch] = {}
+        self._rejects = Rejects(updates=bool(self.key))
+        self._report = Report()
+        self._next_seq = 0
+        self._now: int | None = None  # time key
+        self._kind: clock.Kind | None = None
+        self._pending: Any = None  # an advance before the kind of time was known
+        self.lists_only = (
+            False  # rows may be pruned before they come here: the planner picks nothing that needs them all
+        )
+        # of questions about pairs it answers one of so many parts: which, and of how many (pairs/sharded_scase.py)
+        self.share: tuple[int, int] | None = None
+        self.journal: Engine | None = None  # steps go through it, if there is one
+        self._lane: Lane | None = None  # the short way, where there is one
+        self._known: dict[str, Watch] = {}  # while state is made anew: watches held
+        if isinstance(self.retain, Last) and not self.time:
+            raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
+        if (
+            self.max_ahead is not None and not self.time and journal is None
+        ):  # a journal knows its time column
+            raise InputError("max_ahead= needs a time column: give time= too.")
+        if (
+            isinstance(schema, Mapping)
+            and schema
+            and all(isinstance(s, pa.Schema | Mapping) for s in schema.values())
+        ):
+            for name in schema:
+                self._stream(name)
+        if journal is not None:
+            from skyband.durable import Engine
+
+            Engine(self, journal)
+
+    # -- watching ------------------------------------------------------------------------------------------
+
+    def watch(self, query: str | Query, name: str | None = None) -> Watch:
+        """Ask once; from then on the answer is kept."""
+        return self._watch(query, name) if self.journal is None else self.journal.watch(query, name)
+
+    def _watch(self, query: str | Query, name: str | None) -> Watch:
+        query = asked(query)
+        choice = choose(query)  # refuses what can't be answered at all
+        name = self._name(name)
+        stream = self._stream_of(query)
+        stream.check(query)
+        stream.allow(query.window)
+        # a stream without rows is planned when the first ones come, with all that is known then; but what an update
+        # stream can't have is refused now
+        if stream.pushed or stream.has_updates():
+            choice = choose(query, stream.facts(query))
+        watch = saving.make_watch(self, stream, name, query, choice)
+        stream.attach(watch)
+        self.watches[name] = watch
+        self._report.forget()
+        return watch
+
+    def _name(self, name: str | None) -> str:
+        if name is None:
+            number = len(self.watches) + 1
+            while f"query{number}" in self.watches:
+                number += 1
+            return f"query{number}"
+        if not isinstance(name, str) or not name:
+            raise InputError(f"A watch's name must be a text of at least one character, not {name!r}.")
+        if name in self.watches:
+            raise InputError(f'There is a watch "{name}" already: drop it first, or choose another name.')
+        return name
+
+    def drop(self, name: str) -> None:
+        """Watch no longer."""
+        return self._drop(name) if self.journal is None else self.journal.drop(name)
+
+    def _change(self, name: str, k: int | None, window: str | Window | None) -> None:
+        """A change of a watch as the journal knows it: by name."""
+        if name not in self.watches:
+            raise QueryError(f'"{name}" was dropped and has no answer any more: watch it anew.')
+        self.watches[name]._change(k, window)
+
+    def _drop(self, name: str) -> None:
+        if name not in self.watches:
+            raise InputError(f'There is no watch "{name}"; there are {", ".join(self.watches) or "none"}.')
+        watch = self.watches.pop(name)
+        watch.dropped = True
+        watch._stream.detach(watch)
+        self._report.forget()
+
+    # -- streams -------------------------------------------------------------------------------------------
+
+    def _stream(self, name: str) -> Stream:
+        """The stream of this name, made if it isn't there."""
+        if name not in self.streams:
+            time, key, op = (_of(columns, name) for columns in (self.time, self.key, self.op))
+            schema = self.schema
+            if isinstance(schema, Mapping) and isinstance(schema.get(name), pa.Schema | Mapping):
+                schema = schema[name]
+            stream = Stream(self, name, time, declared(schema), key, op)
+            self.streams[name] = stream
+            if stream.schema is not None:
+                self._settle(stream)
+        return self.streams[name]
+
+    def _stream_of(self, query: Query) -> Stream:
+        """The stream that a query is about: names are free while there is one stream."""
+        if isinstance(query, Joined):
+            return self._joint(query)
+        name = query.stream or ""
+        if name in self.streams:
+            return self.streams[name]
+        if len(self.streams) == 1:
+            (only,) = self.streams.values()
+            if only.pushed:
+                return only
+        elif any(stream.pushed for stream in self.streams.values()):
+            raise QueryError(
+                f'There is no stream "{name}"; there are {", ".join(n for n in self.streams if n)}.'
+            )
+        return self._stream(name)
+
+    def _joint(self, query: Joined) -> Joint:
+        """The streams of a joined query as one."""
+        name = name_of(query.streams)
+        if name not in self.joints:
+            times = {stream: _of(self.time, stream) for stream in query.streams}
+            timeless = [stream for stream, time in times.items() if time is None]
+            if timeless and len(timeless) < len(times):
+                raise QueryError(
+                    f"Stream {timeless[0]} has no time column and others of the join have one: name all of them "
+                    "in time=."
+                )
+            if len(self.streams) == 1 and "" in self.streams:
+                raise QueryError(
+                    f"A joined query needs its streams by name: push to {' and '.join(query.streams)} with stream=."
+                )
+            for stream in query.streams:
+                self._stream(stream)
+            self.joints[name] = Joint(self, query.streams, times[query.streams[0]])
+        return self.joints[name]
+
+    def _stream_for(self, name: str | None) -> Stream:
+        """The stream that a batch is pushed to."""
+        if name is not None and name in self.streams:
+            return self.streams[name]
+        waiting = [stream for stream in self.streams.values() if not stream.pushed]
+        if self.joints and name is not None:
+            return self._stream(name)
+        if name is None:
+            if len(self.streams) == 1:
+                return next(iter(self.streams.values()))
+            if any(stream.pushed for stream in self.streams.values()) and len(self.streams) > len(waiting):
+                raise InputError(
+                    f"There are several streams ({', '.join(n for n in self.streams if n)}): say which with stream=."
+                )
+        if waiting and len(waiting) == len(self.streams):
+            # the first push, under a name that no query uses: names are free, all watches mean this stream
+            return self._merge(waiting, name)
+        return self._stream(name or "")
+
+    def _merge(self, waiting: list[Stream], name: str | None) -> Stream:
+        target = waiting[0]
+        for other in waiting[1:]:
+            for watch in list(other.watches):
+                other.detach(watch)
+                watch._stream = target
+                target.attach(watch)
+        target.name = name if name is not None else target.name
+        self.streams = {target.name: target}
+        return target
+
+    def _settle(self, stream: Stream) -> None:
+        """A stream's schema is known: settle its kind of time and check its watches' columns."""
+        assert stream.schema is not None
+        if stream.time is not None:
+            if stream.time not in stream.schema.names:
+                from skyband.query.expression import unknown_column
+
+                raise InputError(str(unknown_column(stream.time, stream.schema.names)))
+            kind = clock.kind_of(stream.schema.field(stream.time).type, stream.time)
+            if self._kind is not None and kind != self._kind:
+                raise InputError(
+                    f'The time column "{stream.time}" is a {kind} and another stream\'s is a {self._kind}: '
+                    "cast one of them."
+                )
+            self._kind = kind
+            if self._pending is not None:
+                self._now, self._pending = clock.pending_key(self._pending, kind), None
+        stream.check_updates()
+        for watch in stream.watches:
+            stream.check(watch.query)
+        for joint in self.joints.values():
+            for watch in joint.watches if stream.name in joint.members else ():
+                joint.check(watch.query)
+
+    # -- steps ---------------------------------------------------------------------------------------------
+
+    def push(self, batch: Any, stream: str | None = None, key: str | None = None) -> pa.Table:
+        """Rows come; returns the changes of this step.
+
+        With a journal `key` is the caller's own name for this batch: given again it is not taken twice.
+        """
+        if self.journal is not None:
+            return self.journal.push(batch, stream, key).changes
+        if key is not None:
+            raise InputError("key= needs a journal, which remembers it: make the monitor with journal=.")
+        lane = self._lane
+        if lane is not None and isinstance(batch, pa.Table) and stream in (None, lane.stream.name):
+            told = lane.push(batch) if lane.serves() else None
+            if told is not None:
+                return told
+        return self._push(*read(batch), stream)
+
+    def _push(
+        self, raw: Raw, rows: int, stream: str | None, unread: Mapping[int, tuple[str, str]] | None = None
+    ) -> pa.Table:
+        target = self._stream_for(stream)
+        if target.pushed and not unread and self.max_ahead is None and _whole(target, raw):
+            told = self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
+            self._lane = Lane.of(self, target)
+            return told
+        if rows == 0 and target.schema is None:
+            return self.no_changes()
+        if target.schema is None:
+            self._learn(target, target.readable(infer(raw), raw), {})
+        elif target.unknown_types or not target.names.issuperset(names_of(raw)):
+            self._extend(target, raw)
+        if not target.pushed:
+            target.plan(rows)
+        target.pushed = True
+        return self._step([(target, [accept(target.door(), raw, rows, unread, KEPT)])])
+
+    def _extend(self, stream: Stream, raw: Raw) -> None:
+        """New columns, or types that were not known yet."""
+        assert stream.schema is not None
+        schema = stream.readable(extend(stream.schema, raw), raw)
+        new = [f.name for f in schema if f.name != stream.time and not known_type(stream.schema, f.name)]
+        self._learn(stream, schema, dict.fromkeys(new, LIKELY))
+
+    def _learn(self, stream: Stream, schema: pa.Schema, unsure: dict[str, tuple[pa.DataType, ...]]) -> None:
+        """A stream's columns are known, or more of them. A key is of the type that other streams of a join have."""
+        before = stream.schema
+        for joint in self.joints.values():
+            for key in joint.keys() if stream.name in joint.members else ():
+                if key in schema.names and not known_type(before, key):
+                    own = schema.field(key).type
+                    others = (type_ for type_ in joint.types_of(key) if castable(own, type_))
+                    unsure[key] = (*others, *unsure.get(key, ()))
+
+        def settle(tried: pa.Schema) -> None:
+            stream.schema = tried
+            self._settle(stream)
+
+        try:
+            agree(schema, unsure, settle)
+        except (InputError, QueryError):
+            stream.schema = before
+            raise
+
+    def advance(self, time: Any) -> pa.Table:
+        """Time passes without rows; to an earlier time: nothing."""
+        return self._advance(time) if self.journal is None else self.journal.advance(time).changes
+
+    def _advance(self, time: Any) -> pa.Table:
+        if not self.time:
+            raise InputError("advance needs event time: make the monitor with time=.")
+        if self._kind is None:  # seconds may yet turn out to be a timestamp's
+            time = time.item() if isinstance(time, np.number) else time
+            seconds = clock.seconds(time)  # an error if it is no time
+            if self._pending is None or seconds > clock.seconds(self._pending):
+                self._pending = time
+            return self.no_changes()
+        key = clock.key(time, self._kind)
+        if self._now is None or key > self._now:
+            self._now = key
+            return self._step([])
+        return self.no_changes()
+
+    def no_changes(self) -> pa.Table:
+        """The table of a step that changed nothing."""
+        return self._report.table([], self._time_type())
+
+    def sifter(self, stream: str | None = None) -> Sifter:
+        """The door and the pruning of a stream at this moment, as plain data that can travel to executors."""
+        target = self._stream_for(stream)
+        if target.schema is None:
+            raise InputError(f'The schema of stream "{target.name}" is not known yet: give it with schema=.')
+        return Sifter.of(target)
+
+    def push_sifted(self, parts: list[tuple[str | None, list[Sifted]]]) -> pa.Table:
+        """One step of rows that were sifted elsewhere, in order of arrival."""
+        if self.journal is not None:
+            raise InputError("Sifted rows can't go to a journal: push the rows themselves.")
+        step: list[tuple[Stream, list[Accepted]]] = []
+        for name, sifted in parts:
+            target = self._stream_for(name)
+            target.pushed = True
+            step.append((target, [part.accepted() for part in sifted]))
+        return self._step(step)
+
+    def _step(self, arriving: list[tuple[Stream, list[Accepted]]]) -> pa.Table:
+        return self._tell({stream.name: self._number(stream, parts) for stream, parts in arriving})
+
+    def _tell(self, arrived: dict[str, tuple[Batch | None, tuple[Ints, Ints]]]) -> pa.Table:
+        """Show each stream's rows, and which of its earlier ones they end, to those who watch; what that changed."""
+        pieces = []
+        for stream in self.streams.values():
+            batch, deleted = arrived.get(stream.name, (None, NONE_DELETED))
+            pieces.extend(stream.step(batch, deleted))
+        for joint in self.joints.values():
+            pieces.extend(joint.step_all(arrived))
+        return self._report.table(pieces, self._time_type(), self.watches)
+
+    def _number(self, stream: Stream, parts: list[Accepted]) -> tuple[Batch | None, tuple[Ints, Ints]]:
+        """Give a stream's rows their seqs; rejected rows keep theirs and go no further.
+
+        What remains of them, and the recencies of the rows that they delete or replace.
+        """
+        if self.max_ahead is not None and self._now is not None and self._kind is not None:
+            if stream.time is not None and stream.ahead_steps < JUMP_STEPS:
+                parts = without_ahead(parts, self._now, self.max_ahead.nanoseconds, self._kind, stream.name)
+            self._jumped(stream, parts)
+        if len(parts) == 1 and parts[0].plain and stream.time is None and stream.updates is None:
+            return self._number_whole(stream, parts[0].table, parts[0].count), NONE_DELETED
+        seqs, times, tables, all_seqs, all_times = [], [], [], [], []
+        for part in parts:
+            base = self._next_seq
+            self._next_seq += part.count
+            if part.rejects:
+                self._rejects.add(Reject(base + r.seq, *r[1:]) for r in part.rejects)
+            at = part.position
+            seqs.append(np.arange(base, base + part.count) if at is None else base + at)
+            times.append(part.time)
+            tables.append(part.table)
+            passed = part.passed
+            all_seqs.append(seqs[-1] if passed is None else _moved(passed[0], base))
+            all_times.append(times[-1] if passed is None else passed[1])
+        seq, time = _joined(seqs), _joined(times)
+        if stream.time is None and any(isinstance(part, range) for part in all_seqs):
+            for part, its_seqs, its_times in zip(parts, all_seqs, all_times, strict=True):
+                stream.count(its_times, its_seqs, part.total)
+            if not len(seq):
+                return None, NONE_DELETED
+            return Batch(_one_table(tables), seq, time, timed=False), NONE_DELETED
+        every_seq, every_time = _joined(all_seqs), _joined(all_times)
+        latest = MINIMUM if stream.time is None else int(every_time.max(initial=MINIMUM))
+        if latest > MINIMUM:  # a delete may have no time
+            self._now = latest if self._now is None else max(self._now, latest)
+        if stream.updates is not None and len(seq):
+            return stream.update(_one_table(tables), seq, time, _joined([part.codes for part in parts]))
+        stream.count(every_time, every_seq, sum(part.total for part in parts))
+        if not len(seq):
+            return None, NONE_DELETED
+        return Batch(_one_table(tables), seq, time, timed=stream.time is not None), NONE_DELETED
+
+    def _number_whole(self, stream: Stream, table: pa.Table, rows: int) -> Batch | None:
+        """The plain case: a batch that was accepted as a whole, without times."""
+        base = self._next_seq
+        self._next_seq += rows
+        seq, time = np.arange(base, base + rows), no_times(rows)
+        stream.count(time, seq, rows)
+        return Batch(table, seq, time, timed=False) if rows else None
+
+    def _jumped(self, stream: Stream, parts: list[Accepted]) -> None:
+        """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""
+        if not any(part.count for part in parts):
+            return
+        if (
+            stream.ahead_steps >= JUMP_STEPS
+        ):  # it has jumped: what is far ahead is accepted, and carries `now` along
+            assert self._now is not None and self._kind is not None and self.max_ahead is not None
+            far = clock.plus(self._now, self.max_ahead.nanoseconds, self._kind)
+            if any(part.total and int(part.time.max()) > far for part in parts):
+                stream.ahead_steps = 0
+            return
+        stream.ahead_steps = stream.ahead_steps + 1 if all(p.all_ahead for p in parts if p.count) else 0
+        if stream.ahead_steps == JUMP_STEPS:
+            log.warning(
+                'stream "%s" has jumped: all rows of %d steps in a row were stamped further ahead than max_ahead; '
+                "rows are accepted from now on",
+                stream.name,
+                JUMP_STEPS,
+            )
+
+    # -- telling -------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> Any:
+        """The greatest event time accepted, or the latest advance: a datetime or a number of seconds."""
+        if self._pending is not None:
+            kind: clock.Kind = "number" if isinstance(self._pending, int | float | np.number) else "timestamp"
+            return clock.value_of(clock.key(self._pending, kind), kind)
+        return None if self._now is None or self._kind is None else clock.value_of(self._now, self._kind)
+
+    @property
+    def rows_seen(self) -> int:
+        """How many rows were pushed, rejects included: the next row's seq."""
+        return self._next_seq
+
+    def rejects(self) -> pa.Table:
+        """The last 10,000 rejected rows: seq, stream, reason, detail, raw."""
+        return self._rejects.table()
+
+    @property
+    def reject_counts(self) -> dict[str, int]:
+        """How many rows were rejected since the beginning, by reason."""
+        return dict(self._rejects.counts)
+
+    @property
+    def update_counts(self) -> dict[str, int]:
+        """How many rows of update streams had a new key, replaced a row, deleted one, or would have deleted one of a
+        key that wasn't known."""
+        counts = dict.fromkeys(COUNTED, 0)
+        for stream in self.streams.values():
+            if stream.updates is not None:
+                for name, count in stream.updates.counted().items():
+                    counts[name] += count
+        return counts
+
+    def _time_type(self) -> tuple[clock.Kind | None, pa.DataType]:
+        """The kind and type of the time column in change tables: wide enough for every stream's."""
+        if not self.time:
+            return TIMELESS
+        timed = [(s.time, s.schema) for s in self.streams.values() if s.time is not None]
+        types = [schema.field(time).type for time, schema in timed if schema is not None]
+        if not types:
+            return TIMELESS
+        return self._kind, clock.common_type(types)
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file."""
+        blob.write(path, self.dump())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Monitor:
+        """Continue from a file that `save` wrote, as if nothing had happened."""
+        return cls._restore(blob.read(path))
+
+    def to_bytes(self) -> bytes:
+        return blob.to_bytes(self.dump())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Monitor:
+        return cls._restore(blob.from_bytes(data))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """`pickle` and `copy` go the way of `save`: what arrays share with one another wouldn't survive otherwise."""
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def dump(self) -> dict[str, Any]:
+        """All state as plain data, arrays and tables."""
+        return saving.dump(self)
+
+    def options(self) -> dict[str, Any]:
+        """What it was made with, as `dump` has it."""
+        return saving.options(self)
+
+    def _fill(self, content: dict[str, Any]) -> None:
+        """Continue from what `dump` gave."""
+        saving.fill(self, content)
+
+    @classmethod
+    def _restore(cls, content: dict[str, Any]) -> Monitor:
+        return saving.restore(cls, content)
+
+    def close(self) -> None:
+        """Let go of the journal's folder; without a journal there is nothing to do."""
+        if self.journal is not None:
+            self.journal.close()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        """Every invariant; tests call it after each step."""
+        for stream in (*self.streams.values(), *self.joints.values()):
+            stream._check()
+        # names, watches and streams agree
+        for name, watch in self.watches.items():
+            assert watch.name == name and watch in watch._stream.watches
+
+
+def _joined(arrays: list[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _moved(places: Any, base: int) -> Any:
+    """Places among a part's rows as seqs; of millions of rows in a row without an array."""
+    return range(base, base + len(places)) if isinstance(places, range) else base + places
+
+
+def _one_table(tables: list[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def _whole(stream: Stream, raw: Raw) -> bool:
+    """Whether a batch can be taken as it is: in the stream's own types, and no row needs a look at its time or key."""
+    plain = stream.time is None and stream.updates is None and not stream.unknown_types
+    same = plain and isinstance(raw, pa.Table) and bool(raw.schema.equals(stream.schema))
+    return same and readable(raw, stream.schema)
+
+
+def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:
+    """The column of one stream, where one name is every stream's."""
+    return columns.get(stream) if isinstance(columns, Mapping) else columns
+
+
+def _special_columns(time: Any, key: Any, op: Any) -> list[Any]:
+    """time=, key= and op= as they may be given."""
+    for name, value in (("time", time), ("key", key), ("op", op)):
+        names = list(value.values()) if isinstance(value, Mapping) else [value]
+        if not all(column is None or (isinstance(column, str) and column) for column in names):
+            raise InputError(
+                f"{name}= must be the name of a column, or one for each stream by name, not {value!r}."
+            )
+    keyless = [*(set(op) - set(key))] if isinstance(op, Mapping) and isinstance(key, Mapping) else []
+    if keyless or (op is not None and key is None):
+        of = f' of stream "{keyless[0]}"' if keyless else ""
+        raise InputError(f"op={of} needs key= too: the column that tells which row is updated or deleted.")
+    return [dict(value) if isinstance(value, Mapping) else value for value in (time, key, op)]

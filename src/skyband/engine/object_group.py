@@ -1,0 +1,286 @@
+"""Families of questions about objects: several rows make one, and its score rises and falls.
+
+What a Group is for rows, an `ObjectGroup` is for the objects of a grouped or joined query: it has a step's rows read
+(reading.py), shows them to the algorithm, and finds out how each watch's answer has changed. Watches of one query
+share it; each window and beginning has its own slot, since other rows make other totals. An object whose score or
+latest row has changed leaves and enters again, so that what the changes add up to is always the answer as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.algorithms import OBJECTS
+from skyband.algorithms.objects.window_objects import Objects
+from skyband.core.types import Floats, Ints, Recency
+from skyband.engine.aggregate_inputs import reading_of
+from skyband.engine.watch import Watch
+from skyband.query.model import Grouped, Joined, Rows, Window
+from skyband.stream.arrow import numbers_array
+from skyband.stream.batches import Batch
+from skyband.stream.key_text import text_ids
+
+
+class ObjectChanges(NamedTuple):
+    """What a step did to the answers of a family's watches, leaves before enters of each."""
+
+    watch: Ints
+    rank: Ints  # at entering; 0 at leaving
+    good: Floats
+    time: Ints  # of the latest row
+    id: list[str]
+
+
+class Told(NamedTuple):
+    """An answer as it was reported last."""
+
+    good: Floats
+    time: Ints
+    seq: Ints
+    id: list[str]
+
+
+NOBODY = Told(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), [])
+
+
+class ObjectGroup:
+    """The watches of one grouped or joined query."""
+
+    windowed = False  # no columns of rows are put aside for answers
+    oldest = Recency(2**63 - 1, 2**63 - 1)
+
+    def __init__(self, query: Grouped | Joined, algorithm: str, options: dict[str, float]) -> None:
+        self.key = object_family(query, algorithm, options)
+        self.reading = reading_of(query)
+        self.sign, self.used = self.reading.sign, self.reading.used
+        self.algorithm_name, self.options = algorithm, options
+        self.algorithm: Any = OBJECTS[algorithm](options, self.reading.asked())
+        self.slots: dict[tuple[Window, Recency], int] = {}
+        self.watches: list[Watch] = []
+        self.told: list[Told] = []
+        self.timed = True
+
+    # -- watches -------------------------------------------------------------------------------------------
+
+    def attach(self, watch: Watch) -> None:
+        self.algorithm.retained = watch._monitor.retain is not None
+        watch.group, watch.slot = self, self._open(watch)  # type: ignore[assignment]
+        self.watches.append(watch)
+        self.told.append(NOBODY)
+        self._resize(watch.slot)
+
+    def detach(self, watch: Watch) -> None:
+        index = self.watches.index(watch)
+        del self.watches[index], self.told[index]
+        self._leave(watch.slot)
+
+    def update(self, watch: Watch) -> None:
+        """The watch has another k or window: what it knew is in the slot that it comes from."""
+        old = watch.slot
+        watch.slot = self._open(watch, self.algorithm.slots[old])
+        if watch.slot != old:
+            self._leave(old)
+        self._resize(watch.slot)
+
+    def _resize(self, slot: int) -> None:
+        """As many ranks as the watches of a slot ask for."""
+        self.algorithm.resize(slot, max(watch.capacity for watch in self.watches if watch.slot == slot))
+        self.algorithm.slots[slot].settle(self.reading.good)
+
+    def _open(self, watch: Watch, source: Objects | None = None) -> int:
+        key = (watch.window, watch.beginning)
+        slot = self.slots.get(key)
+        if slot is None:
+            slot = self.slots[key] = self.algorithm.add(None if watch.k is not None else -np.inf)
+            if source is not None:
+                self.algorithm.slots[slot] = source.within(watch.horizon(), self.reading.good)
+        return slot
+
+    def _leave(self, slot: int) -> None:
+        if not any(watch.slot == slot for watch in self.watches):
+            self.algorithm.remove(slot)
+            self.slots = {key: other for key, other in self.slots.items() if other != slot}
+
+    def changed(self) -> None:
+        pass
+
+    def exact(self, slot: int) -> bool:
+        return bool(self.algorithm.card.exact)
+
+    def notes(self) -> list[str]:
+        outside = self.reading.outside
+        left = (
+            [f"{outside:,} rows with a value outside its range stayed out of this query"] if outside else []
+        )
+        return [*self.algorithm.notes(), *left]
+
+    def also_kept(self) -> dict[str, int]:
+        return {}
+
+    def live_seqs(self) -> Ints:
+        return np.empty(0, dtype=np.int64)
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def step(
+        self, batch: Batch | None, mark: Any, horizons: dict[Any, Recency], deleted: tuple[Ints, Ints]
+    ) -> ObjectChanges | None:
+        return self.step_all([] if batch is None else [(0, batch)], horizons, deleted)
+
+    def step_all(
+        self, batches: list[tuple[int, Batch]], horizons: dict[Any, Recency], deleted: tuple[Ints, Ints]
+    ) -> ObjectChanges | None:
+        """A step of rows of several streams, each with the number of its stream."""
+        read = [(self.reading.rows_of(batch, stream), stream) for stream, batch in batches]
+        for (window, beginning), slot in self.slots.items():
+            objects = self.algorithm.slots[slot]
+            objects.expire(max(horizons[window], beginning))
+            if len(deleted[1]):
+                objects.delete(*deleted)
+            for rows, stream in read:
+                objects.add(*rows, stream)
+            objects.settle(self.reading.good)
+        return self._compare()
+
+    def _compare(self) -> ObjectChanges | None:
+        """What each watch is to be told: its answer against the one that it was told last."""
+        parts: list[ObjectChanges] = []
+        for index, watch in enumerate(self.watches):
+            told = self.told[index]
+            codes, good, time, seq = self.algorithm.slots[watch.slot].best(watch.ranks(watch.horizon()))
+            if np.array_equal(seq, told.seq) and np.array_equal(good, told.good):
+                continue
+            now = self.told[index] = Told(good, time, seq, self.ids(watch.slot, codes))
+            left, came = np.flatnonzero(~_among(told, now)), np.flatnonzero(~_among(now, told))
+            parts.append(
+                ObjectChanges(
+                    np.full(len(left) + len(came), index),
+                    np.concatenate([np.zeros(len(left), dtype=np.int64), came + 1]),
+                    np.concatenate([told.good[left], good[came]]),
+                    np.concatenate([told.time[left], time[came]]),
+                    [*(told.id[i] for i in left.tolist()), *(now.id[i] for i in came.tolist())],
+                )
+            )
+        if not parts:
+            return None
+        columns = [np.concatenate(arrays) for arrays in zip(*(part[:4] for part in parts), strict=True)]
+        return ObjectChanges(
+            columns[0], columns[1], columns[2], columns[3], [text for part in parts for text in part.id]
+        )
+
+    def ids(self, slot: int, codes: Ints) -> list[str]:
+        keys = self.algorithm.slots[slot].keys
+        if keys is None or not len(codes):
+            return []
+        return text_ids(keys.values(codes))
+
+    def refill(self, slot: int, batch: Batch, stream: int = 0) -> Ints:
+        """Add retained rows that a slot hasn't."""
+        keys, columns, time, seq = self.reading.rows_of(batch, stream)
+        objects = self.algorithm.slots[slot]
+        fresh = np.flatnonzero(~np.isin(seq, objects.rows.seq[objects.rows.living()]))
+        objects.horizon = min(watch.horizon() for watch in self.watches if watch.slot == slot)
+        part = tuple(column[fresh] for column in columns)
+        objects.add(keys.take(numbers_array(fresh)), part, time[fresh], seq[fresh], stream)
+        objects.settle(self.reading.good)
+        return np.empty(0, dtype=np.int64)
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def top(self, slot: int, k: int | None, horizon: Recency) -> tuple[Objects, Ints, Floats]:
+        """The best k objects of a window that begins at the horizon: where they are, their codes and scores."""
+        objects = self.algorithm.slots[slot]
+        if horizon > objects.horizon:
+            objects = objects.within(horizon, self.reading.good)
+        codes, good, _, _ = objects.best(k)
+        return objects, codes, good
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            "slots": {str(slot): self.algorithm.slots[slot].dump() for slot in self.slots.values()},
+            "outside": self.reading.outside,
+            "told": [[told.good, told.time, told.seq, list(told.id)] for told in self.told],
+            "types": {
+                name: pa.schema([(name, type_)]).empty_table() for name, type_ in self.reading.types.items()
+            },
+        }
+
+    def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
+        self.reading.types = {name: table.schema.field(0).type for name, table in blob["types"].items()}
+        self.watches = watches
+        self.algorithm.retained = watches[0]._monitor.retain is not None
+        self.reading.outside = blob.get("outside", 0)
+        self.told = [Told(*parts) for parts in blob["told"]]
+        for watch, slot in zip(watches, slots, strict=True):
+            watch.group, watch.slot = self, slot  # type: ignore[assignment]
+            if (watch.window, watch.beginning) not in self.slots:
+                self.slots[watch.window, watch.beginning] = slot
+                self.algorithm.put(slot, None if watch.k is not None else -np.inf)
+                self.algorithm.slots[slot].load(blob["slots"][str(slot)], self.reading.good)
+
+    def _check(self) -> None:
+        self.algorithm._check()
+        # every watch has been told something, and has a slot of its window
+        assert len(self.told) == len(self.watches)
+        for watch in self.watches:
+            assert self.slots[watch.window, watch.beginning] == watch.slot
+
+
+class ObjectWatch(Watch):
+    """A standing question about objects. Made by `Monitor.watch`."""
+
+    def _shares(self, other: Watch) -> bool:
+        return True  # each slot has all rows of its window
+
+    def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
+        group: Any = self.group
+        objects, codes, good = group.top(slot, ranks, horizon)
+        score = (good if group.sign > 0 else np.negative(good)) + 0.0
+        rank = np.arange(1, len(codes) + 1, dtype=np.int32)
+        columns = [numbers_array(rank), numbers_array(score), pa.nulls(len(codes), pa.int64())]
+        return self._named(columns, group.reading.selected(objects, codes))
+
+    @property
+    def certified(self) -> bool:
+        """Whether the answer is certainly exact."""
+        self._must_be_watched()
+        return self.group.exact(self.slot)
+
+    def needs(self) -> set[str]:
+        return set()  # objects are answered from their totals
+
+    def provided(self) -> set[str]:
+        return set()
+
+    def selected(self, top: pa.Table) -> pa.Table:
+        group: Any = self.group
+        outputs = [output for output, _ in group.reading.outputs]  # of SELECT * too
+        names = [output.name for output in outputs]
+        own = [i for i, o in enumerate(outputs) if o.name == "score" and o.value == self.query.score]
+        columns = top.columns[3:]
+        for i in own:
+            columns.insert(i, top.column("score"))
+        return pa.table(columns, names=names)
+
+
+def object_family(query: Grouped | Joined, algorithm: str, options: dict[str, float]) -> tuple[Any, ...]:
+    """Queries with equal keys are one family: equal but for k and window."""
+    same = replace(query, window=Rows(1))
+    if query.k is not None:
+        same = replace(same, k=1)
+    return same, algorithm, tuple(sorted(options.items()))
+
+
+def _among(some: Told, others: Told) -> Any:
+    """Which entries of an answer are in another one as they are: a row is of one object, so its seq names it."""
+    if not len(others.seq):
+        return np.zeros(len(some.seq), dtype=bool)
+    order = np.argsort(others.seq)
+    at = order[np.minimum(np.searchsorted(others.seq, some.seq, sorter=order), len(order) - 1)]
+    return (others.seq[at] == some.seq) & (others.good[at] == some.good)

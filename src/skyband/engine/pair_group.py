@@ -1,0 +1,296 @@
+"""Families of questions about pairs of rows.
+
+A family is one score and predicate of two rows; its watches share one state, whatever their k, window and beginning:
+what `scase` keeps for the greatest of each answers for all. Both orientations of a pair are tried against WHERE. If one
+fits it is taken, if both do `a` is the older row; the score is that of the orientation. Columns that are selected are
+put aside by the stream for as long as its longest window lasts, as for every algorithm that keeps the window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.algorithms import PAIRS
+from skyband.algorithms.pairs.pair_base import Couples, Question
+from skyband.algorithms.pairs.sharded_scase import Halves
+from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.engine.watch import Watch
+from skyband.query.expression import Column, evaluate, nodes, unknown_column
+from skyband.query.expression.check import check_condition, check_score
+from skyband.query.expression.nodes import Expression
+from skyband.query.model import Output, Pairs, Rows
+from skyband.stream.arrow import numbers_array
+from skyband.stream.batches import Batch, View
+
+Share = tuple[int, int] | None  # of all pairs: which part, of how many
+
+
+class PairChanges(NamedTuple):
+    """What a step did to the answers of a family's watches, leaves before enters of each."""
+
+    watch: Ints
+    rank: Ints  # at entering; 0 at leaving
+    good: Floats
+    time: Ints  # of the older row
+    seq: Ints
+    seq_b: Ints
+
+
+class Told(NamedTuple):
+    """An answer as it was reported last."""
+
+    good: Floats
+    time: Ints
+    seq: Ints
+    seq_b: Ints
+
+
+_NONE = np.empty(0, dtype=np.int64)
+NOBODY = Told(np.empty(0), _NONE, _NONE, _NONE)
+
+
+class PairGroup:
+    """The watches of one score and predicate of two rows."""
+
+    def __init__(self, query: Pairs, algorithm: str, options: dict[str, float], share: Share = None) -> None:
+        self.key = pair_family(query, algorithm, options)
+        self.query = query
+        self.sign = 1.0 if query.descending else -1.0
+        self.algorithm_name, self.options = algorithm, options
+        self.used = used_columns(query)
+        question = Question(query.score, query.where, query.same, self.sign, self.used)
+        self.algorithm: Any = (
+            PAIRS[algorithm](options, question) if share is None else Halves({}, question, *share)
+        )
+        # Selected columns are put aside for as long as the window lasts; of a share, for the rows that are kept.
+        self.windowed = share is None
+        self.watches: list[Watch] = []
+        self.told: list[Told] = []
+        self.timed = True
+        self.oldest = LOWEST
+
+    # -- watches -------------------------------------------------------------------------------------------
+
+    def attach(self, watch: Watch) -> None:
+        watch.group, watch.slot = self, 0  # type: ignore[assignment]
+        self.watches.append(watch)
+        self.told.append(NOBODY)
+        self._fit()
+
+    def detach(self, watch: Watch) -> None:
+        index = self.watches.index(watch)
+        del self.watches[index], self.told[index]
+
+    def update(self, watch: Watch) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        """As many ranks as the watch that wants most."""
+        most = max(watch.capacity for watch in self.watches)
+        if most > self.algorithm.k:
+            self.algorithm.k = most
+            self.algorithm.rebuild()
+
+    def changed(self) -> None:
+        pass
+
+    def exact(self, slot: int) -> bool:
+        return True
+
+    def notes(self) -> list[str]:
+        return list(self.algorithm.notes())
+
+    def also_kept(self) -> dict[str, int]:
+        return {}
+
+    def live_seqs(self) -> Ints:
+        return np.asarray(self.algorithm.seq)
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def step(
+        self, batch: Batch | None, mark: Any, horizons: dict[Any, Recency], deleted: tuple[Ints, Ints]
+    ) -> PairChanges | None:
+        edges = [max(horizons[watch.window], watch.beginning) for watch in self.watches]
+        self.oldest = min(edges)
+        self.algorithm.expire(self.oldest)
+        if batch is not None:
+            mark[:] = 1
+            self._add(batch)
+        return self._compare(edges)
+
+    def _add(self, batch: Batch, unknown: Any = None) -> None:
+        """Rows with a value in every column that is used, from the oldest horizon on."""
+        view = View(batch).where(self.used, None)
+        place = (np.arange(len(batch)) if view.index is None else view.index)[::-1]
+        time, seq = batch.time[place], batch.seq[place]
+        inside = (time > self.oldest.time) | ((time == self.oldest.time) & (seq >= self.oldest.seq))
+        if unknown is not None:
+            inside &= unknown(seq)
+        kept = np.flatnonzero(inside)
+        arrays = [batch.array(name).take(numbers_array(place[kept])) for name in self.used]
+        self.algorithm.add(pa.Table.from_arrays(arrays, names=list(self.used)), time[kept], seq[kept])
+
+    def refill(self, slot: int, batch: Batch) -> Ints:
+        """Add retained rows that aren't there, with all their pairs."""
+        known = self.algorithm.seq
+        self.oldest = min(watch.horizon() for watch in self.watches)
+        self._add(batch, lambda seq: ~np.isin(seq, known))
+        return np.asarray(self.algorithm.seq).copy()
+
+    def _compare(self, edges: list[Recency]) -> PairChanges | None:
+        parts: list[PairChanges] = []
+        ranks_of = [watch.ranks(horizon) or 0 for watch, horizon in zip(self.watches, edges, strict=True)]
+        answers = self.answers([*zip(ranks_of, edges, strict=True)])
+        for index, now in enumerate(answers):
+            told = self.told[index]
+            if np.array_equal(told.seq, now.seq) and np.array_equal(told.seq_b, now.seq_b):
+                continue
+            self.told[index] = now
+            left, came = np.flatnonzero(~_among(told, now)), np.flatnonzero(~_among(now, told))
+            columns = [np.concatenate([old[left], new[came]]) for old, new in zip(told, now, strict=True)]
+            ranks = np.concatenate([np.zeros(len(left), dtype=np.int64), came + 1])
+            parts.append(PairChanges(np.full(len(ranks), index), ranks, *columns))
+        if not parts:
+            return None
+        return PairChanges(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def answer(self, k: int, horizon: Recency) -> Told:
+        return Told(*self.algorithm.best(k, horizon))
+
+    def answers(self, asked: list[tuple[int, Recency]]) -> list[Told]:
+        """The answers for many k and horizons."""
+        return [Told(*found) for found in self.algorithm.tops(asked)]
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        return {"algorithm": self.algorithm.dump(), "told": [list(told) for told in self.told]}
+
+    def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
+        self.algorithm.load(blob["algorithm"])
+        self.watches, self.told = watches, [Told(*arrays) for arrays in blob["told"]]
+        for watch in watches:
+            watch.group, watch.slot = self, 0  # type: ignore[assignment]
+
+    def _check(self) -> None:
+        self.algorithm._check()
+        assert len(self.told) == len(self.watches)
+        assert self.algorithm.k >= max(watch.capacity for watch in self.watches)
+
+
+class PairWatch(Watch):
+    """A standing question about pairs. Made by `Monitor.watch`."""
+
+    def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
+        return self._tops([(horizon, ranks, slot)])[0]
+
+    def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
+        group: Any = self.group
+        found = group.answers([(ranks or 0, horizon) for horizon, ranks, _ in covered])
+        return [self._shown(group, answer) for answer in found]
+
+    def _shown(self, group: Any, found: Told) -> pa.Table:
+        score = (found.good if group.sign > 0 else np.negative(found.good)) + 0.0
+        rank = np.arange(1, len(found.seq) + 1, dtype=np.int32)
+        columns: list[Any] = [numbers_array(values) for values in (rank, score, found.seq)]
+        told: list[tuple[Output, Any]] = [(Output("seq_b", Column("seq_b")), numbers_array(found.seq_b))]
+        return self._named(columns, told + self._chosen(found.seq, found.seq_b))
+
+    def _chosen(self, seq: Ints, seq_b: Ints) -> list[tuple[Output, Any]]:
+        """The selected columns of pairs, given by their older and newer rows."""
+        schema = self._stream.schema
+        if schema is None:
+            return [(output, pa.nulls(0)) for output in self.outputs()]
+        needed = pa.schema(
+            [field for field in schema if field.name in self.needs() | {*self._pair_columns()}]
+        )
+        rows = pa.concat_tables([self._values(part, needed) for part in (seq, seq_b)]).combine_chunks()
+        older, newer = np.arange(len(seq)), np.arange(len(seq), 2 * len(seq))
+        fits = np.ones(len(seq), dtype=bool)
+        if self.query.where is not None and len(seq):
+            fits = np.asarray(
+                evaluate(self.query.where, Couples(rows, {}, older, newer, len(seq))), dtype=bool
+            )
+        couples = Couples(rows, {}, np.where(fits, older, newer), np.where(fits, newer, older), len(seq))
+        found: list[tuple[Output, Any]] = []
+        for output in self.outputs():
+            if isinstance(output.value, Column):
+                found.append((output, couples.array(output.value.key)))
+            else:
+                found.append((output, couples.computed(output.value)))
+        return found
+
+    def outputs(self) -> tuple[Output, ...]:
+        if self.query.select is not None:
+            return self.query.select
+        schema = self._stream.schema
+        names = schema.names if schema is not None else ()
+        return tuple(Output(f"{side}.{name}", Column(name, side)) for side in "ab" for name in names)
+
+    def needs(self) -> set[str]:
+        values = [output.value for output in self.outputs()]
+        return {node.name for value in values for node in nodes.walk(value) if isinstance(node, Column)} | {
+            *self._pair_columns()
+        }
+
+    def _pair_columns(self) -> tuple[str, ...]:
+        """What is needed to tell a from b."""
+        if self.query.where is None:
+            return ()
+        return tuple(sorted({node.name for node in nodes.walk(self.query.where) if isinstance(node, Column)}))
+
+    def provided(self) -> set[str]:
+        return set()
+
+    def selected(self, top: pa.Table) -> pa.Table:
+        outputs = self.outputs()
+        own = [i for i, o in enumerate(outputs) if o.name == "score" and o.value == self.query.score]
+        columns = top.columns[4:]
+        for i in own:
+            columns.insert(i, top.column("score"))
+        return pa.table(columns, names=[output.name for output in outputs])
+
+
+def used_columns(query: Pairs) -> tuple[str, ...]:
+    """The columns of a row that the score and the predicate use, on either side."""
+    parts = [part for part in (query.score, query.where) if part is not None]
+    return tuple(
+        sorted({node.name for part in parts for node in nodes.walk(part) if isinstance(node, Column)})
+    )
+
+
+def check_pairs(query: Pairs, schema: pa.Schema) -> None:
+    """Whether a stream has the query's columns, in types that fit; a type not known yet fits."""
+    outputs = [output.value for output in query.select or ()]
+    for part in (query.score, query.where, *outputs):
+        for node in nodes.walk(part) if part is not None else ():
+            if isinstance(node, Column) and node.name not in schema.names:
+                raise unknown_column(node.name, schema.names, node.place)
+    both = pa.schema([(f"{side}.{field.name}", field.type) for side in "ab" for field in schema])
+    check_score(_plainly(query.score), both, query.score)
+    if query.where is not None:
+        check_condition("WHERE", _plainly(query.where), both, query.where)
+
+
+def _plainly(e: Expression) -> Expression:
+    """Columns with their side as part of the name."""
+    if isinstance(e, Column):
+        return Column(e.key, None, e.place)
+    return nodes.rebuild(e, tuple(_plainly(part) for part in nodes.children(e)))
+
+
+def pair_family(query: Pairs, algorithm: str, options: dict[str, float]) -> tuple[Any, ...]:
+    """Queries with equal keys are one family: equal but for k, window and what is selected."""
+    return replace(query, k=1, window=Rows(1), select=None), algorithm, tuple(sorted(options.items()))
+
+
+def _among(some: Told, others: Told) -> Any:
+    """Which pairs of an answer are in another one."""
+    there = {*zip(others.seq.tolist(), others.seq_b.tolist(), strict=True)}
+    pairs = zip(some.seq.tolist(), some.seq_b.tolist(), strict=True)
+    return np.array([pair in there for pair in pairs], dtype=bool)

@@ -1,0 +1,503 @@
+"""A family: the watches of one stream whose scores have one shape and whose predicates are equal.
+
+Queries that differ in their constants only are one family with a slot each in one algorithm object; watches
+whose constants are equal too share a slot, whatever their k, window and beginning: its state is kept for the
+greatest k and expires at the oldest horizon that any of them needs. A watch is then answered by looking at
+the rows inside its own horizon only, so it makes no difference to a watch what else its slot keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skyband.algorithms import REGISTRY, Arrivals, WindowAlgorithm
+from skyband.algorithms.kernels.answer_diff import Board, Changes
+from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.query.expression import (
+    And,
+    Arithmetic,
+    Column,
+    Compare,
+    Expression,
+    Not,
+    Number,
+    Or,
+    all_of,
+    columns_of,
+    conjuncts,
+    evaluate,
+    lift,
+    render,
+    walk,
+)  # fmt: skip
+from skyband.query.expression.score_space import Limits, Space, axes, split_box
+from skyband.query.expression.threshold import split
+from skyband.query.model import Rows, Threshold, TopK, Window
+from skyband.stream.batches import Batch, View
+from skyband.stream.windows import Horizons
+
+if TYPE_CHECKING:
+    from skyband.engine.watch import Watch
+
+FEW = 8  # windows, up to which each is looked up by itself
+ALL = 2**62  # the k of a query that wants every row
+NOTHING = np.empty(0, dtype=np.int64)
+Fits = Callable[[str, bool], bool]  # whether comparing this column with a number is exact in float64
+
+
+def no_fit(column: str, exact: bool) -> bool:
+    """Nothing is known of the columns' types."""
+    return False
+
+
+class Group:
+    """One family: an algorithm, its slots, the watches on them and their last reported answers."""
+
+    def __init__(
+        self, query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits = no_fit
+    ) -> None:
+        self.key = family(query, algorithm, options, fits)
+        self.shape: Expression = self.key[0]
+        self.where: Expression | None = self.key[1]
+        self.sign = 1.0 if query.descending else -1.0
+        self.fits = fits
+        kind = REGISTRY[algorithm]
+        boxed: tuple[str, ...] = self.key[6]
+        columns, limited = axes(self.shape, dict.fromkeys(boxed, (0.0, 0.0)))
+        self.space = Space(self.shape, columns, self.sign, limited, isinstance(query, Threshold))
+        self.score_columns = columns_of(self.shape)
+        tested = columns_of(self.where) if self.where is not None else ()
+        self.used = tuple(sorted({*columns, *tested}))
+        # A NaN in such a column makes the score NaN, or is in no box; no algorithm takes that: no need to look for it.
+        telling = _carries_nan(self.shape)
+        self.score_only = tuple(
+            name for name in columns if name not in tested and (telling or name not in self.score_columns)
+        )
+        self.looked_at = tuple(name for name in self.used if name not in self.score_only)
+        self.rendered = render(self.shape, self.score_columns)
+        self.algorithm_name = algorithm
+        self.options = options
+        self.windowed = kind.card.window
+        self.keyed = self.windowed  # a slot is for one window and one beginning
+        self.algorithm: Any = (
+            kind(options, self.space)  # type: ignore[call-arg]
+            if issubclass(kind, WindowAlgorithm) or kind.spaced
+            else kind(options)
+        )
+        self.constants = np.empty((0, len(lift(query.score)[1])), dtype=np.float64)
+        self.slots: dict[Any, int] = {}
+        self.timed = True  # whether the stream has event times
+        self.board = Board()
+        self.watches: list[Watch] = []
+        self._arrays: dict[str, Ints] = {}
+        self._buffers: tuple[Window, ...] | None = None
+        self.oldest = LOWEST  # the oldest horizon of all watches at the last step
+
+    # -- watches -------------------------------------------------------------------------------------------
+
+    def open(self, query: TopK | Threshold, k: int) -> int:
+        """The slot of a query's constants, made if it isn't there, with at least k ranks."""
+        constants = lift(query.score)[1]
+        slot = self.slots.get(constants)
+        if slot is None:
+            slot = self.algorithm.add(k)
+            self._set_constants(slot, constants)
+            self.slots[constants] = slot
+        elif k > self.algorithm.ks[slot]:
+            self.algorithm.resize(slot, k)
+        return slot
+
+    def _open_window(self, watch: Watch) -> int:
+        """The slot of a watch on an index: its own, but for watches of the same constants, box and window."""
+        key = self._slot_key(watch)
+        slot = self.slots.get(key)
+        if slot is None:
+            constants, limits, edge = key[:3]
+            low, high = [low for low, _ in limits], [high for _, high in limits]
+            slot = self.algorithm.add(watch.capacity, constants, watch.horizon(), low, high, edge)
+            self._set_constants(slot, constants)
+            self.slots[key] = slot
+        elif watch.capacity > self.algorithm.ks[slot]:
+            self.algorithm.resize(slot, watch.capacity)
+        return slot
+
+    def _slot_key(self, watch: Watch) -> tuple[Any, ...]:
+        query = watch.query
+        limits, _, edge = constraints(query, self.algorithm_name, self.fits)
+        box = tuple(limits[self.space.columns[axis]] for axis in self.space.boxed)
+        return lift(query.score)[1], box, edge, watch.window, watch.beginning
+
+    def _set_constants(self, slot: int, constants: tuple[float, ...]) -> None:
+        if slot == len(self.constants):
+            self.constants = np.vstack([self.constants, np.zeros((1, self.constants.shape[1]))])
+        self.constants[slot] = constants
+
+    def _slot_for(self, watch: Watch) -> int:
+        return self._open_window(watch) if self.windowed else self.open(watch.query, watch.capacity)
+
+    def attach(self, watch: Watch) -> None:
+        slot = self._slot_for(watch)
+        watch.group, watch.slot = self, slot
+        self.watches.append(watch)
+        self.board.add(slot)
+        self.board.stale[-1] = 1
+        self.changed()
+
+    def detach(self, watch: Watch) -> None:
+        index = self.watches.index(watch)
+        self.board.remove(index)
+        del self.watches[index]
+        self.changed()
+        self._leave(watch.slot)
+
+    def _leave(self, slot: int) -> None:
+        """A watch has left the slot, which goes with its last one."""
+        if any(other.slot == slot for other in self.watches):
+            self._resize(slot)
+        else:
+            self.algorithm.remove(slot)
+            self.slots = {key: other for key, other in self.slots.items() if other != slot}
+
+    def changed(self) -> None:
+        """A watch came, went or changed: arrays made from the watches are made anew."""
+        self._arrays = {}
+        self._buffers = None
+
+    @property
+    def buffers(self) -> tuple[Window, ...]:
+        """Windows, beside those of its watches, whose beginnings the algorithm must know."""
+        if self._buffers is None:
+            windows = [watch.window for watch in self.watches]
+            self._buffers = () if self.windowed else self.algorithm.recent_of(windows)
+        return self._buffers
+
+    def _resize(self, slot: int) -> None:
+        self.algorithm.resize(slot, max(watch.capacity for watch in self.watches if watch.slot == slot))
+
+    def update(self, watch: Watch) -> None:
+        """The watch has another k or window."""
+        self.changed()
+        index = self.watches.index(watch)
+        if self.keyed:
+            old = watch.slot
+            slot = self._move(watch)
+            watch.slot = self.board.slot[index] = slot
+            if old != slot:
+                self._leave(old)
+        self._resize(watch.slot)
+        self.board.stale[index] = 1
+
+    def _move(self, watch: Watch) -> int:
+        """The slot of a watch whose window or beginning has changed."""
+        watch.slot = -1
+        return self._open_window(watch)
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def step(
+        self,
+        batch: Batch | None,
+        mark: Any,
+        horizons: Horizons,
+        deleted: tuple[Ints, Ints] = (NOTHING, NOTHING),
+    ) -> Changes | None:
+        """Expire, insert, then compare: what one step does to this family's answers."""
+        if self.buffers:
+            self.algorithm.edge = max(horizons[window] for window in self.buffers)
+        ks, horizon_time, horizon_seq = self._horizons(horizons)
+        slot_time, slot_seq = self._slot_horizons(horizon_time, horizon_seq)
+        if self.windowed:
+            columns, time, seq = self.rows_of(batch, mark) if batch else self._no_rows()
+            self.algorithm.step(columns, time, seq, slot_time, slot_seq, *deleted)
+        else:
+            self.algorithm.step(self.arrivals(batch, mark) if batch else None, slot_time, slot_seq, *deleted)
+        found: Changes | None = self.algorithm.report(self.board, ks, horizon_time, horizon_seq)
+        return found
+
+    def _no_rows(self) -> tuple[tuple[Floats, ...], Ints, Ints]:
+        none = np.empty(0, dtype=np.float64)
+        none.flags.writeable = False
+        return (none,) * len(self.space.columns), NOTHING, NOTHING
+
+    def _horizons(self, horizons: Horizons) -> tuple[Ints, Ints, Ints]:
+        """For each watch its k at this moment and the horizon of its window, not before its beginning."""
+        arrays = self._arrays
+        if not arrays:
+            windows = list(dict.fromkeys(watch.window for watch in self.watches))
+            arrays = self._arrays = {
+                "window": np.array([windows.index(watch.window) for watch in self.watches], dtype=np.int64),
+                "time": np.array([watch.beginning.time for watch in self.watches], dtype=np.int64),
+                "seq": np.array([watch.beginning.seq for watch in self.watches], dtype=np.int64),
+                "k": np.array([watch.k or ALL for watch in self.watches], dtype=np.int64),
+                "growing": np.flatnonzero([bool(watch.growing) for watch in self.watches]),
+            }
+            self._windows = windows
+            self._begun = max(watch.beginning for watch in self.watches)
+            counts = [watch.window.n for watch in self.watches if isinstance(watch.window, Rows)]
+            if len(windows) > FEW and len(counts) == len(self.watches):
+                arrays["rows"] = np.array(counts, dtype=np.int64)
+                self._longest = counts.index(max(counts))
+        if "rows" in arrays:
+            time, seq = horizons.of_rows(arrays["rows"], self._longest)
+            self.oldest = Recency(int(time[self._longest]), int(seq[self._longest]))
+            if self.oldest < self._begun:
+                time, seq = self._own_horizons(time, seq)
+        else:
+            edges = [horizons[window] for window in self._windows]
+            if len(edges) == 1 and edges[0] >= self._begun:  # it has passed all beginnings: the common case
+                self.oldest = edges[0]
+                time, seq = self._one_horizon(*edges[0])
+            else:
+                time, seq = self._own_horizons(*np.array(edges, dtype=np.int64)[arrays["window"]].T)
+        ks = arrays["k"]
+        if len(arrays["growing"]):
+            ks = ks.copy()
+            for index in arrays["growing"].tolist():
+                ks[index] = self.watches[index].ranks(Recency(int(time[index]), int(seq[index]))) or ALL
+        return ks, time, seq
+
+    def _one_horizon(self, time: int, seq: int) -> tuple[Ints, Ints]:
+        """The same for all watches; in the same arrays at every step, where the algorithm has them for this step."""
+        arrays, count = self._arrays, len(self.watches)
+        if "all from" not in arrays or not self.windowed:
+            arrays["all from"], arrays["all at"] = np.empty(count, dtype=np.int64), np.full(count, time)
+        seqs, times = arrays["all from"], arrays["all at"]
+        seqs.fill(seq)
+        if times[0] != time:  # without event times it stays as it is
+            times.fill(time)
+        return times, seqs
+
+    def _own_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
+        """Each watch's own: its window's edge or its beginning, whichever is newer."""
+        arrays = self._arrays
+        begun = (arrays["time"] < time) | ((arrays["time"] == time) & (arrays["seq"] <= seq))
+        time = np.where(begun, time, arrays["time"])
+        seq = np.where(begun, seq, arrays["seq"])
+        least = time.min()
+        self.oldest = Recency(int(least), int(seq[time == least].min()))
+        return time, seq
+
+    def _slot_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
+        """Each slot expires at the oldest horizon of its watches."""
+        count = len(self.algorithm.ks)
+        slots = self.board.slot
+        if count == len(slots) == len(self.slots) and self._in_place():
+            return time, seq  # a slot each, in order
+        slot_time, slot_seq = np.full(count, LOWEST.time), np.full(count, LOWEST.seq)
+        if len(self.slots) == 1:
+            slot_time[slots[0]], slot_seq[slots[0]] = self.oldest
+        elif len(slots) == len(self.slots):
+            slot_time[slots], slot_seq[slots] = time, seq
+        else:
+            newest_first = np.lexsort((seq, time))[::-1]  # so that the oldest is written last
+            slot_time[slots[newest_first]] = time[newest_first]
+            slot_seq[slots[newest_first]] = seq[newest_first]
+        return slot_time, slot_seq
+
+    def _in_place(self) -> bool:
+        """Whether watch i has slot i throughout."""
+        if "in place" not in self._arrays:
+            found = np.array_equal(self.board.slot, np.arange(len(self.board.slot)))
+            self._arrays["in place"] = np.array([found], dtype=np.int64)
+        return bool(self._arrays["in place"][0])
+
+    def view(self, batch: Batch) -> View:
+        """The rows that this family may use."""
+        where = self.where
+        predicate = None if where is None else (lambda view: np.asarray(evaluate(where, view), dtype=bool))
+        return View(batch).where(self.looked_at, predicate, self.score_only)
+
+    def good(self, view: View, slot: int) -> Floats:
+        """The slot's scores, turned so that more is better."""
+        if isinstance(self.shape, Column):
+            score: Floats = view.number(self.shape.name)
+        else:
+            score = np.asarray(evaluate(self.shape, view, self.constants[slot].tolist()), dtype=np.float64)
+        return score if self.sign > 0 else np.negative(score)
+
+    def arrivals(self, batch: Batch, mark: Any) -> Arrivals:
+        view = self.view(batch)
+        whole = view.index is None
+        place = np.arange(len(batch)) if view.index is None else view.index
+        read: list[tuple[Floats, ...]] = []  # by hand: functools.cache takes a while to set up
+
+        def columns() -> tuple[Floats, ...]:
+            if not read:
+                read.append(tuple(_read_only(view.number(name)) for name in self.score_columns))
+            return read[0]
+
+        return Arrivals(
+            time=batch.time if whole else batch.time[place],
+            seq=batch.seq if whole else batch.seq[place],
+            place=place,
+            mark=mark,
+            good=lambda slot: self.good(view, slot),
+            constants=self.constants,
+            sign=self.sign,
+            rendered=self.rendered,
+            columns=columns,
+            arrived=lambda: batch.arrived_numbers(self.score_columns) if whole and batch.in_order else None,
+        )
+
+    def rows_of(self, batch: Batch, mark: Any) -> tuple[tuple[Floats, ...], Ints, Ints]:
+        """The rows that an index takes, oldest first: all that the predicate lets through."""
+        names = self.space.columns
+        if self.where is None and not self.looked_at and batch.in_order:  # the common case
+            known = batch.arrived_numbers(names)
+            if known is not None:
+                mark[:] = 1
+                return known, batch.time_arrived, batch.seq_arrived
+        view = self.view(batch)
+        if view.index is None:
+            mark[:] = 1
+            if batch.in_order:
+                columns = tuple(_read_only(batch.arrived_number(name)) for name in names)
+                return columns, batch.time_arrived, batch.seq_arrived
+            place = np.arange(len(batch))[::-1]
+        else:
+            mark[view.index] = 1
+            place = view.index[::-1]
+        columns = tuple(_read_only(batch.number(name)[place]) for name in names)
+        return columns, batch.time[place], batch.seq[place]
+
+    def refill(self, slot: int, batch: Batch) -> Ints:
+        """Begin a slot anew with retained rows and the older candidates it has; seqs of the rows it took."""
+        if self.windowed:
+            self.algorithm.fill(*self.rows_of(batch, np.zeros(len(batch), dtype=np.uint8)))
+            self.algorithm.opened(slot)
+            self.algorithm.touched[slot] = 1
+            found: Ints = self.algorithm.seqs()
+            return found
+        view = self.view(batch)
+        good = self.good(view, slot)
+        place = np.arange(len(batch)) if view.index is None else view.index
+        usable = ~np.isnan(good)
+        good, time, seq = good[usable], batch.time[place][usable], batch.seq[place][usable]
+        lists = self.algorithm.lists
+        span = lists.span(slot)
+        other = ~np.isin(lists.seq[span], seq)
+        good = np.concatenate([good, lists.good[span][other]])
+        time = np.concatenate([time, lists.time[span][other]])
+        seq = np.concatenate([seq, lists.seq[span][other]])
+        order = np.lexsort((seq, time))[::-1]
+        self.algorithm.expire(slot, min(watch.horizon() for watch in self.watches if watch.slot == slot))
+        self.algorithm.rebuild(slot, good[order], time[order], seq[order])
+        self.board.stale[np.flatnonzero(self.board.slot == slot)] = 1
+        return np.asarray(lists.seq[lists.span(slot)]).copy()
+
+    def exact(self, slot: int) -> bool:
+        """Whether the slot's answers are exact."""
+        return bool(self.algorithm.card.exact)
+
+    def notes(self) -> list[str]:
+        """What `explain` should say besides."""
+        return []
+
+    def also_kept(self) -> dict[str, int]:
+        """What all watches of the family need together, in bytes."""
+        if not self.windowed and not self.buffers:
+            return {}
+        if not self.windowed:
+            rows, size = self.algorithm.buffer_size()
+            return {f"the {rows:,} newest rows, for all {len(self.watches)} watches of this score": size}
+        rows, size = self.algorithm.window_size()
+        return {
+            f"{rows:,} rows of the window and their index, for all {len(self.watches)} watches of this score": size
+        }
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def live_seqs(self) -> Ints:
+        seqs: Ints = self.algorithm.seqs()
+        return seqs if self.algorithm.listed else np.concatenate([seqs, self.board.seq])
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            "constants": self.constants.copy(),
+            "board": self.board.dump(),
+            "algorithm": self.algorithm.dump(),
+        }
+
+    def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
+        self.constants = blob["constants"]
+        self.algorithm.load(blob["algorithm"])
+        self.board.load(blob["board"])
+        known = self.constants[slots].tolist()
+        for watch, slot, constants in zip(watches, slots, known, strict=True):
+            watch.group, watch.slot = self, slot
+            self.slots[self._slot_key(watch) if self.keyed else tuple(constants)] = slot
+        self.watches = watches
+
+    def _check(self) -> None:
+        self.algorithm._check()
+        # every watch stands on the board, in order, at its slot
+        assert [watch.slot for watch in self.watches] == self.board.slot.tolist()
+        # a slot keeps as many ranks as the watch that wants most
+        for slot in self.slots.values():
+            assert self.algorithm.ks[slot] == max(w.capacity for w in self.watches if w.slot == slot)
+
+
+def family(
+    query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits = no_fit
+) -> tuple[Any, ...]:
+    """Queries with equal keys are one family."""
+    kind = "threshold" if isinstance(query, Threshold) else "topk"
+    limits, where, _ = constraints(query, algorithm, fits)
+    return (
+        lift(query.score)[0],
+        where,
+        query.descending,
+        kind,
+        algorithm,
+        tuple(sorted(options.items())),
+        tuple(sorted(limits)),
+    )
+
+
+def constraints(
+    query: TopK | Threshold, algorithm: str, fits: Fits
+) -> tuple[Limits, Expression | None, float]:
+    """What an index can do itself of a query's WHERE: the limits of its box and the bound of a threshold query;
+    and what is left for the predicate, which chooses rows before they get to the index."""
+    card = REGISTRY[algorithm].card
+    where: Expression | None = query.where
+    edge = -math.inf
+    if isinstance(query, Threshold) and card.window and all(fits(c, False) for c in columns_of(query.score)):
+        where = _without_bound(query)
+        bound = float(query.bound) if query.descending else -float(query.bound)
+        edge = bound if query.op in ("<", ">") else math.nextafter(bound, -math.inf)
+    limits: Limits = {}
+    if card.boxes:
+        limits, where = split_box(where, fits)
+    return limits, where, edge
+
+
+def _without_bound(query: Threshold) -> Expression | None:
+    """The WHERE of a threshold query without the comparison that makes it one."""
+    terms = list(conjuncts(query.where))
+    for number, term in enumerate(terms):
+        if split(term) is not None:
+            return all_of(terms[:number] + terms[number + 1 :])
+    return query.where
+
+
+def _carries_nan(e: Expression) -> bool:
+    """Whether a NaN in any column is sure to make the whole expression NaN."""
+    for node in walk(e):
+        if isinstance(node, Compare | And | Or | Not):
+            return False
+        if isinstance(node, Arithmetic) and node.op == "^" and node.right != Number(2):
+            return False  # NaN ^ 0 is 1
+    return True
+
+
+def _read_only(values: Floats) -> Floats:
+    """numba compiles once more for writable arrays: all columns come read-only."""
+    if values.flags.writeable:
+        values = values.view()
+        values.flags.writeable = False
+    return values

@@ -1,0 +1,597 @@
+"""One stream of a monitor: its schema, its windows, its families of watches and the rows kept for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skyband.algorithms import REGISTRY
+from skyband.algorithms.kernels.answer_diff import Changes
+from skyband.core.errors import InputError, QueryError
+from skyband.core.types import LOWEST, Ints, Recency
+from skyband.engine.aggregate_inputs import reading_of
+from skyband.engine.approximate_group import Approximate
+from skyband.engine.object_group import ObjectChanges, ObjectGroup, object_family
+from skyband.engine.pair_group import PairChanges, PairGroup, Share, check_pairs, pair_family
+from skyband.engine.planner import Facts, choose
+from skyband.engine.row_group import NOTHING, Fits, Group, family
+from skyband.query.expression import Column, check, lift, unknown_column
+from skyband.query.expression.check import check_condition, check_score
+from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, Window
+from skyband.stream import clock
+from skyband.stream.arrow import numbers_array
+from skyband.stream.batches import Batch, flat
+from skyband.stream.history import Retained
+from skyband.stream.payloads import Kept, copied, taken
+from skyband.stream.row_rate import Tally
+from skyband.stream.schema import Raw, columns
+from skyband.stream.updates import DATA, Codes, Updates, must_be_key, must_be_op
+from skyband.stream.validation import Door
+from skyband.stream.windows import Horizons, Recencies, Runs
+
+if TYPE_CHECKING:
+    from skyband.engine.joined_stream import Joint
+    from skyband.engine.monitor import Monitor
+    from skyband.engine.watch import Watch
+
+
+AnyGroup = Group | ObjectGroup | PairGroup
+
+
+@dataclass
+class Fellows:
+    """Watches of one shape: how many, their greatest k so far, and how many have each predicate and score."""
+
+    count: int = 0
+    k: int = 0
+    predicates: Counter[Any] = field(default_factory=Counter)
+    scores: Counter[Any] = field(default_factory=Counter)
+
+
+class Stream:
+    """What a monitor knows of one stream."""
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        name: str,
+        time: str | None,
+        schema: pa.Schema | None,
+        key: str | None = None,
+        op: str | None = None,
+    ) -> None:
+        self.monitor = monitor
+        self.name = name
+        self.time = time
+        self._schema: pa.Schema | None = None
+        self.names: set[str] = set()
+        self.unknown_types = False
+        self.schema = schema
+        self.pushed = False
+        self.groups: list[AnyGroup] = []
+        self._families: dict[Any, AnyGroup] = {}  # the groups by their keys
+        self.batch_rows: float | None = None  # of the first batch
+        self.watches: list[Watch] = []
+        self._windows: Counter[Window] = Counter()  # how many watches have each
+        self._shapes: dict[Any, Fellows] = {}
+        self._latest: dict[Window, Recency] | None = None  # the latest beginning of each one's watches
+        self.kept = Kept()
+        self.retained = Retained()
+        self.recencies: Runs | Recencies = Runs() if time is None else Recencies()
+        self.tally = Tally()
+        self.updates = None if key is None else Updates(key, op)
+        self.row_limit = monitor.retain.n if isinstance(monitor.retain, Rows) else 0
+        self.accepted = 0
+        self.ahead_steps = 0
+
+    # -- schema --------------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return self._schema
+
+    @schema.setter
+    def schema(self, schema: pa.Schema | None) -> None:
+        self._schema = schema
+        self._door: Door | None = None
+        self.names = set(schema.names) if schema is not None else set()
+        self._wanted: set[str] | None = None  # columns that some watch selects
+        self.unknown_types = schema is not None and any(pa.types.is_null(field.type) for field in schema)
+
+    def readable(self, schema: pa.Schema, raw: Raw) -> pa.Schema:
+        """An inferred schema, with a time column of ISO text read as timestamps; operations are always texts."""
+        op = None if self.updates is None else self.updates.op
+        if op in schema.names and pa.types.is_null(schema.field(op).type):
+            schema = schema.set(schema.get_field_index(op), pa.field(op, pa.string()))
+        if self.time is None or self.time not in schema.names:
+            return schema
+        if schema.field(self.time).type not in (pa.string(), pa.large_string()):
+            return schema
+        first = next((v for v in _values(columns(raw)[self.time]) if v is not None), None)
+        for type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+            try:
+                pc.cast(pa.array([first], pa.string()), type_)
+            except pa.ArrowInvalid:
+                continue
+            return schema.set(schema.get_field_index(self.time), pa.field(self.time, type_))
+        return schema
+
+    def check_updates(self) -> None:
+        """Whether the stream has the columns of an update stream, in types that fit."""
+        if self.updates is None or self.schema is None:
+            return
+        for name, must_be in ((self.updates.key, must_be_key), (self.updates.op, must_be_op)):
+            if name is not None:
+                if name not in self.names:
+                    raise InputError(str(unknown_column(name, self.schema.names)))
+                must_be(name, self.schema.field(name).type)
+
+    def check(self, query: Query) -> None:
+        """Whether the stream has the query's columns, in types that fit; a type not known yet fits."""
+        if isinstance(query, Pairs) and self.updates is not None:
+            raise QueryError(
+                "Pairs need rows that leave in the order in which they came (first in, first out), and in an update "
+                "stream (key=) any row may be replaced or deleted."
+            )
+        if self.schema is None:
+            return
+        if isinstance(query, Grouped | Joined):
+            reading_of(query).check([self.schema])
+            return
+        if isinstance(query, Pairs):
+            check_pairs(query, self.schema)
+            return
+        check_score(query.score, self.schema)
+        check_condition("WHERE", query.where, self.schema)
+        for output in query.select or ():
+            if isinstance(output.value, Column):  # only shown: any type will do
+                if output.value.name not in self.names:
+                    raise unknown_column(output.value.name, self.schema.names, output.value.place)
+            else:
+                check(output.value, self.schema)
+
+    def allow(self, window: Window) -> None:
+        if self.time is None and not isinstance(window, Rows):
+            raise QueryError(
+                f"A window of {window} needs event times: name its column of times (time=), or watch a number of rows."
+            )
+
+    def must_know(self, window: Rows, beginning: Recency) -> None:
+        """Which rows from `beginning` on are the last n must be known: with event times that takes their recencies."""
+        log = self.recencies
+        self._recall(window.n)
+        if isinstance(log, Recencies) and len(log) < window.n and log.complete_from > beginning:
+            raise QueryError(
+                f"Which rows are the last {window.n} is known only where a watch of this stream has had a row window "
+                f"at least as long: ask for a time window, or make a new watch over {window}."
+            )
+
+    def door(self) -> Door:
+        """Without event times it is the same at every step."""
+        if self.time is None and self._door is not None and self._door.stream == self.name:
+            return self._door
+        monitor = self.monitor
+        self._door = Door(
+            stream=self.name,
+            schema=self.schema,
+            time=self.time,
+            kind=monitor._kind if self.time is not None else None,
+            late_before=self._late_before(),
+            key=None if self.updates is None else self.updates.key,
+            op=None if self.updates is None else self.updates.op,
+        )
+        return self._door
+
+    def joints(self) -> list[Joint]:
+        """The joined streams with this one among them that somebody watches."""
+        return [j for j in self.monitor.joints.values() if self.name in j.members and j.watches]
+
+    def _late_before(self) -> int | None:
+        """Rows stamped before this are older than every window and than what is retained."""
+        joints = self.joints()
+        if not (self.watches or joints) or self.time is None:
+            return None
+        if self._latest is None:
+            self._latest = {}
+            for watch in self.watches:
+                before = self._latest.get(watch.window, LOWEST)
+                self._latest[watch.window] = max(before, watch.beginning)
+        needed = [self._full_from(window, begun) for window, begun in self._latest.items()]
+        oldest = min([*needed, *(joint.oldest_needed() for joint in joints)])
+        if self.monitor.retain is not None:
+            oldest = min(oldest, self.horizon(self.monitor.retain))
+        # a new row of the horizon's very time is newer than the row at the horizon: only the time decides
+        return None if oldest == LOWEST else oldest.time
+
+    def _full_from(self, window: Window, begun: Recency) -> Recency:
+        """Where a window begins; a row window that isn't full since its watch's beginning takes any row."""
+        horizon = self.horizon(window)
+        return LOWEST if isinstance(window, Rows) and horizon < begun else horizon
+
+    # -- windows -------------------------------------------------------------------------------------------
+
+    def horizon(self, window: Window) -> Recency:
+        """Where a window begins now."""
+        if isinstance(window, Rows):
+            return self.recencies.horizon(window.n)
+        now, kind = self.monitor._now, self.monitor._kind
+        if now is None or kind is None:
+            return LOWEST
+        return Recency(clock.minus(now, window.nanoseconds, kind), LOWEST.seq)
+
+    def newest(self) -> Recency:
+        return self.recencies.newest()
+
+    def known_from(self) -> Recency:
+        """All rows from here on are known: the retained ones, or only those yet to come."""
+        if self.monitor.retain is not None:
+            return self.horizon(self.monitor.retain)
+        newest = self.newest()
+        return LOWEST if newest == LOWEST else newest.after()
+
+    def beginning(self) -> Recency:
+        """Where a new watch begins: with the oldest retained row, or after the newest row."""
+        if self.monitor.retain is not None:
+            start = self.retained.start(self.horizon(self.monitor.retain))
+            if start is not None:
+                return start
+        newest = self.newest()
+        return LOWEST if newest == LOWEST else newest.after()
+
+    def watch_windows(self) -> None:
+        """A watch has another window: count them anew."""
+        self._windows = Counter(watch.window for watch in self.watches)
+        self._changed()
+
+    def _changed(self) -> None:
+        """Watches came, went or changed: which columns they need, how many recencies the row windows need."""
+        self._wanted = None
+        self._latest = None
+        windows = [*self._windows]
+        if self.monitor.retain is not None:
+            windows.append(self.monitor.retain)
+        self.row_limit = max((window.n for window in windows if isinstance(window, Rows)), default=0)
+        self._recall(self.row_limit)
+
+    def _recall(self, rows: int) -> None:
+        """Retained rows may know more of the past than the row windows have needed so far."""
+        log, retain = self.recencies, self.monitor.retain
+        if isinstance(log, Recencies) and len(log) < rows and retain:
+            start = self.horizon(retain)
+            time, seq = self.retained.recencies(start)
+            if len(seq) > len(log):
+                log.begin_with(time, seq)
+            log.complete_from = min(log.complete_from, start)
+
+    def count(self, time: Ints, seq: Ints, total: int) -> None:
+        """Rows were accepted (in order of arrival): windows move."""
+        self.accepted += total
+        for joint in self.monitor.joints.values():
+            if self.name in joint.members:
+                joint.collect(time, seq, total)
+        self.tally.add(int(time.max()) if self.time is not None and len(time) else 0, total)
+        if not len(seq):
+            return
+        if isinstance(self.recencies, Runs):
+            self.recencies.add(time, seq)
+        else:
+            if len(time) > 1 and np.any(time[1:] < time[:-1]):
+                order = np.lexsort((seq, time))
+                time, seq = time[order], seq[order]
+            self.recencies.add(time, seq, self.row_limit)
+        self.recencies.trim(self.row_limit)
+
+    def update(
+        self, table: pa.Table, seq: Ints, time: Ints, codes: Codes
+    ) -> tuple[Batch | None, tuple[Ints, Ints]]:
+        """Rows of an update stream, deletes among them, in order of arrival: those that are live after this step, and
+        the recencies of earlier rows that are not any more."""
+        assert self.updates is not None
+        keys = flat(table.column(self.updates.key))
+        live, gone_time, gone_seq = self.updates.apply(keys, codes, time, seq, self._floor())
+        rows = np.flatnonzero(codes == DATA)
+        if len(rows) < len(codes):
+            table, seq, time = table.take(numbers_array(rows)), seq[rows], time[rows]
+        self.count(time, seq, len(seq))
+        self._retain(table, seq, time)
+        if self.monitor.retain is not None:
+            self.retained.end(gone_seq)
+            self.retained.end(seq[:0] if live is None else seq[~live])
+        if live is not None:
+            rows = np.flatnonzero(live)
+            table, seq, time = table.take(numbers_array(rows)), seq[rows], time[rows]
+        batch = Batch(table, seq, time, timed=self.time is not None) if len(seq) else None
+        return batch, (gone_time, gone_seq)
+
+    def _floor(self) -> Recency:
+        """No row before it is in a window or retained."""
+        windows = [*self._windows]
+        if self.monitor.retain is not None:
+            windows.append(self.monitor.retain)
+        newest = self.newest()
+        nothing = LOWEST if newest == LOWEST else newest.after()
+        needed = [self.horizon(window) for window in windows]
+        return min([*needed, *(joint.oldest_needed() for joint in self.joints())], default=nothing)
+
+    def _retain(self, table: pa.Table, seq: Ints, time: Ints) -> None:
+        """Put a step's rows aside for watches yet to come; a copy, for the caller may use its memory again."""
+        if self.monitor.retain is not None and len(seq):
+            self.retained.add(table.take(numbers_array(np.arange(len(seq)))), seq, time)
+            self.retained.expire(self.horizon(self.monitor.retain))
+
+    def rows_in(self, window: Window, beginning: Recency) -> int | None:
+        """About how many rows a window holds."""
+        if isinstance(window, Rows):
+            return min(window.n, self.accepted)
+        return self.tally.since(self.horizon(window).time)
+
+    def words(self, recency: Recency) -> str:
+        """A recency as a person reads it."""
+        if self.time is None or self.monitor._kind is None or recency.time == LOWEST.time:
+            return f"row {recency.seq}"
+        return str(clock.value_of(recency.time, self.monitor._kind))
+
+    def also_kept(self) -> dict[str, int]:
+        found = {"selected columns of the candidates, for all watches of the stream": self.kept.bytes()}
+        if self.row_limit and isinstance(self.recencies, Recencies):
+            found["recencies of the newest rows, for all row windows of the stream"] = self.recencies.bytes()
+        if self.updates is not None:
+            found[f"the live row of each of {self.updates.known():,} keys"] = self.updates.bytes()
+        if self.monitor.retain is not None:
+            found[f"retained rows ({self.monitor.retain})"] = self.retained.bytes()
+        return found
+
+    # -- watches -------------------------------------------------------------------------------------------
+
+    def attach(self, watch: Watch) -> None:
+        self._join(watch)
+        self.watches.append(watch)
+        self._count_shape(watch, 1)
+        self._windows[watch.window] += 1
+        self._changed()
+        self.refill(watch)
+
+    def _join(self, watch: Watch) -> None:
+        """Put a watch into the family of its query and algorithm."""
+        algorithm, options = watch.choice.algorithm, watch.choice.options
+        key = _family(watch.query, algorithm, options, self.fits)
+        group = self._families.get(key)
+        if group is None:
+            group = _group(watch.query, algorithm, options, self.fits, self.monitor.share)
+            group.timed = self.time is not None
+            self.groups.append(group)
+            self._families[key] = group
+        group.attach(watch)
+
+    def plan(self, rows: int) -> None:
+        """The first rows come: choose algorithms with all that is known now, and put the watches into families anew."""
+        self._families = {}
+        self.groups = []
+        self.batch_rows = float(rows)
+        for watch in self.watches:
+            watch.choice = choose(watch.query, self.facts(watch.query, watched=True))
+            self._join(watch)
+
+    def facts(self, query: Query, watched: bool = False) -> Facts:
+        """What the planner should know of a query, which may be one that is being watched."""
+        fellows = self._shapes.get(_shape(query), Fellows())
+        window = query.window.n if isinstance(query.window, Rows) else None
+        if window is None and self.accepted:
+            window = self.tally.since(self.horizon(query.window).time)
+        return Facts(
+            queries=fellows.count + (not watched),
+            predicates=len(fellows.predicates | {query.where: 1}),
+            scores=len(fellows.scores | {lift(query.score)[1]: 1}),
+            k=max(fellows.k, (None if isinstance(query, Threshold) else query.k) or 1),
+            window=window,
+            batch=self.batch_rows,
+            lists_only=self.monitor.lists_only,
+            updates=self.has_updates(),
+        )
+
+    def has_updates(self) -> bool:
+        """Whether rows are replaced and deleted."""
+        return self.updates is not None
+
+    def _count_shape(self, watch: Watch, by: int, alike: Fellows | None = None) -> None:
+        query = watch.query
+        fellows = alike or self._shapes.setdefault(_shape(query), Fellows())
+        fellows.count += by
+        fellows.k = max(fellows.k, watch.capacity)
+        for counted, one in ((fellows.predicates, query.where), (fellows.scores, lift(query.score)[1])):
+            counted[one] += by
+            if not counted[one]:
+                del counted[one]
+        if not fellows.count:
+            del self._shapes[_shape(query)]
+
+    def fits(self, column: str, exact: bool) -> bool:
+        """Whether comparing this column with a number through float64 is exact; `exact`: the number is a float64."""
+        if self.schema is None or column not in self.names:
+            return False
+        type_ = self.schema.field(column).type
+        if pa.types.is_floating(type_):
+            return True
+        return exact and pa.types.is_integer(type_) and type_.bit_width <= 32
+
+    def is_double(self, column: str) -> bool:
+        return (
+            self.schema is not None
+            and column in self.names
+            and pa.types.is_float64(self.schema.field(column).type)
+        )
+
+    def detach(self, watch: Watch) -> None:
+        watch.group.detach(watch)
+        self.watches.remove(watch)
+        self._count_shape(watch, -1)
+        self._windows[watch.window] -= 1
+        if not self._windows[watch.window]:
+            del self._windows[watch.window]
+        if not watch.group.watches:
+            self.groups.remove(watch.group)
+            del self._families[watch.group.key]
+        self._changed()
+
+    def refill(self, watch: Watch) -> None:
+        """Bring a watch's slot up to what the retained rows know."""
+        retain = self.monitor.retain
+        batch = None if retain is None else self.retained.batch(self.horizon(retain))
+        if batch is None:
+            return
+        taken = watch.group.refill(watch.slot, batch)
+        columns = self._columns(batch.table)
+        if not columns:
+            return  # nothing to put aside: rows without columns would be found again by nobody
+        rows = np.flatnonzero(np.isin(batch.seq_arrived, taken))
+        order = rows[np.argsort(batch.seq_arrived[rows])]
+        table = batch.table.select(columns).take(numbers_array(order))
+        self.kept.replace(batch.seq_arrived[order], table, self.newest())
+
+    def _columns(self, table: pa.Table) -> list[str]:
+        """The columns that some watch selects and no index has."""
+        if self._wanted is None:
+            self._wanted = set().union(*(watch.needs() - watch.provided() for watch in self.watches))
+        if not self._wanted:
+            return []
+        return [name for name in table.column_names if name in self._wanted]
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def step(
+        self, batch: Batch | None, deleted: tuple[Ints, Ints] = (NOTHING, NOTHING)
+    ) -> list[tuple[Any, Changes | ObjectChanges | PairChanges]]:
+        """Show a step's rows (and which rows it deletes) to each family; what changed, family by family."""
+        if batch is not None and self.updates is None:
+            self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
+        if not self.watches:
+            return []
+        horizons = Horizons(self.horizon, self.recencies)
+        mark = np.zeros(0 if batch is None else len(batch), dtype=np.uint8)
+        found = []
+        for group in self.groups:
+            changes = group.step(batch, mark, horizons, deleted)
+            if changes is not None:
+                found.append((group, changes))
+        if batch is not None:
+            self._keep(batch, mark)
+        if self.kept.chunks and self.windowed:
+            oldest = min(group.oldest for group in self.groups)
+            self.kept.expire(oldest)
+        return found
+
+    @property
+    def windowed(self) -> bool:
+        """Whether some family keeps the window's rows: then kept rows go by the window."""
+        return any(group.windowed for group in self.groups)
+
+    def _keep(self, batch: Batch, mark: Any) -> None:
+        """Put the selected columns of the rows aside that somebody took; a copy, for the caller may use the batch's
+        memory again."""
+        columns = self._columns(batch.table)
+        count = int(np.count_nonzero(mark)) if columns else 0
+        if not count:
+            return
+        picked = self.kept.schema(batch.table, columns)
+        newest = Recency(int(batch.time_arrived.max()) if self.time else 0, int(batch.seq_arrived[-1]))
+        if count == len(mark):
+            self.kept.add(batch.seq_arrived, copied(batch.table, picked), newest)
+        else:
+            rows = batch.arrived(mark)
+            self.kept.add(batch.seq_arrived[rows], taken(batch.table, picked, rows), newest)
+        if self.kept.full and not self.windowed:
+            self.kept.clear(np.concatenate([group.live_seqs() for group in self.groups]))
+
+    # -- keeping -------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        retain = self.monitor.retain
+        return {
+            "name": self.name,
+            "time": self.time,
+            "key": None if self.updates is None else self.updates.key,
+            "op": None if self.updates is None else self.updates.op,
+            "updates": None if self.updates is None else self.updates.dump(),
+            "schema": None if self.schema is None else self.schema.empty_table(),
+            "pushed": self.pushed,
+            "accepted": self.accepted,
+            "ahead_steps": self.ahead_steps,
+            "row_limit": self.row_limit,
+            "kept": self.kept.dump(),
+            "retained": {} if retain is None else self.retained.dump(self.horizon(retain)),
+            "recencies": self.recencies.dump(),
+            "tally": self.tally.dump(),
+            "groups": [
+                {"algorithm": group.algorithm_name, "options": dict(group.options), "state": group.dump()}
+                for group in self.groups
+            ],
+        }
+
+    def load(self, content: dict[str, Any]) -> None:
+        self.schema = None if content["schema"] is None else content["schema"].schema
+        self.pushed, self.accepted = content["pushed"], content["accepted"]
+        self.ahead_steps, self.row_limit = content["ahead_steps"], content["row_limit"]
+        for name in ("kept", "retained", "recencies", "tally"):
+            getattr(self, name).load(content[name])
+        if self.updates is not None:
+            self.updates.load(content["updates"])
+        self._parts = content["groups"]
+
+    def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
+        """Groups are loaded in their order, each with its watches."""
+        part = self._parts[number]
+        group = _group(watches[0].query, part["algorithm"], part["options"], self.fits, self.monitor.share)
+        group.timed = self.time is not None
+        group.load(part["state"], watches, slots)
+        self.groups.append(group)
+        self._families[group.key] = group
+        self.watches.extend(watches)
+        alike = self._shapes.setdefault(_shape(watches[0].query), Fellows())  # a family is of one shape
+        for watch in watches:
+            self._count_shape(watch, 1, alike)
+        self._windows.update(watch.window for watch in watches)
+        self._changed()
+
+    def _check(self) -> None:
+        if self.updates is not None:
+            self.updates._check()
+        for group in self.groups:
+            group._check()
+            # no family without watches is kept
+            assert group.watches
+        # watches are counted by shape
+        assert sum(fellows.count for fellows in self._shapes.values()) == len(self.watches)
+        # each watch is in one family, and here
+        assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
+
+
+def _family(query: Query, algorithm: str, options: dict[str, float], fits: Fits) -> Any:
+    if isinstance(query, Pairs):
+        return pair_family(query, algorithm, options)
+    if isinstance(query, Grouped | Joined):
+        return object_family(query, algorithm, options)
+    return family(query, algorithm, options, fits)
+
+
+def _group(query: Query, algorithm: str, options: dict[str, float], fits: Fits, share: Share) -> AnyGroup:
+    if isinstance(query, Pairs):
+        return PairGroup(query, algorithm, options, share)
+    if isinstance(query, Grouped | Joined):
+        return ObjectGroup(query, algorithm, options)
+    kind = Group if REGISTRY[algorithm].card.exact else Approximate
+    return kind(query, algorithm, options, fits)
+
+
+def _shape(query: Query) -> Any:
+    """Queries of one shape could be one family."""
+    return lift(query.score)[0], query.descending, isinstance(query, Threshold)
+
+
+def _values(column: Any) -> Any:
+    for value in column:
+        yield value.as_py() if isinstance(value, pa.Scalar) else value

@@ -1,0 +1,354 @@
+"""A watch: one standing question, its answer at any moment, and its plan.
+
+A watch has a *beginning*, a horizon: its answer is that of a stream that holds only the rows from there on. A
+changed window or k may know less than it wants for a while: a larger window starts where the old one did and
+grows, a larger k gives the old number of ranks until the rows from before the change have left. `growing`
+holds what is missing: pairs (complete from this recency on, ranks until then).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.core.blob import Plain
+from skyband.core.errors import QueryError
+from skyband.core.types import Floats, Ints, Recency
+from skyband.engine.approximate_group import Approximate
+from skyband.engine.explain import Plan
+from skyband.engine.planner import Choice
+from skyband.engine.row_group import ALL
+from skyband.query.expression import Column, columns_of, evaluate
+from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
+from skyband.query.serialise import to_dict
+from skyband.query.text import to_sql
+from skyband.stream.arrow import numbers_array, values_of
+from skyband.stream.batches import Batch, View, flat
+
+if TYPE_CHECKING:
+    from skyband.engine.monitor import Monitor
+    from skyband.engine.row_group import Group
+    from skyband.engine.stream_runtime import Stream
+
+
+class Watch:
+    """A standing query of a monitor. Made by `Monitor.watch`."""
+
+    group: Group
+    slot: int
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        stream: Stream,
+        name: str,
+        query: TopK | Threshold,
+        choice: Choice,
+        beginning: Recency | None = None,
+    ) -> None:
+        self._monitor = monitor
+        self._stream = stream
+        self.name = name
+        self.query = query
+        self.choice = choice
+        self.k: int | None = getattr(query, "k", None)  # a threshold query has none
+        self.window: Window = query.window
+        self.beginning: Recency = stream.beginning() if beginning is None else beginning
+        self.growing: list[tuple[Recency, int]] = []
+        self.dropped = False
+        self.written: tuple[Any, tuple[Plain, str]] | None = None  # how it was dumped, and what it was then
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is the watch of this name of a copied monitor."""
+        self._must_be_watched()
+        return _watch_of, (self._monitor, self.name)
+
+    @cached_property
+    def plain(self) -> Plain:
+        """The query as plain data."""
+        return Plain(to_dict(self.query))
+
+    @cached_property
+    def text(self) -> str:
+        """The same as JSON."""
+        return json.dumps(self.plain, ensure_ascii=False)
+
+    @property
+    def capacity(self) -> int:
+        """How many ranks the state must keep; a threshold query keeps all rows, whatever this says."""
+        return self.k or 1
+
+    def horizon(self, wanted: Window | None = None) -> Recency:
+        return max(self._stream.horizon(wanted or self.window), self.beginning)
+
+    def _must_be_watched(self) -> None:
+        if self.dropped:
+            raise QueryError(f'"{self.name}" was dropped and has no answer any more: watch it anew.')
+
+    def ranks(self, horizon: Recency) -> int | None:
+        """How many ranks are known exactly at this horizon; None: all rows."""
+        self.growing = [(complete, k) for complete, k in self.growing if horizon < complete]
+        return None if self.k is None else min([self.k, *(k for _, k in self.growing)])
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def top(self, k: int | None = None, window: str | Window | None = None) -> pa.Table:
+        """The answer now: rank, score, seq, then the selected columns.
+
+        With `k` or `window` a snapshot: any that the watches of this score cover now, else an error.
+        """
+        self._must_be_watched()
+        if k is None and window is None:
+            horizon = self.horizon()
+            ranks, slot = self.ranks(horizon), self.slot
+        else:
+            horizon, ranks, slot = self._covered(k, window)
+        return self._top(slot, ranks, horizon)
+
+    def tops(self, asked: Iterable[tuple[int | None, str | Window | None]]) -> list[pa.Table]:
+        """Snapshots for many k and windows at once, each as `top(k, window)` gives it.
+
+        With `lazy`, and of pairs, one pass over what is kept serves all of them.
+        """
+        self._must_be_watched()
+        return self._tops([self._covered(k, window) for k, window in asked])
+
+    def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
+        together = getattr(self.group.algorithm, "tops", None)
+        if together is None:
+            return [self._top(slot, ranks, horizon) for horizon, ranks, slot in covered]
+        found = together(
+            [(slot, ALL if ranks is None else ranks, horizon) for horizon, ranks, slot in covered]
+        )
+        return [self._answer(good, seq) for good, _, seq in found]
+
+    def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
+        good, time, seq = self.group.algorithm.top(slot, ALL if ranks is None else ranks, horizon)
+        table = self._answer(good, seq)
+        if isinstance(self.group, Approximate) and ranks is not None:
+            table = table.replace_schema_metadata(
+                self.group.metadata(self, ranks, horizon, (good, time, seq))
+            )
+        return table
+
+    @property
+    def certified(self) -> bool:
+        """Whether the answer is certainly exact; that of an exact algorithm always is."""
+        self._must_be_watched()
+        return not isinstance(self.group, Approximate) or self.group.certain(self)
+
+    def _shares(self, other: Watch) -> bool:
+        """Whether another watch of the family knows all rows that this one could ask for."""
+        return other.slot == self.slot
+
+    def _covered(self, k: int | None, wanted: str | Window | None) -> tuple[Recency, int | None, int]:
+        """The horizon and the ranks of a snapshot, and the slot that knows them."""
+        chosen = self.window if wanted is None else _window(wanted)
+        self._stream.allow(chosen)
+        if isinstance(chosen, Rows) and chosen != self.window:
+            self._stream.must_know(chosen, self.beginning)
+        horizon = self.horizon(chosen)
+        ranks = self.ranks(self.horizon()) if k is None else _count(k)
+        for other in self.group.watches:
+            if self._shares(other) and other.horizon() <= horizon:
+                known = other.ranks(other.horizon())
+                if known is None or (ranks is not None and ranks <= known):
+                    return horizon, ranks, other.slot
+        raise QueryError(
+            f"No watch of this score covers k = {'all rows' if ranks is None else ranks} over {chosen} now "
+            f'("{self.name}" keeps {self.k or "all rows"} over {self.window}): watch it with a larger k or window.'
+        )
+
+    def _answer(self, good: Floats, seq: Ints) -> pa.Table:
+        score = good if self.group.sign > 0 else np.negative(good)
+        score = score + 0.0  # -0.0 equals 0.0, and is shown as 0.0
+        ranks = np.arange(1, len(seq) + 1, dtype=np.int32)
+        columns: list[Any] = [numbers_array(values) for values in (ranks, score, seq)]
+        return self._named(columns, self._selected(seq))
+
+    def _named(self, columns: list[Any], selected: list[tuple[Output, Any]]) -> pa.Table:
+        """An answer: rank, score and seq, then the selected columns, each with a name of its own."""
+        names = ["rank", "score", "seq"]
+        for output, column in selected:
+            if output.name == "score" and output.value == self.query.score:
+                continue  # the very score that is there already
+            name = output.name
+            while name in names:
+                name += "_1"
+            names.append(name)
+            columns.append(column)
+        return pa.table(columns, names=names)
+
+    def selected(self, top: pa.Table) -> pa.Table:
+        """The selected columns alone of an answer's rows, each under its own name."""
+        chosen = self._selected(values_of(flat(top.column("seq"))))
+        return pa.table([column for _, column in chosen], names=[output.name for output, _ in chosen])
+
+    def outputs(self) -> tuple[Output, ...]:
+        """The selected columns; all of the stream's for *."""
+        if self.query.select is not None:
+            return self.query.select
+        schema = self._stream.schema
+        return tuple(Output(name, Column(name)) for name in (schema.names if schema is not None else ()))
+
+    def needs(self) -> set[str]:
+        """The columns that must be put aside for the answer."""
+        return {name for output in self.outputs() for name in columns_of(output.value)}
+
+    def provided(self) -> set[str]:
+        """The columns that the answer can take from the index."""
+        group = self.group
+        if not group.windowed:
+            return set()
+        return {name for name in group.space.columns if self._stream.is_double(name)}
+
+    def _selected(self, seq: Ints) -> list[tuple[Output, Any]]:
+        schema = self._stream.schema
+        if schema is None:
+            return [(output, pa.nulls(0)) for output in self.outputs()]
+        needed = pa.schema([field for field in schema if field.name in self.needs()])
+        table = self._values(seq, needed)
+        selected = []
+        for output in self.outputs():
+            if isinstance(output.value, Column):
+                selected.append((output, table.column(output.value.name)))
+            else:
+                selected.append((output, _computed(output, table, len(seq))))
+        return selected
+
+    def _values(self, seq: Ints, schema: pa.Schema) -> pa.Table:
+        """The values of these rows: from the index what it has, the rest from what was put aside."""
+        if not len(seq):
+            return schema.empty_table()
+        provided = self.provided()
+        aside = [field for field in schema if field.name not in provided]
+        # what other watches of the stream put aside need not have these rows
+        kept = self._stream.kept.take(seq, pa.schema(aside)) if aside else None
+        found = {}
+        if any(field.name in provided for field in schema):
+            found = dict(zip(self.group.space.columns, self.group.algorithm.values(seq), strict=True))
+        columns = [
+            numbers_array(found[f.name]) if kept is None or f.name in provided else kept.column(f.name)
+            for f in schema
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    # -- changes -------------------------------------------------------------------------------------------
+
+    def change(self, k: int | None = None, window: str | Window | None = None) -> None:
+        """Another k or window. A smaller one holds at once; a larger one is exact as far as rows are known."""
+        self._must_be_watched()
+        if self._monitor.journal is not None:
+            return self._monitor.journal.change(self.name, k, window)
+        return self._change(k, window)
+
+    def _change(self, k: int | None, window: str | Window | None) -> None:
+        if k is not None and self.k is None:
+            raise QueryError(f'"{self.name}" reports every row beyond its bound and has no k to change.')
+        chosen = self.window if window is None else _window(window)
+        ranks = None if k is None else _count(k)
+        self._stream.allow(chosen)
+        if isinstance(chosen, Rows) and not isinstance(self.window, Rows):
+            self._stream.must_know(chosen, self.horizon())
+        old_horizon = self.horizon()
+        old_k = self.k
+        more = ranks is not None and self.k is not None and ranks > self.k
+        self.window = chosen
+        self.k = ranks if ranks is not None else self.k
+        known = self._stream.known_from()  # retained rows are complete from here on
+        self.beginning = max(self.beginning, min(old_horizon, known))
+        if more and old_k is not None and self.horizon() < known:
+            self.growing.append((known, old_k))
+        self.group.update(self)
+        self._stream.refill(self)
+        self._stream.watch_windows()
+
+    # -- explaining ----------------------------------------------------------------------------------------
+
+    def explain(self) -> Plan:
+        """The plan: algorithm, why, state predicted and actual, what was pruned."""
+        self._must_be_watched()
+        card = self.group.algorithm.card
+        candidates, size = self.group.algorithm.size(self.slot)
+        rows = self._stream.rows_in(self.window, self.beginning)
+        foreseen = self._predicted(rows)
+        notes = []
+        horizon = self.horizon()
+        if self.k is not None and (self.ranks(horizon) or 0) < self.k:
+            complete = self.growing[-1][0]
+            notes.append(
+                f"k was raised: {self.ranks(horizon)} of {self.k} ranks until the window begins at "
+                f"{self._stream.words(complete)}"
+            )
+        if self.beginning > self._stream.horizon(self.window):
+            notes.append(f"the window still grows: it begins at {self._stream.words(self.beginning)}")
+        notes += self.group.notes()
+        approximate = self.group if isinstance(self.group, Approximate) else None
+        return Plan(
+            watch=self.name,
+            sql=to_sql(self.query),
+            algorithm=card.name,
+            title=card.title,
+            source=card.source,
+            why=self.choice.why,
+            exact=self.group.exact(self.slot),
+            k=self.k,
+            window=str(self.window),
+            rows_in_window=rows,
+            predicted=foreseen,
+            predicted_bytes=None if foreseen is None else foreseen * self.group.algorithm.candidate_bytes,
+            predicted_full=self._predicted(self.window.n if isinstance(self.window, Rows) else None),
+            candidates=candidates,
+            bytes=size,
+            shared_with=[w.name for w in self.group.watches if w.slot == self.slot and w is not self],
+            counters=self.group.algorithm.counters(self.slot),
+            rows_seen=self._stream.accepted,
+            keeps_window=card.window,
+            also_kept=self._stream.also_kept() | self.group.also_kept(),
+            alternatives=self.choice.alternatives,
+            notes=notes,
+            bound=None if approximate is None else approximate.bound(self),
+            certified=None if approximate is None else approximate.share(self),
+            certain=self.certified,
+        )
+
+    def _predicted(self, rows: int | None) -> float | None:
+        """The state that is to be expected, in candidates."""
+        if self.k is None or rows is None:
+            return None
+        return float(self.group.algorithm.expected(self.k, rows))
+
+    def __repr__(self) -> str:
+        return f"<watch {self.name}: {to_sql(self.query)}>"
+
+
+def _computed(output: Output, table: pa.Table, n: int) -> Any:
+    """A selected expression of n rows: null where a column that it uses is null."""
+    batch = Batch(table, np.arange(n), np.zeros(n, dtype=np.int64))
+    usable = np.ones(n, dtype=bool)
+    for name in columns_of(output.value):
+        known = batch.usable(name)
+        if known is not None:
+            usable &= known
+    values = evaluate(output.value, View(batch))[::-1]  # a batch shows its rows newest first
+    return numbers_array(values, ~usable[::-1])
+
+
+def _window(wanted: str | Window) -> Window:
+    return window(wanted)
+
+
+def _count(k: Any) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise QueryError(f"k must be a whole number of at least 1, not {k!r}.")
+    return int(k)
+
+
+def _watch_of(monitor: Monitor, name: str) -> Watch:
+    watch: Watch = monitor.watches[name]
+    return watch

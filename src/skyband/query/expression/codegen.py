@@ -1,0 +1,111 @@
+"""Lifting a score's constants, and writing a score as source for numba.
+
+Queries that differ in their constants only have one shape: `0.3 * x + 0.7 * y` and `0.9 * x + 0.1 * y` both
+lift to `$0 * x + $1 * y`. A shape is compiled once and takes the constants as parameters.
+
+What render writes is made from the tree alone: names x0, x1 … for columns, p[i] for parameters, digits and
+operators. No text of the user's gets into it. It writes only what numba and numpy round identically; for
+anything else (exp, ln, other powers, comparisons) it gives None, and the score is evaluated by numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skyband.query.expression import nodes
+from skyband.query.expression.nodes import Expression
+
+Lifted = tuple[Expression, tuple[float, ...]]
+
+_lately: dict[
+    int, tuple[Expression, Lifted]
+] = {}  # by id, with the expression itself, so that the id stays its own
+
+
+def lift(e: Expression) -> Lifted:
+    """The shape of a numeric expression and its constants. An exponent that is a number stays, since x^2 is
+    computed as x*x; so do the literals of comparisons, which are exact and not float64."""
+    known = _lately.get(id(e))
+    if known is None:
+        if len(_lately) >= 4096:
+            _lately.clear()
+        known = _lately[id(e)] = (e, _lift(e))
+    return known[1]
+
+
+def _lift(e: Expression) -> Lifted:
+    constants: list[float] = []
+
+    def visit(node: Expression) -> Expression:
+        match node:
+            case nodes.Number(value):
+                constants.append(nodes.as_float(value))
+                return nodes.Parameter(len(constants) - 1)
+            case nodes.Arithmetic("^", base, exponent) if nodes.literal(exponent) is not None:
+                return nodes.Arithmetic("^", visit(base), exponent)
+            case nodes.Negate() | nodes.Arithmetic() | nodes.Call():
+                return nodes.rebuild(node, tuple(visit(part) for part in nodes.children(node)))
+            case _:
+                return node
+
+    shape = visit(e)
+    return shape, tuple(constants)
+
+
+def render(shape: Expression, columns: Sequence[str]) -> str | None:
+    """The shape as a scalar expression for numba (error_model="numpy", no fastmath), over x0, x1 … in the order
+    of `columns`, p[0], p[1] …, and the modules np and math. None where it could round differently from evaluate."""
+    try:
+        return _render(shape, {name: index for index, name in enumerate(columns)})
+    except _Different:
+        return None
+
+
+class _Different(Exception):
+    """A node that numpy and numba may round differently."""
+
+
+def _render(e: Expression, index: dict[str, int]) -> str:
+    match e:
+        case nodes.Column():
+            return f"x{index[e.key]}"
+        case nodes.Parameter(i):
+            return f"p[{i}]"
+        case nodes.Number(value):
+            return _literal(nodes.as_float(value))
+        case nodes.Negate(operand):
+            return f"(-{_render(operand, index)})"
+        case nodes.Arithmetic("^", base, exponent):
+            if nodes.literal(exponent) != 2 or not isinstance(base, nodes.Column | nodes.Parameter):
+                # The text would repeat a longer base; np.square is the same product.
+                return f"np.square({_render(base, index)})" if nodes.literal(exponent) == 2 else _refuse()
+            return f"({_render(base, index)} * {_render(base, index)})"
+        case nodes.Arithmetic(op, left, right):
+            return f"({_render(left, index)} {op} {_render(right, index)})"
+        case nodes.Call("abs", (arg,)):
+            return f"abs({_render(arg, index)})"
+        case nodes.Call("sqrt", (arg,)):
+            return f"np.sqrt({_render(arg, index)})"
+        case nodes.Call(("least" | "greatest") as name, args):
+            function = "np.minimum" if name == "least" else "np.maximum"
+            text = _render(args[0], index)
+            for arg in args[1:]:
+                text = f"{function}({text}, {_render(arg, index)})"
+            return text
+        case nodes.Call("dist", args):
+            half = len(args) // 2
+            pairs = zip(args[:half], args[half:], strict=True)
+            squares = [f"np.square({_render(x, index)} - {_render(p, index)})" for x, p in pairs]
+            return f"np.sqrt({' + '.join(squares)})"
+        case _:
+            return _refuse()
+
+
+def _refuse() -> str:
+    raise _Different
+
+
+def _literal(value: float) -> str:
+    if value in (float("inf"), float("-inf")):
+        return "np.inf" if value > 0 else "(-np.inf)"
+    return repr(value) if value >= 0 else f"({value!r})"

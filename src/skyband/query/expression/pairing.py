@@ -1,0 +1,319 @@
+"""A score and a predicate of two rows, taken apart for a loop over many partners of one row.
+
+What concerns one of the two rows alone, `ln(a.price)` or `b.size >= 10`, need not be computed for each pair: it is a
+*leaf*, evaluated once when the row comes, by the same code as everywhere, and kept as a column of the window. What is
+left is a small tree over the leaves of both sides, and mostly of a kind that can be written as source for numba:
+sums, products, differences, roots. Then a pair costs a nanosecond. Where it can't (a logarithm of both rows, texts in
+order), numpy evaluates the same tree over the same leaves, and where not even leaves will do (decimals, integers
+against floats), the columns themselves.
+
+Leaves are of four kinds: a number (float64); an exact whole number or time, for comparisons; a flag, the truth of a
+condition; and a code, equal where values of any type are equal. `a.c = b.c` as a whole is no part of the tree: rows are
+kept in runs by colour, and a pair of two colours is never looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from skyband.query.expression import nodes
+from skyband.query.expression.codegen import lift, render
+from skyband.query.expression.nodes import Column, Compare, Expression
+
+_OPERATORS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_EPSILON = 2.0**-24  # half a unit in the last place of a float32, relative
+_LEAST = 2.0**-149  # and near zero
+_LARGEST = 1e15  # numbers up to it can be multiplied without leaving float32
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A column that each row of the window has: an expression of one row."""
+
+    kind: str  # "number", "exact", "flag" or "code"
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A question about pairs over leaves: `a.3` is the fourth leaf of row a."""
+
+    leaves: tuple[Leaf, ...]
+    score: Expression
+    where: Expression | None
+    same: tuple[str, ...]  # columns that both rows must have in common, which `where` doesn't repeat
+    rendered: bool  # whether it can be written as source
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.leaves, self.score, self.where, self.same, self.rendered))
+
+    def __hash__(self) -> int:
+        """Computed once: loops are looked up by it for every step."""
+        return self._hash
+
+    @cached_property
+    def constants(self) -> tuple[float, ...]:
+        return lift(self.score)[1]
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether a pair has the same score both ways, to the last bit."""
+        return _settled(self.score) == _settled(turned(self.score))
+
+    def score_text(self, a: str, b: str) -> str:
+        """The score as source: leaf i of row a is called `{a}{i}`."""
+        return self._named(render(lift(self.score)[0], self._columns()) or "", a, b)
+
+    def where_text(self, a: str, b: str) -> str | None:
+        return None if self.where is None else self._named(_condition(self.where, self), a, b)
+
+    def scored(self) -> list[int]:
+        """The leaves that the score uses."""
+        return sorted({int(node.name) for node in nodes.walk(self.score) if isinstance(node, Column)})
+
+    def other(self) -> int | None:
+        """A leaf in which the rows of a pair must differ: `a.c <> b.c`."""
+        for term in nodes.conjuncts(self.where):
+            match term:
+                case Compare("<>", Column(left, one), Column(right, two)) if left == right and one != two:
+                    return int(left)
+        return None
+
+    def slack(self, between: dict[int, tuple[float, float]]) -> float | None:
+        """How far from the score its computation in float32 can be, given between what each leaf is; None: any. And a
+        little more, for the score and what it is compared with are rounded, too."""
+        found = _rounding(lift(self.score)[0], lift(self.score)[1], between)
+        return None if found is None else 1.01 * found[0] + _LEAST
+
+    def _columns(self) -> list[str]:
+        return [f"{side}.{i}" for i in range(len(self.leaves)) for side in "ab"]
+
+    def _named(self, text: str, a: str, b: str) -> str:
+        def name(match: re.Match[str]) -> str:
+            number = int(match[1])
+            return f"{(a, b)[number % 2]}{number // 2}"
+
+        return re.sub(r"\bp\[(\d+)\]", r"p\1", re.sub(r"\bx(\d+)\b", name, text))
+
+
+def turned(e: Expression) -> Expression:
+    """The same expression with a and b exchanged."""
+    if isinstance(e, Column):
+        return Column(e.name, "b" if e.side == "a" else "a", e.place)
+    return nodes.rebuild(e, tuple(map(turned, nodes.children(e))))
+
+
+class _Unfit(Exception):
+    """Something that only the columns themselves can tell."""
+
+
+def pairing(
+    score: Expression, where: Expression | None, same: tuple[str, ...], schema: pa.Schema
+) -> Pairing | None:
+    """A question taken apart for rows of these types; None where leaves won't do."""
+    builder = _Builder(schema)
+    rest = nodes.all_of([term for term in nodes.conjuncts(where) if not _is_colour(term, same)])
+    try:
+        tree = builder.number(score)
+        condition = None if rest is None else builder.condition(rest)
+    except _Unfit:
+        return None
+    found = Pairing(tuple(builder.leaves), tree, condition, same, False)
+    return replace(found, rendered=render(lift(tree)[0], found._columns()) is not None)
+
+
+def leaf_score(score: Expression) -> Expression:
+    """The score over leaves, whatever the types of the columns."""
+    return _Builder(pa.schema([])).number(score)
+
+
+def _is_colour(term: Expression, same: tuple[str, ...]) -> bool:
+    match term:
+        case Compare("=", Column(left, one), Column(right, other)):
+            return left == right and left in same and one != other
+        case _:
+            return False
+
+
+def _sides(e: Expression) -> set[str | None]:
+    return {node.side for node in nodes.walk(e) if isinstance(node, Column)}
+
+
+def _stripped(e: Expression) -> Expression:
+    """An expression of one row, of whichever side."""
+    if isinstance(e, Column):
+        return Column(e.name, None, e.place)
+    return nodes.rebuild(e, tuple(map(_stripped, nodes.children(e))))
+
+
+class _Builder:
+    """Finds the leaves of a tree."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.leaves: list[Leaf] = []
+
+    def leaf(self, kind: str, e: Expression) -> Column:
+        (side,) = _sides(e)
+        leaf = Leaf(kind, _stripped(e))
+        if leaf not in self.leaves:
+            self.leaves.append(leaf)
+        return Column(str(self.leaves.index(leaf)), side)
+
+    def number(self, e: Expression) -> Expression:
+        sides = _sides(e)
+        if len(sides) == 1:
+            return self.leaf("number", e)
+        if not sides:
+            return e
+        return nodes.rebuild(e, tuple(map(self.number, nodes.children(e))))
+
+    def condition(self, e: Expression) -> Expression:
+        if len(_sides(e)) == 1:
+            return self.leaf("flag", e)
+        if isinstance(e, Compare):
+            return self._compare(e)
+        return nodes.rebuild(e, tuple(map(self.condition, nodes.children(e))))
+
+    def _compare(self, e: Compare) -> Expression:
+        kinds = {self._kind(e.left), self._kind(e.right)}
+        if kinds <= {"float", "constant"} and all(map(_plain_literal, (e.left, e.right))):
+            return Compare(e.op, self.number(e.left), self.number(e.right))
+        if len(kinds) == 1 and isinstance(e.left, Column) and isinstance(e.right, Column):
+            (kind,) = kinds
+            if kind == "whole" or kind.startswith("time "):
+                return Compare(e.op, self.leaf("exact", e.left), self.leaf("exact", e.right))
+            if e.op in ("=", "<>") and e.left.name == e.right.name:
+                return Compare(e.op, self.leaf("code", e.left), self.leaf("code", e.right))
+        raise _Unfit
+
+    def _kind(self, e: Expression) -> str:
+        """What a side of a comparison is compared as."""
+        if nodes.literal(e) is not None:
+            return "constant"
+        types = {node.name: self._type(node) for node in nodes.walk(e) if isinstance(node, Column)}
+        if isinstance(e, Column):
+            (type_,) = types.values()
+            if pa.types.is_floating(type_):
+                return "float"
+            if (pa.types.is_integer(type_) and type_ != pa.uint64()) or pa.types.is_boolean(type_):
+                return "whole"
+            timed = pa.types.is_timestamp(type_) or pa.types.is_date(type_)
+            return f"time {type_}" if timed else "other"
+        # an expression of integers alone is compared exactly, see whole.py
+        return "float" if any(not pa.types.is_integer(type_) for type_ in types.values()) else "other"
+
+    def _type(self, column: Column) -> pa.DataType:
+        type_ = self.schema.field(column.name).type
+        return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _plain_literal(e: Expression) -> bool:
+    """Whether a literal is compared with a float64 as the nearest float64."""
+    value = nodes.literal(e)
+    if not isinstance(value, int):
+        return True
+    near = nodes.as_float(value)
+    return near not in (float("inf"), float("-inf")) and int(near) == value
+
+
+def _condition(e: Expression, pairing: Pairing) -> str:
+    """A condition over leaves as source, without branches."""
+    columns = pairing._columns()
+    match e:
+        case nodes.Truth(value):
+            return str(value)
+        case nodes.Not(operand):
+            return f"(not {_condition(operand, pairing)})"
+        case nodes.And(args):
+            return "(" + " & ".join(_condition(arg, pairing) for arg in args) + ")"
+        case nodes.Or(args):
+            return "(" + " | ".join(_condition(arg, pairing) for arg in args) + ")"
+        case nodes.Column():
+            return f"({render(e, columns)} != 0)"
+        case nodes.Compare(op, left, right):
+            return f"({render(left, columns)} {_OPERATORS[op]} {render(right, columns)})"
+        case _:
+            raise TypeError(f"{type(e).__name__} is not a condition")
+
+
+def renders(pairing: Pairing) -> bool:
+    """Whether the condition, too, can be written as source."""
+    if not pairing.rendered:
+        return False
+    parts = [node for node in nodes.walk(pairing.where) if isinstance(node, Compare)] if pairing.where else []
+    columns = pairing._columns()
+    return all(render(side, columns) is not None for part in parts for side in (part.left, part.right))
+
+
+def _settled(e: Expression) -> Expression:
+    """A tree in which operands that can be exchanged without changing a bit are in one order."""
+    parts = tuple(map(_settled, nodes.children(e)))
+    match e:
+        case nodes.Arithmetic("+" | "*"):
+            parts = tuple(sorted(parts, key=repr))
+        case nodes.Call("abs") if isinstance(parts[0], nodes.Arithmetic) and parts[0].op == "-":
+            parts = (_difference(parts[0]),)
+        case nodes.Arithmetic("^") if nodes.literal(parts[1]) == 2:
+            inner = parts[0]
+            if isinstance(inner, nodes.Arithmetic) and inner.op == "-":
+                parts = (_difference(inner), parts[1])
+        case nodes.Call("dist"):
+            half = len(parts) // 2
+            ends = [sorted(both, key=repr) for both in zip(parts[:half], parts[half:], strict=True)]
+            parts = (*(one for one, _ in ends), *(other for _, other in ends))
+    return nodes.rebuild(e, parts)
+
+
+def _difference(e: nodes.Arithmetic) -> Expression:
+    """x - y or y - x, whichever comes first: their magnitudes are equal."""
+    left, right = sorted((e.left, e.right), key=repr)
+    return nodes.Arithmetic("-", left, right)
+
+
+def _rounding(
+    e: Expression, constants: tuple[float, ...], between: dict[int, tuple[float, float]]
+) -> tuple[float, float] | None:
+    """How far an expression in float32 can be from its value, and how large that can be; None: not known."""
+
+    def rounded(error: float, size: float) -> tuple[float, float] | None:
+        return (error + (size + error) * _EPSILON + _LEAST, size) if size <= _LARGEST else None
+
+    parts = [_rounding(part, constants, between) for part in nodes.children(e)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    match e:
+        case Column():
+            return rounded(0.0, max(map(abs, between[int(e.name)])))
+        case nodes.Parameter(i):
+            return rounded(0.0, abs(constants[i]))
+        case nodes.Number():  # an exponent
+            return 0.0, 0.0
+        case nodes.Negate() | nodes.Call("abs"):
+            return known[0]
+        case nodes.Arithmetic("-", Column(one), Column(other)) if (
+            one == other
+        ):  # no larger than the leaf's range
+            low, high = between[int(one)]
+            return rounded(known[0][0] + known[1][0], high - low)
+        case nodes.Arithmetic("+" | "-"):
+            return rounded(known[0][0] + known[1][0], known[0][1] + known[1][1])
+        case nodes.Arithmetic("*"):
+            return _product(known[0], known[1], rounded)
+        case nodes.Arithmetic("^") if nodes.literal(e.right) == 2 and known:
+            return _product(known[0], known[0], rounded)
+        case nodes.Call("least" | "greatest"):
+            return max(error for error, _ in known), max(size for _, size in known)
+        case _:
+            return None
+
+
+def _product(x: tuple[float, float], y: tuple[float, float], rounded: object) -> tuple[float, float] | None:
+    error = x[1] * y[0] + y[1] * x[0] + x[0] * y[0]
+    return rounded(error, x[1] * y[1])  # type: ignore[operator, no-any-return]

@@ -1,0 +1,234 @@
+"""Kept rows: the values of candidates, looked up by seq when they are reported.
+
+Where the window isn't kept, what a candidate's selected columns hold must be put aside when it comes in. Each step
+adds the rows that somebody took, in order of arrival, so seqs ascend and a look-up is a binary search. Rows that
+nobody holds any more are cleared away when they have become three times as many as the others. Where an index keeps
+the whole window, its rows' columns are here in chunks that go as a whole when the window has passed them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from skyband.core.types import LOWEST, Ints, Recency
+from skyband.stream.arrow import numbers_array, values_of
+
+SLACK = 4096
+SMALL = 4096  # chunks below this many rows are joined with those before them
+JOINED = 8  # so many at once
+WIDE = 1 << 22  # seqs from the first to the last, up to which a table of them is quicker than sorting
+
+
+class Plain:
+    """Columns of numbers without nulls as numpy has them: an Arrow table takes longer to make, to join and to pick from
+    than some hundred rows take to copy."""
+
+    def __init__(self, schema: pa.Schema, columns: list[npt.NDArray[Any]]) -> None:
+        self.schema = schema
+        self.columns = columns
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns)
+
+    def pick(self, rows: npt.NDArray[Any]) -> Plain:
+        return Plain(self.schema, [column[rows] for column in self.columns])
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_arrays([numbers_array(column) for column in self.columns], schema=self.schema)
+
+
+def _joined(tables: Sequence[pa.Table | Plain]) -> pa.Table | Plain:
+    """Rows one after another."""
+    schema = tables[0].schema
+    if all(isinstance(table, Plain) and table.schema is schema for table in tables):
+        columns = zip(*(table.columns for table in tables), strict=True)
+        return Plain(schema, [np.concatenate(column) for column in columns])
+    return pa.concat_tables([_arrow(table) for table in tables], promote_options="default").combine_chunks()
+
+
+def _arrow(table: pa.Table | Plain) -> pa.Table:
+    return table.table() if isinstance(table, Plain) else table
+
+
+class Kept:
+    """Rows by seq, in chunks: seqs, columns, and the newest recency among them (where rows go by the window)."""
+
+    def __init__(self) -> None:
+        self.chunks: list[tuple[Ints, pa.Table | Plain, Recency]] = []
+        self.rows = 0
+        self.limit = SLACK
+        self._schemas: tuple[pa.Schema, list[str], pa.Schema] | None = None
+
+    def schema(self, table: pa.Table, names: list[str]) -> pa.Schema:
+        """The schema of some columns of a table: the same object from step to step."""
+        known = self._schemas
+        if known is None or known[1] != names or not known[0].equals(table.schema):
+            known = table.schema, names, pa.schema([table.schema.field(name) for name in names])
+            self._schemas = known
+        return known[2]
+
+    def add(self, seq: Ints, table: pa.Table | Plain, newest: Recency = LOWEST) -> None:
+        if not len(seq):
+            return
+        self.rows += len(seq)
+        self.chunks.append((seq, table, newest))
+        while len(seq) < SMALL:
+            # like the digits of a counter: each row is moved a few times, whatever the batches' sizes
+            few = 1
+            while few < len(self.chunks) and len(self.chunks[-1 - few][0]) <= 2 * len(seq):
+                few += 1
+            if few < JOINED:
+                break
+            seqs, tables, newests = zip(*self.chunks[-few:], strict=True)
+            seq, table = np.concatenate(seqs), _joined(tables)
+            self.chunks[-few:] = [(seq, table, max(newests))]
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to `clear` what nobody holds."""
+        return self.rows > self.limit
+
+    def clear(self, live: Ints) -> None:
+        """Forget all rows but these."""
+        if not self.chunks:
+            return
+        seqs, table = self._seqs(), _joined([table for _, table, _ in self.chunks])
+        if len(live) < len(seqs) // 2:  # few: each is looked for
+            at = np.minimum(np.searchsorted(seqs, live), len(seqs) - 1)
+            keep = np.zeros(len(seqs), dtype=bool)
+            keep[at[seqs[at] == live]] = True
+        else:
+            wide = int(seqs[-1]) - int(seqs[0]) >= WIDE
+            keep = np.isin(seqs, live[live >= seqs[0]], kind=None if wide else "table")
+        if isinstance(table, Plain):
+            table = table.pick(keep)
+        else:
+            table = table.filter(numbers_array(keep)).combine_chunks()
+        seqs = seqs[keep]
+        newest = max(newest for _, _, newest in self.chunks)
+        self.chunks = [(seqs, table, newest)] if len(seqs) else []
+        self.rows = len(seqs)
+        self.limit = 4 * self.rows + SLACK
+
+    def expire(self, horizon: Recency) -> None:
+        """Forget the chunks whose rows are all older than this."""
+        gone = 0
+        while gone < len(self.chunks) and self.chunks[gone][2] < horizon:
+            self.rows -= len(self.chunks[gone][0])
+            gone += 1
+        del self.chunks[:gone]
+
+    def _seqs(self) -> Ints:
+        parts = [seq for seq, _, _ in self.chunks]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    def _table(self) -> pa.Table:
+        return pa.concat_tables([_arrow(table) for _, table, _ in self.chunks], promote_options="default")
+
+    def take(self, seqs: Ints, schema: pa.Schema) -> pa.Table:
+        """These rows in this order, with these columns; a column that was not put aside is null."""
+        if not len(seqs) or not self.chunks:
+            return schema.empty_table()
+        firsts = [int(seq[0]) for seq, _, _ in self.chunks]
+        where = np.array([max(0, bisect_right(firsts, seq) - 1) for seq in seqs.tolist()])
+        found, order = [], []
+        for number in np.unique(where).tolist():
+            mine = np.flatnonzero(where == number)
+            chunk, table, _ = self.chunks[number]
+            rows_at = np.searchsorted(chunk, seqs[mine])
+            assert np.array_equal(chunk.take(rows_at, mode="clip"), seqs[mine]), (
+                "rows that were not put aside"
+            )
+            found.append(_arrow(table).take(numbers_array(rows_at)))
+            order.append(mine)
+        rows = pa.concat_tables(found, promote_options="default")
+        if len(found) > 1:
+            rows = rows.take(numbers_array(np.argsort(np.concatenate(order))))
+        there = set(rows.column_names)
+        columns = [
+            rows.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(seqs), f.type)
+            for f in schema
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def replace(self, seq: Ints, table: pa.Table, newest: Recency = LOWEST) -> None:
+        """Add rows some of which may be here already (with fewer columns): the new ones take their place."""
+        pieces = []
+        if self.chunks:
+            seqs = self._seqs()
+            keep = ~np.isin(seqs, seq)
+            pieces.append((seqs[keep], self._table().filter(numbers_array(keep))))
+            newest = max(newest, *(newest for _, _, newest in self.chunks))
+        pieces.append((seq, table))
+        merged = np.concatenate([s for s, _ in pieces])
+        order = np.argsort(merged, kind="stable")
+        whole = pa.concat_tables([t for _, t in pieces], promote_options="default")
+        whole = whole.take(numbers_array(order)).combine_chunks()
+        self.chunks = [(merged[order], whole, newest)] if len(merged) else []  # no chunk is empty
+        self.rows = len(merged)
+
+    def bytes(self) -> int:
+        return sum(seq.nbytes + int(table.nbytes) for seq, table, _ in self.chunks)
+
+    def dump(self) -> dict[str, Any]:
+        if not self.chunks:
+            return {"limit": self.limit}
+        return {
+            "limit": self.limit,
+            "seq": self._seqs(),
+            "table": self._table(),
+            "sizes": np.array([len(seq) for seq, _, _ in self.chunks], dtype=np.int64),
+            "newest": np.array([newest for _, _, newest in self.chunks], dtype=np.int64).reshape(-1, 2),
+        }
+
+    def load(self, blob: dict[str, Any]) -> None:
+        self.limit = int(blob["limit"])
+        if "table" not in blob or not blob["table"].num_columns:  # an older file may have rows without any
+            return
+        if "sizes" not in blob:  # of an older file: until the next clearing, nothing goes by the window
+            self.chunks = [(blob["seq"], blob["table"], Recency(2**63 - 1, 2**63 - 1))]
+            self.rows = len(blob["seq"])
+            return
+        at = 0
+        for size, newest in zip(blob["sizes"].tolist(), blob["newest"].tolist(), strict=True):
+            part = blob["table"].slice(at, size).combine_chunks()
+            self.chunks.append((blob["seq"][at : at + size].copy(), part, Recency(*newest)))
+            at += size
+        self.rows = at
+
+
+def taken(table: pa.Table, schema: pa.Schema, rows: Ints) -> pa.Table | Plain:
+    """These rows of some columns of a table, in memory of their own."""
+    columns = [table.column(name) for name in schema.names]
+    if all(map(_plain, columns)):
+        return Plain(schema, [values_of(column.chunk(0))[rows] for column in columns])
+    return pa.Table.from_arrays([column.take(numbers_array(rows)) for column in columns], schema=schema)
+
+
+def _plain(column: pa.ChunkedArray) -> bool:
+    """Numbers without nulls, in one piece."""
+    type_ = column.type
+    return (
+        column.num_chunks == 1
+        and (pa.types.is_float64(type_) or pa.types.is_int64(type_))
+        and not column.null_count
+    )
+
+
+def copied(table: pa.Table, schema: pa.Schema) -> pa.Table | Plain:
+    """Some columns of a table in memory of their own: whoever gave it may use its memory again."""
+    columns = [table.column(name) for name in schema.names]
+    if all(map(_plain, columns)):
+        return Plain(schema, [values_of(column.chunk(0)).copy() for column in columns])
+    return pa.Table.from_arrays([_copied(column) for column in columns], schema=schema)
+
+
+def _copied(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks).take(numbers_array(np.arange(len(column))))

@@ -1,0 +1,199 @@
+"""The door: which rows of a batch are accepted, and why the others are not.
+
+In this order: a value that isn't of its column's type; in an update stream an operation that isn't known, a missing
+key; a missing time, a time older than every window and than what is retained (judged against `now` before the step), a
+time too far ahead (judged for a step as a whole). It needs nothing but plain data, so it runs in the monitor and in
+Spark's executors alike.
+
+Of an update stream more rows go on than are accepted (updates.py): deletes, which need a key and nothing else,
+and rows that are rejected as late, since they still end the row that they were to replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skyband.core.types import MINIMUM, Ints
+from skyband.stream import clock
+from skyband.stream.arrow import numbers_array
+from skyband.stream.batches import flat
+from skyband.stream.rejects import Reject, raw_text
+from skyband.stream.schema import Raw, fit
+from skyband.stream.updates import DATA, DELETE, LATE, UNREAD, Codes, keyless, operations
+
+
+@dataclass(frozen=True)
+class Door:
+    """What a stream's door needs to know; plain data, so that it can travel."""
+
+    stream: str
+    schema: pa.Schema
+    time: str | None
+    kind: clock.Kind | None
+    late_before: int | None  # time key: rows before it are late
+    key: str | None = None  # of an update stream
+    op: str | None = None
+
+
+@dataclass
+class Accepted:
+    """The rows of a batch that got in."""
+
+    count: int  # rows of the batch, rejects included
+    table: pa.Table
+    position: Ints | None  # of each row of the table in the batch; None: all of them
+    time: Ints
+    rejects: list[Reject]
+    all_ahead: bool = False  # there were rows, and every one was too far ahead
+    # Where rows were pruned on the way: position (a range: all of them) and time of the accepted rows that windows must
+    # count
+    passed: tuple[Any, Ints] | None = None
+    total: int = 0  # accepted rows in all
+    codes: Codes | None = (
+        None  # of an update stream: which rows of the table are accepted, and what the others are
+    )
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the whole batch, and nothing but data."""
+        return self.position is None and self.passed is None and self.codes is None
+
+
+def accept(
+    door: Door,
+    raw: Raw,
+    rows: int,
+    text: Mapping[int, tuple[str, str]] | None = None,
+    most_texts: int | None = None,
+) -> Accepted:
+    """Let rows in. `text` tells of rows that could not even be parsed what is wrong and their raw text.
+
+    Whoever keeps only so many rejects needs the raw text of the last `most_texts` only.
+    """
+    table, misfits = fit(raw, rows, door.schema)
+    wrong: dict[int, tuple[str, str]] = {row: ("type", detail) for row, detail in misfits.items()}
+    unparsed = text or {}
+    for row, (detail, _) in unparsed.items():
+        wrong[row] = ("type", detail)
+    codes = _codes(door, table, wrong)
+    time, late = _times(door, table, rows, codes, wrong)
+    if not wrong:
+        return Accepted(rows, table, None, time, [], total=_data(rows, codes), codes=codes)
+    inside = np.ones(rows, dtype=bool)
+    inside[list(wrong)] = False
+    if codes is not None:
+        inside[late] = True
+        codes[late] = LATE
+        codes = codes[inside]
+    position = np.flatnonzero(inside)
+    silent = 0 if most_texts is None else len(wrong) - most_texts  # the first so many won't be kept
+    rejects = []
+    for number, (row, (reason, detail)) in enumerate(sorted(wrong.items())):
+        told = unparsed[row][1] if row in unparsed else "" if number < silent else raw_text(raw, row)
+        rejects.append(Reject(row, door.stream, reason, detail, told))
+    table = table.take(numbers_array(position))
+    total = _data(len(position), codes)
+    return Accepted(rows, table, position, time[position], rejects, total=total, codes=codes)
+
+
+def _codes(door: Door, table: pa.Table, wrong: dict[int, tuple[str, str]]) -> Codes | None:
+    """What each row of an update stream is; rows that don't say so, or have no key, are wrong."""
+    if door.key is None:
+        return None
+    codes = np.full(table.num_rows, DATA, dtype=np.uint8)
+    if door.op is not None:
+        words = flat(table.column(door.op))
+        codes = operations(words)
+        for row in np.flatnonzero(codes == UNREAD).tolist():
+            word = words[row].as_py()
+            detail = f'no operation in column "{door.op}"'
+            if word is not None:
+                detail = (
+                    f'column "{door.op}" says {word[:80]!r}; known are insert, update, delete, and c, u, d, r'
+                )
+            wrong.setdefault(row, ("op", detail))
+    for row in np.flatnonzero(keyless(flat(table.column(door.key)))).tolist():
+        wrong.setdefault(row, ("key", f'no key in column "{door.key}"'))
+    return codes
+
+
+def _times(
+    door: Door, table: pa.Table, rows: int, codes: Codes | None, wrong: dict[int, tuple[str, str]]
+) -> tuple[Ints, list[int]]:
+    """Each row's time key, and which rows are wrong for no other reason than that they are late."""
+    if door.time is None or door.kind is None:
+        return np.zeros(rows, dtype=np.int64), []  # a table without columns doesn't know how many
+    time, missing = clock.keys_of(flat(table.column(door.time)), door.kind)
+    judged = np.ones(len(time), dtype=bool)
+    if codes is not None:  # a delete needs no time, and is never too late
+        judged = codes != DELETE
+        time = np.where(missing, MINIMUM, time)
+    for row in np.flatnonzero(missing & judged).tolist():
+        wrong.setdefault(row, ("time", f'no usable time in column "{door.time}"'))
+    if door.late_before is None:
+        return time, []
+    old = np.flatnonzero((time < door.late_before) & judged & ~missing)
+    late = [row for row in old.tolist() if row not in wrong]
+    wrong |= dict.fromkeys(late, ("late", "older than every window and than what is retained"))
+    return time, late
+
+
+def _data(rows: int, codes: Codes | None) -> int:
+    return rows if codes is None else int(np.count_nonzero(codes == DATA))
+
+
+def without_ahead(
+    parts: list[Accepted], now: int, max_ahead: int, kind: clock.Kind, stream: str
+) -> list[Accepted]:
+    """A step's parts without the rows that are stamped too far ahead of now; those become rejects.
+
+    All parts are judged together, so that it makes no difference how a step was cut.
+    """
+    limit = _furthest(np.concatenate([part.time for part in parts]), now, max_ahead, kind)
+    return [_cut(part, limit, stream) for part in parts]
+
+
+def _cut(part: Accepted, limit: int, stream: str) -> Accepted:
+    ahead = part.time > limit
+    if not ahead.any():
+        return part
+    position = np.arange(part.count) if part.position is None else part.position
+    rejects = [
+        Reject(
+            int(position[row]),
+            stream,
+            "ahead",
+            "stamped further ahead of now than max_ahead",
+            raw_text(part.table, row),
+        )
+        for row in np.flatnonzero(ahead).tolist()
+    ]
+    kept = np.flatnonzero(~ahead)
+    codes = None if part.codes is None else part.codes[kept]
+    return Accepted(
+        count=part.count,
+        table=part.table.take(numbers_array(kept)),
+        position=position[kept],
+        time=part.time[kept],
+        rejects=sorted([*part.rejects, *rejects]),
+        all_ahead=len(rejects) == part.count,
+        total=_data(len(kept), codes),
+        codes=codes,
+    )
+
+
+def _furthest(time: Ints, now: int, max_ahead: int, kind: clock.Kind) -> int:
+    """The latest time that is acceptable: each accepted row, in order of time, carries `now` on."""
+    steps = np.concatenate([[now], np.unique(time[time > now])])
+    if kind == "number":
+        values = clock.numbers_of(steps)
+        gaps = values[1:] > values[:-1] + max_ahead / 1e9
+    else:  # as unsigned numbers no difference of two keys overflows
+        gaps = np.diff(steps).view(np.uint64) > np.uint64(max_ahead)
+    first = int(np.argmax(gaps)) if gaps.any() else len(steps) - 1
+    return clock.plus(int(steps[first]), max_ahead, kind)
