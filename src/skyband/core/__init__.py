@@ -1,1 +1,1 @@
-"""What every room may use: types and recency (`types`), the order of rows (`order`), errors (`errors`), saved state (`blob`)."""
+"""What every room may use: `types`, the order of rows (`order`), `errors`, and the format of saved state (`blob`)."""

@@ -338,12 +338,12 @@ def test_sorted_lists_and_a_tree_find_the_same_skyband(
 ) -> None:
     """Stretches, lists and leaves are much shorter than the window here, so that each row takes several turns."""
     for name, length in (
-        ("walked.STRETCH", 16),
-        ("walked.ENTRIES", 3),
-        ("nested.LAG", 16),
-        ("nested.LEAF", 2),
+        ("ta_search.STRETCH", 16),
+        ("ta_search.ENTRIES", 3),
+        ("kd_tree.LAG", 16),
+        ("kd_tree.LEAF", 2),
     ):
-        monkeypatch.setattr(f"skyband.structures.{name}", length)
+        monkeypatch.setattr(f"skyband.algorithms.pairs.{name}", length)
     with compiled(0):
         for score, where in which:
             case = Case([*SCORES][score], where, descending)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.algorithms.test_heightmap import Stream, space, weighted
+from tests.algorithms.heightmap.test_heightmap import Stream, space, weighted
 
 from skyband.algorithms.heightmap.ingest import RESERVED
 from skyband.algorithms.heightmap.state import WAY

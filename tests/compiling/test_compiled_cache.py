@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from skyband.compiling import jit
 from skyband.compiling.jit import kernel
 
-SOURCE = Path(__file__).resolve().parents[1] / "src"
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 KERNELS = """
 from skyband.compiling.jit import kernel
@@ -96,6 +97,58 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
 
 def test_of_two_processes_one_compiles(tmp_path: Path) -> None:
     assert sorted(totals([start(tmp_path, "float64"), start(tmp_path, "float64")])) == ["45.0 0", "45.0 1"]
+
+
+# A package whose kernel calls a helper that lies two folders deep.
+OUTER = """
+from skyband.compiling.jit import kernel
+from skyband.algorithms.toy.deep.helper import step
+
+@kernel
+def total(values):
+    out = 0.0
+    for value in values:
+        out += step(value)
+    return out
+"""
+HELPER = """
+from skyband.compiling.jit import kernel
+
+@kernel
+def step(value):
+    return {factor} * value
+"""
+
+
+def test_code_of_a_changed_kernel_in_a_sub_package_is_not_used_again(tmp_path: Path) -> None:
+    """numba sees only the file of the kernel that is called; the digest has to see what it calls, however deep."""
+    package = tmp_path / "src" / "skyband"
+    shutil.copytree(SOURCE / "skyband", package, ignore=shutil.ignore_patterns("__pycache__"))
+    toy = package / "algorithms" / "toy"
+    (toy / "deep").mkdir(parents=True)
+    (toy / "outer.py").write_text(OUTER)
+    code = "import numpy as np; from skyband.algorithms.toy.outer import total; print(total(np.arange(4.0)))"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tmp_path / "src"),
+        "SKYBAND_CACHE": str(tmp_path / "cache"),
+        "NUMBA_DISABLE_JIT": "0",
+    }
+    for factor, found in ((1, "6.0"), (1, "6.0"), (3, "18.0")):
+        (toy / "deep" / "helper.py").write_text(HELPER.format(factor=factor))
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == found
+
+
+def test_every_file_with_kernels_is_in_the_digest() -> None:
+    package = SOURCE / "skyband"
+    known = set(jit.kernel_sources(package))
+    marks = ("@kernel", "@inlined", "@native", "generated(")
+    with_kernels = {path for path in package.rglob("*.py") if any(mark in path.read_text() for mark in marks)}
+    assert with_kernels - known == set()
+    assert package / "algorithms" / "skyband" / "ra.py" in known
 
 
 def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
