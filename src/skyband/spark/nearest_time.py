@@ -1,6 +1,6 @@
 """A thousand nearest-neighbour queries over large batches: rows rejected in the JVM, in tasks, and in the driver.
 
-No height map serves a distance: all three ways look rows up in cells (heightmap/cell_filter.py), in the JVM by Spark's own
+No height map serves a distance: all three ways look rows up in cells (`cell_filter`), in the JVM by Spark's own
 code behind its own reader, in tasks and in the driver's threads by ours. The yardstick is Spark's own reading of the
 same two columns into its no-op sink; all run in one session, in turn.
 """
