@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import importlib
 import os
 import re
 import shutil
@@ -151,7 +152,26 @@ def test_every_file_with_kernels_is_in_the_digest() -> None:
         path for path in package.rglob("*.py") if "bench" not in path.parts and marks.search(path.read_text())
     }
     assert with_kernels - known == set()
-    assert package / "algorithms" / "skyband" / "ra.py" in known
+
+
+def test_a_folder_of_compiled_code_knows_all_that_its_kernels_use() -> None:
+    """What a kernel reaches through its globals is among the files that its folder's name is made of."""
+    package = SOURCE / "skyband"
+    looked_at = 0
+    for path in jit.kernel_sources(package):
+        module = importlib.import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts))
+        imported = jit._imported(path.read_text())
+        for value in vars(module).values():
+            if isinstance(value, jit.Kernel):
+                for name in value.function.__code__.co_names:
+                    used = value.function.__globals__.get(name)
+                    if isinstance(used, jit.Kernel):
+                        looked_at += 1
+                        assert Path(used.function.__code__.co_filename) in {path, *imported}
+    assert looked_at > 100
+    ra, pairs = (package / "algorithms" / part for part in ("skyband/ra.py", "pairs/pair_skyband.py"))
+    assert package / "algorithms/kernels/candidate_lists.py" in jit._imported(ra.read_text())
+    assert pairs not in jit._imported(ra.read_text())  # a change there compiles no `ra` again
 
 
 def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +210,7 @@ def test_generated_modules_are_kept_and_mended(tmp_path: Path, monkeypatch: pyte
     assert jit.generated(source, known=True) is None  # nobody has made it yet
     made = jit.generated(source)
     assert made.twice(3) == 6 and jit.generated(source) is made
-    (file,) = tmp_path.glob("*.py")
+    (file,) = tmp_path.rglob("*.py")
     file.write_text("def twice(x):\n    return 3 * x\n")  # not what its name promises
     monkeypatch.delitem(sys.modules, made.__name__)
     assert jit.generated(source, known=True).twice(3) == 6 and file.read_text() == source

@@ -6,10 +6,10 @@ to numba's own `njit`:
 * numba is imported at that first call, not with the module, so that importing skyband stays quick and
   nothing is compiled that isn't used;
 * compiled code is cached in a folder of skyband's own (`SKYBAND_CACHE`, or the user's cache folder).
-  Its name holds a digest of all kernel sources, because numba's index notices a changed function but not
-  a changed function that it calls. Where no folder can be written, a temporary one serves, with a
-  sentence on standard error. Processes take turns with it: numba finds a free name for a file and writes it
-  later, so two that compile one kernel for different types at the same moment could each end up with the
+  Its name holds a digest of the kernel's source and of all that it imports, because numba's index notices a
+  changed function but not a changed function that it calls. Where no folder can be written, a temporary one
+  serves, with a sentence on standard error. Processes take turns with it: numba finds a free name for a file and
+  writes it later, so two that compile one kernel for different types at the same moment could each end up with the
   other's code, and with wrong answers for good;
 * `start_interpreted` runs kernels as plain Python (slow, but at once) until `compiled()` is called from
   the thread that warmed them: `skyband hello` shows its first frame before numba is even loaded.
@@ -22,12 +22,14 @@ import gc
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -137,7 +139,7 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     dispatcher.owns = owns
     # The folder is set for this one function only: a user's own numba code keeps its settings.
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
+    numba.config.CACHE_DIR = str(_folder_of(_text_of(Path(function.__code__.co_filename))))
     try:
         dispatcher.enable_caching()
     finally:
@@ -395,6 +397,8 @@ def _user_cache() -> Path:
 
 COMPILED_ROOMS = ("compiling", "core", "algorithms")  # all of their files count, whatever they hold
 MIXED_ROOMS = ("stream", "engine")  # of these, the files that have kernels
+_PACKAGE = Path(__file__).parents[1]
+_IMPORT = re.compile(r"^\s*from (skyband[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
 def kernel_sources(package: Path) -> list[Path]:
@@ -408,14 +412,61 @@ def kernel_sources(package: Path) -> list[Path]:
 
 
 def _digest() -> str:
-    """A name that changes with any kernel source and with what compiled it."""
-    sources = kernel_sources(Path(__file__).parents[1])
+    """A name that changes with what compiles: Python, numba's settings, and the room `compiling`."""
     # numba's own key leaves out how far the compiler optimises, and whether it checks that no index is beyond an array
     settings = [os.environ.get(name, "") for name in ("NUMBA_OPT", "NUMBA_BOUNDSCHECK")]
     digest = hashlib.sha256(f"{sys.version_info[:3]} {sys.platform} {settings}".encode())
-    for source in sources:
+    for source in sorted((_PACKAGE / "compiling").rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _folder_of(text: str) -> Path:
+    """The folder for what is compiled of a source: its name changes with the source and with all that it imports.
+
+    numba itself looks only at the file of the kernel that is called, not at the kernels and constants in other files.
+    """
+    digest = hashlib.sha256(text.encode())
+    for path in sorted(_imported(text)):
+        digest.update(_text_of(path).encode())
+    folder = cache_folder() / digest.hexdigest()[:24]
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _imported(text: str) -> set[Path]:
+    """Return every kernel source that a source imports, directly or by another one."""
+    found: set[Path] = set()
+    todo = [text]
+    while todo:
+        for path in _imports_of(todo.pop()) - found:
+            found.add(path)
+            todo.append(_text_of(path))
+    return found
+
+
+@cache
+def _imports_of(text: str) -> frozenset[Path]:
+    found = set()
+    for module, names in _IMPORT.findall(text):
+        place = _PACKAGE.joinpath(*module.split(".")[1:])
+        inner = [place / f"{name}.py" for name in re.findall(r"\w+", names)]
+        found |= {path for path in (place.with_suffix(".py"), place / "__init__.py", *inner) if _counts(path)}
+    return frozenset(found)
+
+
+@cache
+def _counts(path: Path) -> bool:
+    """Whether a file exists and can change a kernel (see `kernel_sources`)."""
+    if not path.is_file() or path.parent == _PACKAGE:
+        return False
+    room = path.relative_to(_PACKAGE).parts[0]
+    return room in COMPILED_ROOMS or (room in MIXED_ROOMS and "skyband.compiling" in _text_of(path))
+
+
+@cache
+def _text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def generated(source: str, known: bool = False) -> Any:
@@ -429,7 +480,7 @@ def generated(source: str, known: bool = False) -> Any:
     name = "skyband_generated_" + hashlib.sha256(source.encode()).hexdigest()[:24]
     if name in sys.modules:
         return sys.modules[name]
-    path = cache_folder() / f"{name}.py"
+    path = _folder_of(source) / f"{name}.py"
     if known and not path.exists():
         return None
     if not path.exists() or path.read_text() != source:
