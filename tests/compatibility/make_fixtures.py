@@ -19,8 +19,8 @@ from tests.compatibility import recording
 from tests.compatibility.scenarios import JOURNALS, OLD_RULES, SCENARIOS, Ask, Push, Scenario
 
 import skyband as sb
+from skyband.core.errors import JournalError
 from skyband.durable import Engine, Settings
-from skyband.errors import JournalError
 
 COMMIT = "5be4cef"
 

@@ -23,7 +23,7 @@ import pytest
 from tests.parts import found
 from websockets.sync.client import connect as open_socket
 
-from skyband.errors import InputError
+from skyband.core.errors import InputError
 from skyband.server.entrance import FULL, counted_as, plain
 from skyband.server.logs import OnceAMinute
 from skyband.server.run import room_for, with_limits
