@@ -17,7 +17,7 @@ help:
 	@echo "make soak      forty times kill -9 and restart of the Spark pipeline (SKYBAND_SEED=… repeats a run's moments),"
 	@echo "               every property at depth,"
 	@echo "               every stream of up to seven rows in every cut into batches (hours)"
-	@echo "make coverage  the tests again, with the lines of src/ that they did not reach"
+	@echo "make coverage  the tests again, with the lines of src/ and benchmarks/ that they did not reach"
 	@echo "make lock      compile the requirements files anew (needs uv)"
 
 demo:
@@ -43,7 +43,7 @@ format:
 
 bench:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev
-	@$(PY) -m skyband.bench
+	@$(PY) -m benchmarks all
 
 soak:
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh dev java

@@ -45,9 +45,9 @@ LONG = (  # half a minute or more each with all cores taken, longest first
     "tests/algorithms/test_contract.py",
     "tests/test_oracle_equality.py",
     "tests/papers/test_002_filters.py",
-    "tests/bench/test_haghani.py",
+    "tests/benchmarks/test_haghani.py",
     "tests/spark/test_watch.py",
-    "tests/bench/test_commands.py",
+    "tests/benchmarks/test_commands.py",
 )
 
 

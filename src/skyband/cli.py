@@ -42,12 +42,6 @@ class Format(StrEnum):
     csv = "csv"
 
 
-class Scale(StrEnum):
-    tiny = "tiny"
-    quick = "quick"
-    full = "full"
-
-
 Sql = Annotated[
     list[str],
     typer.Option(
@@ -69,11 +63,11 @@ PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.TOML", help="Wha
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command of the app. A reader that has had enough (| head) ends it quietly."""
+def guarded(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function fit for a command: it ends quietly when its reader closes the pipe (| head)."""
 
     @functools.wraps(function)
-    def guarded(*arguments: Any, **options: Any) -> None:
+    def wrapped(*arguments: Any, **options: Any) -> None:
         try:
             function(*arguments, **options)
             sys.stdout.flush()
@@ -89,8 +83,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
                 f"What was found can't be written ({problem.strerror}): make room, or send it elsewhere."
             ) from problem
 
-    app.command()(guarded)
-    return guarded
+    return wrapped
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Add a command to the app."""
+    app.command()(wrapped := guarded(function))
+    return wrapped
 
 
 def _version(wanted: bool) -> None:
@@ -284,39 +283,17 @@ describe_serve(_serve)
 serve = command(_serve)
 
 
-@command
-def bench(
-    name: Annotated[
-        str | None, typer.Argument(help="Which one; none lists them.", show_default=False)
-    ] = None,
-    scale: Annotated[
-        Scale, typer.Option(help="quick takes minutes; full has the sizes that papers and goals name.")
-    ] = Scale.quick,
-    full: Annotated[bool, typer.Option("--full", help="The same as --scale full.")] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PART", help="Only this part of it; may be repeated.", show_default=False),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Where tables, charts and the page go: skyband-bench.", show_default=False
-        ),
-    ] = None,
-    charts: Annotated[
-        bool, typer.Option("--charts/--no-charts", help="Draw charts (needs matplotlib).")
-    ] = True,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Measure on this file where it can (pripuzic).", show_default=False
-        ),
-    ] = None,
-) -> None:
-    """A published experiment, with its chart."""
-    from skyband.terminal.experiments import run_experiment
-
-    run_experiment(name, "full" if full else scale.value, only or [], output, charts, data)
+@app.command(
+    hidden=True,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+)
+def bench() -> None:
+    print(
+        "Benchmarks are not part of the installed package: run them with `python -m benchmarks` in a clone of the "
+        "repository.",
+        file=sys.stderr,
+    )
+    raise typer.Exit(2)
 
 
 def _insist_on_ctrl_c() -> None:
@@ -339,18 +316,18 @@ def _insist_on_ctrl_c() -> None:
             signal.signal(signal.SIGALRM, interrupt)
 
 
-def main() -> None:
+def main(app: typer.Typer = app, name: str = "skyband") -> None:
     """The entry point: run the command, turn what goes wrong into a sentence and an exit code."""
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us (>&-), who wants to hear nothing
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
+    for output in ("stdout", "stderr"):
+        if getattr(sys, output) is None:  # closed by the caller (>&-), who wants to hear nothing
+            setattr(sys, output, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
     for stream in (sys.stdout, sys.stderr):
         # What a terminal or a pipe can't say (é in ASCII) is escaped: data may hold anything, and must not end us.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    code = _run(arguments, debug)
+    code = _run(app, name, arguments, debug)
     if "pyspark" not in sys.modules:
         # Arrow's reading threads may still be at work on what nobody wants any more (a query found wrong after the
         # first block); taking the interpreter down around them can end in an abort instead of the exit code.
@@ -361,9 +338,9 @@ def main() -> None:
     sys.exit(code)
 
 
-def _run(arguments: list[str], debug: bool) -> int:
+def _run(app: typer.Typer, name: str, arguments: list[str], debug: bool) -> int:
     try:
-        return int(app(arguments, prog_name="skyband", standalone_mode=False) or 0)
+        return int(app(arguments, prog_name=name, standalone_mode=False) or 0)
     except KeyboardInterrupt:
         return 130
     except Exception as problem:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import skyband as sb
-from skyband.bench.haghani_speed import sums_unequal
+from benchmarks.papers.haghani.speed import sums_unequal
 
 MILLION = 1_000_000
 

@@ -31,6 +31,7 @@ def commands() -> dict[str, list[str]]:
             if flag.startswith("--") and flag != "--help"
         ]
         for name, command in typer.main.get_command(app).commands.items()
+        if not command.hidden
     }
 
 

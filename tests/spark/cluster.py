@@ -1,5 +1,5 @@
 """The standalone cluster that tests run pipelines on."""
 
-from skyband.spark.standalone import Cluster
+from benchmarks.spark.standalone import Cluster
 
 __all__ = ["Cluster"]

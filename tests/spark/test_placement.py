@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.spark.standalone import Used, processor_times, seconds_between
 from skyband.core.errors import SkybandError
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.config import load_pipeline
 from skyband.spark.placement import choose_placement, explain_pipeline
 from skyband.spark.shards import ROWS, Layout, bound_queries, plan_layout
-from skyband.spark.standalone import Used, processor_times, seconds_between
 
 FASTEST = "SELECT car FROM cars ORDER BY speed DESC LIMIT 2 WINDOW 60 SECONDS"
 SUMS = "SELECT car, SUM(speed) FROM cars GROUP BY car ORDER BY SUM(speed) DESC LIMIT 2 WINDOW 60 SECONDS"

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skyband as sb
+from benchmarks.streams.generators import clustered, independent, sensors
 from skyband.algorithms.approximate import pa
 from skyband.algorithms.approximate.pa import PA
 from skyband.algorithms.base import Workload
-from skyband.bench.generators import clustered, independent, sensors
 from skyband.engine.approximate_group import Approximate
 
 N, QUERIES = 400, 20

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks.harness.drive import Queries
 from skyband.algorithms.heightmap.block_maps import Outlines, lower_all
 from skyband.algorithms.heightmap.map_set import LOOSE, Relief
 from skyband.algorithms.heightmap.score_blocks import WIDTH, Stands
-from skyband.bench.drive import Queries
 from skyband.query.expression.score_space import Space
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.algorithms.heightmap.test_heightmap import Stream, space, weighted
 
+from benchmarks.harness.sizes import held
+from benchmarks.peers.heightmap import SCALES, engine, run
+from benchmarks.peers.heightmap import stream as stream_of
 from skyband.algorithms.heightmap.ingest import RESERVED
 from skyband.algorithms.heightmap.state import WAY
-from skyband.bench.heightmap import SCALES, engine, run
-from skyband.bench.heightmap import stream as stream_of
-from skyband.bench.holding import held
 
 
 def told(stream: Stream) -> int:

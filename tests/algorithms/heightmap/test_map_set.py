@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from benchmarks.harness.drive import Queries, Rows, _made
+from benchmarks.streams.generators import DISTRIBUTIONS, Drift
 from skyband.algorithms.heightmap.family import HeightMap
 from skyband.algorithms.heightmap.ingest import EPOCH, RESERVED, RISE, sift_arrays, sift_faces, store
 from skyband.algorithms.heightmap.map_set import HIGH, LOW, Relief
 from skyband.algorithms.heightmap.maps import UNIT
 from skyband.algorithms.kernels.ranked_lists import Ranked
-from skyband.bench.drive import Queries, Rows, _made
-from skyband.bench.generators import DISTRIBUTIONS, Drift
 from skyband.compiling.intrinsics import LINE
 from skyband.core.types import LOWEST
 from skyband.query.expression.score_space import Space

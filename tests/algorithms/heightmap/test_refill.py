@@ -5,12 +5,12 @@ import os
 import numpy as np
 import pytest
 
+from benchmarks.harness.drive import Queries
 from skyband.algorithms.heightmap.map_set import Relief
 from skyband.algorithms.heightmap.refill import catching
 from skyband.algorithms.heightmap.refill_cursor import GROUP, NEXT, SOON, company
 from skyband.algorithms.heightmap.row_blocks import came_at
 from skyband.algorithms.heightmap.slack_lists import overflow
-from skyband.bench.drive import Queries
 from skyband.query.expression.score_space import Space
 
 

@@ -47,7 +47,7 @@ def test_floats_say_what_fractions_do(k: int, more: int, n: int) -> None:
 
 
 def test_a_window_of_which_k_is_a_large_part_misses_fewer() -> None:
-    """What bench pripuzic sets misses beside: near the limit for k = 9 of 300 rows, far below it for k = 60."""
+    """The misses that the benchmark pripuzic expects: near the limit for k = 9 of 300 rows, far below it for k = 60."""
     assert misses_in(300, 9, 20) == pytest.approx(misses(9, 20), rel=0.2)
     assert misses_in(300, 60, 90) < 0.5 * misses(60, 90)
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
+from benchmarks.streams.incomplete import incomplete
 from skyband.algorithms.objects import pruned_instances as kept
 from skyband.algorithms.objects.sketches import (
     Distinct,
@@ -18,7 +19,6 @@ from skyband.algorithms.objects.sketches import (
     in_common,
     standard_error,
 )
-from skyband.bench.incomplete import incomplete
 from skyband.core.types import Recency
 
 

@@ -72,7 +72,7 @@ def cost_of(work: Workload) -> float:
     """Seconds for a batch: each query scores each row, or those that an index brings it; hardly any comes in."""
     score = 2e-9 if work.rendered else 2e-8
     if work.rendered and work.axes and work.batch >= LARGE and work.lists >= FEW:
-        score = 7e-10  # 1.4 to 2 times as fast in all (`skyband bench pripuzic --only pa`)
+        score = 7e-10  # 1.4 to 2 times as fast in all (`python -m benchmarks pripuzic --only pa`)
     kept = expected(work.k, work.window)
     taken = min(work.batch, 2 * work.batch * kept / max(work.window, 1.0))
     return float(50e-6 + work.batch * (1e-8 + work.queries * score) + work.queries * taken * kept * 2e-9)

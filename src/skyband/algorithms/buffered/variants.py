@@ -46,7 +46,7 @@ def expected(gamma: float) -> Callable[[int, float], float]:
 def cost(relaxed: bool, kind: int) -> Callable[[Workload], float]:
     """CPU seconds for a batch, roughly: what `ra` takes, and the buffer and the filters on top. Without an index strict
     and relaxed filters meet every row; behind one a probable filter spares `ra`'s work for queries that no row
-    concerns. Set by hand after `skyband bench planner`."""
+    concerns. Set by hand after `python -m benchmarks planner`."""
 
     def predicted(work: Workload) -> float:
         buffer = max(1.0, SHARE * work.window)

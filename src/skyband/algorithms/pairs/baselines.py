@@ -7,7 +7,7 @@ counts who dominates it, which costs as much again for each pair as the skyband 
 found by scoring the row with the window when it comes, and again whenever some of these partners have left. An answer
 is the best of all those lists.
 
-Both are exact, and there for comparison: in tests, since they find the same in other ways, and in `skyband bench shen`.
+Both are exact and there for comparison: tests and `python -m benchmarks shen` compare other algorithms with them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Mouratidis, Bakiras and Papadias (SIGMOD 2006): tsl, tma and sma."""

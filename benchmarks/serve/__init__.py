@@ -1,0 +1,6 @@
+"""The server on this machine.
+
+- experiment.py: rows a second, latency, start; readers.py: a thousand readers; browser.py: the dashboard in Chromium;
+- page.py: the page, with the goals;
+- journal.py: what a journal costs; startup.py: the start of a process.
+"""

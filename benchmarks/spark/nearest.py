@@ -1,0 +1,71 @@
+"""A thousand nearest-neighbour queries over large batches: rows rejected in the JVM, in tasks, and in the driver.
+
+No height map serves a distance: all three ways look rows up in cells (`cell_filter`), in the JVM by Spark's own
+code behind its own reader, in tasks and in the driver's threads by ours. The yardstick is Spark's own reading of the
+same two columns into its no-op sink; all run in one session, in turn.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.spark.measure import Plan, triggers, write_files
+from skyband.spark.pipeline import run_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUERIES = 1000
+K = 10
+_COLUMNS = ("x0", "x1")
+_WINDOW = 1_000_000
+_WAYS = {"the JVM": "jvm_rows = 0", "tasks": 'reading = "tasks"', "the driver": 'reading = "driver"'}
+ALONE = "Spark alone"
+
+
+def nearest_rates(session: SparkSession, home: Path, plan: Plan) -> dict[str, float]:
+    """Rows a second each way, and of Spark alone."""
+    data = home / "nearest"
+    write_files(data, plan.batches, plan.batch_rows)
+    runs: dict[str, Callable[[Path], None]] = {ALONE: lambda folder: _nothing(session, data, folder)}
+    for way, said in _WAYS.items():
+        text = _text(data, plan.master, said)
+        runs[way] = lambda folder, text=text: _run(session, folder, text)  # type: ignore[misc]
+    seconds: dict[str, list[float]] = {way: [] for way in runs}
+    for turn in range(plan.rounds):
+        for number, (way, run) in enumerate(runs.items()):
+            folder = home / f"nearest-{turn}-{number}"
+            folder.mkdir()
+            seconds[way] += list(triggers(session, lambda run=run, folder=folder: run(folder)))[plan.warm :]  # type: ignore[misc]
+    return {way: plan.batch_rows / statistics.median(found) for way, found in seconds.items()}
+
+
+def _run(session: SparkSession, folder: Path, text: str) -> None:
+    (folder / "pipeline.toml").write_text(text)
+    run_pipeline(folder / "pipeline.toml", available_now=True, on_batch=lambda info: None, spark=session)
+
+
+def _nothing(session: SparkSession, data: Path, folder: Path) -> None:
+    schema = ", ".join(f"{name} double" for name in _COLUMNS)
+    rows = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(data))
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def _text(data: Path, master: str, said: str) -> str:
+    """A pipeline of so many points, each with its nearest rows."""
+    columns = ", ".join(_COLUMNS)
+    asked = ""
+    for number, point in enumerate(np.random.default_rng(3).random((QUERIES, len(_COLUMNS)))):
+        at = ", ".join(f"{x:.4f}" for x in point)
+        sql = f"SELECT x0 FROM s ORDER BY dist({columns}, {at}) LIMIT {K} WINDOW {_WINDOW} ROWS"
+        asked += f'[[query]]\nname = "q{number}"\nsql = "{sql}"\n'
+    return (
+        f'[stream.s]\npath = "{data}"\nmax_files = 1\n{asked}[sink]\nformat = "parquet"\npath = "out"\n'
+        f'[spark]\nmaster = "{master}"\nplacement = "driver"\n{said}\n'
+    )
