@@ -14,8 +14,7 @@ a run are left out: a JVM compiles its code while they run.
 - **cluster**: processor time on a standalone cluster of one worker and of two, with a core each: what executors use for
   a row, and the driver's share of all, for a thousand weighted sums with the state with the executors; **share**: the
   same with two workers in batches twice as large, since what the driver does for a batch doesn't depend on its rows.
-- **nearest**: large batches for a thousand nearest-neighbour queries, with rows rejected in the JVM, in tasks or in the
-  driver's threads.
+- **nearest**: large batches for a thousand nearest-neighbour queries.
 - **state**: a batch that reads and writes a blob of state, by either of Spark's stateful operators.
 - **watch**: a batch of `watch(df, shards=…)` with one unit and with two, and with two whose parts nobody merges.
 - **records**: JSON of records, read by Spark's own code and by our tasks.
@@ -234,8 +233,10 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
             figures.share = cluster_seconds(home / "larger", plan.larger, 2)
         if {*parts} <= {"cluster", "share"}:
             return figures
-        spec = SparkSpec(checkpoint=home, master=plan.master)
-        session = start_session(spec, home / "spark.log", scans=True, states=True)
+        # what Spark reads alone is compiled with all the care that its JVM has
+        conf = (("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=4 -XX:CompileThresholdScaling=1"),)
+        spec = SparkSpec(checkpoint=home, master=plan.master, conf=conf)
+        session = start_session(spec, home / "spark.log", states=True)
         try:
             bench = _Bench(session, home, plan)
             runs = [run for part, its in _RUNS.items() if part in parts for run in its]

@@ -1,8 +1,6 @@
-"""A thousand nearest-neighbour queries over large batches: rows rejected in the JVM, in tasks, and in the driver.
+"""A thousand nearest-neighbour queries over large batches, whose rows tasks look up in cells (cell_filter.py).
 
-No height map serves a distance: all three ways look rows up in cells (`cell_filter`), in the JVM by Spark's own
-code behind its own reader, in tasks and in the driver's threads by ours. The yardstick is Spark's own reading of the
-same two columns into its no-op sink; all run in one session, in turn.
+The yardstick is Spark's own reading of the same two columns into its no-op sink; both run in one session, in turn.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ QUERIES = 1000
 K = 10
 _COLUMNS = ("x0", "x1")
 _WINDOW = 1_000_000
-_WAYS = {"the JVM": "jvm_rows = 0", "tasks": 'reading = "tasks"', "the driver": 'reading = "driver"'}
+TASKS = "tasks"
 ALONE = "Spark alone"
 
 
@@ -33,9 +31,8 @@ def nearest_rates(session: SparkSession, home: Path, plan: Plan) -> dict[str, fl
     data = home / "nearest"
     write_files(data, plan.batches, plan.batch_rows)
     runs: dict[str, Callable[[Path], None]] = {ALONE: lambda folder: _nothing(session, data, folder)}
-    for way, said in _WAYS.items():
-        text = _text(data, plan.master, said)
-        runs[way] = lambda folder, text=text: _run(session, folder, text)  # type: ignore[misc]
+    text = _text(data, plan.master)
+    runs[TASKS] = lambda folder: _run(session, folder, text)
     seconds: dict[str, list[float]] = {way: [] for way in runs}
     for turn in range(plan.rounds):
         for number, (way, run) in enumerate(runs.items()):
@@ -57,7 +54,7 @@ def _nothing(session: SparkSession, data: Path, folder: Path) -> None:
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
-def _text(data: Path, master: str, said: str) -> str:
+def _text(data: Path, master: str) -> str:
     """A pipeline of so many points, each with its nearest rows."""
     columns = ", ".join(_COLUMNS)
     asked = ""
@@ -67,5 +64,5 @@ def _text(data: Path, master: str, said: str) -> str:
         asked += f'[[query]]\nname = "q{number}"\nsql = "{sql}"\n'
     return (
         f'[stream.s]\npath = "{data}"\nmax_files = 1\n{asked}[sink]\nformat = "parquet"\npath = "out"\n'
-        f'[spark]\nmaster = "{master}"\nplacement = "driver"\n{said}\n'
+        f'[spark]\nmaster = "{master}"\nplacement = "driver"\n'
     )

@@ -1,9 +1,8 @@
 """What it takes to read records of JSON: by Spark's own code, and by our tasks.
 
-Admission in the JVM keeps rows from Python. For records of Kafka it has to read their JSON in the JVM, so what decides
-is who reads it sooner. All ways begin with the same values in memory of the JVM and end in the no-op sink: Spark's
-`from_json` and the regular expression of the records' form (recordform.py), each with a gate behind it that lets next
-to nothing pass, and a task that gets the values by way of Arrow and reads them as the pipeline does.
+Both ways begin with the same values in memory of the JVM and end in the no-op sink: Spark's `from_json` with a filter
+behind it that lets next to nothing pass, and a task that gets the values by way of Arrow and reads them as the pipeline
+does.
 """
 
 from __future__ import annotations
@@ -17,13 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.spark.recordform import READ, Form, values_read
 from skyband.spark.values import json_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WAYS = ("Spark's from_json", "the form's expression", "a task")
+WAYS = ("Spark's from_json", "a task")
 _COLUMNS = tuple(f"x{number}" for number in range(4))
 _DIFFERENT = 100_000  # records that differ
 
@@ -33,7 +31,7 @@ def values_rates(session: SparkSession, home: Path, records: int, turns: int) ->
     values = _values(session, home / "values", records)
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(turns + 1):
-        for way, read in zip(WAYS, (_by_spark, _by_form, _by_task), strict=True):
+        for way, read in zip(WAYS, (_by_spark, _by_task), strict=True):
             began = time.perf_counter()
             read(values).write.format("noop").mode("overwrite").save()
             seconds[way].append(time.perf_counter() - began)
@@ -63,13 +61,6 @@ def _by_spark(values: DataFrame) -> DataFrame:
     columns = ", ".join(f"{name} double" for name in _COLUMNS)
     read = values.selectExpr(f"from_json(CAST(value AS string), '{columns}') AS row").selectExpr("row.*")
     return read.where(f"{' + '.join(_COLUMNS)} > {len(_COLUMNS)}")
-
-
-def _by_form(values: DataFrame) -> DataFrame:
-    types = dict.fromkeys(_COLUMNS, pa.float64())
-    return values_read(values, "value", Form(_COLUMNS, types), _COLUMNS).where(
-        f"NOT {READ} OR {' + '.join(_COLUMNS)} > {len(_COLUMNS)}"
-    )
 
 
 def _by_task(values: DataFrame) -> DataFrame:

@@ -127,6 +127,10 @@ def test_the_smallest_file(tmp_path: Path) -> None:
         (STREAM + "schema = 3\n" + QUERY, "'schema' of [stream.s] must be a table"),
         (STREAM + "time = 3\n" + QUERY, "'time' of [stream.s] must be a text"),
         (STREAM + QUERY + QUERY, "two queries are named 'q'"),
+        (
+            STREAM + QUERY + '[spark]\nreading = "driver"\n',
+            "'reading' of [spark] is gone: Spark's tasks always read; remove the line.",
+        ),
         (STREAM + '[query]\nname = "q"\n', "write [[query]] in double brackets"),
         (STREAM + '[[query]]\nname = "q"\n', "[[query]] number 1 needs a key 'sql'"),
         (STREAM + '[[query]]\nname = "q"\nsql = "SELECT"\n', "query 'q': "),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def arrow(rows: list[Row]) -> pa.Table:
 
 def sift(engine: Engine, batch: int, rows: list[Row], chance: random.Random) -> Step:
     """A step as the tasks make it: cut into parts, each sifted alone, in a process of its own."""
-    sifter = pickle.loads(pickle.dumps(engine.sifters()["s"]))
+    sifter = pickle.loads(pickle.dumps(replace(engine.sifters()["s"], door=engine.doors()["s"])))
     cuts = sorted(chance.randrange(len(rows) + 1) for _ in range(chance.randrange(3)))
     edges = [0, *cuts, len(rows)]
     prune = chance.random() < 0.5
@@ -61,19 +62,17 @@ def test_restarts_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.
             engine = Engine(pipeline, {"s": SCHEMA}, checkpoint)
             truth.change_queries(second)
         engine.reach(batch)
-        leaves = engine.prepare(batch)
         step = sift(engine, batch, rows, chance)
         checkpoint.write_step(step, {"s": batch + 1})
         if chance.random() < 0.4:  # killed before the output
             engine = Engine(pipeline, {"s": SCHEMA}, checkpoint)
             engine.reach(batch)
-            leaves = engine.prepare(batch)
-        output = engine.take(step, leaves)
+        output = engine.take(step)
         engine.save_if_due()
         if chance.random() < 0.4:  # killed after the output: the batch is done again, and looks the same
             engine = Engine(pipeline, {"s": SCHEMA}, checkpoint)
             engine.reach(batch)
-            again = engine.take(step, engine.prepare(batch))
+            again = engine.take(step)
             assert again.changes.equals(output.changes)
             assert again.rejects.equals(output.rejects)
             assert again.tops.equals(output.tops)
@@ -96,15 +95,14 @@ def test_a_batch_twice_and_out_of_order(tmp_path: Path, monkeypatch: pytest.Monk
     outputs = []
     for batch, rows in enumerate(make_files(8, 900)):
         engine.reach(batch)
-        leaves = engine.prepare(batch)
         step = sift(engine, batch, rows, chance)
         checkpoint.write_step(step, {"s": batch + 1})
-        outputs.append(engine.take(step, leaves))
+        outputs.append(engine.take(step))
         engine.save_if_due()
     for batch in (7, 7, 6, 7, 4, 5, 7):
         engine.reach(batch)
         step = checkpoint.step(batch)  # type: ignore[assignment]
-        again = engine.take(step, engine.prepare(batch))
+        again = engine.take(step)
         assert again.changes.equals(outputs[batch].changes)
         assert again.rejects.equals(outputs[batch].rejects)
         assert again.tops.equals(outputs[batch].tops)

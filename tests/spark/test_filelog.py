@@ -201,9 +201,11 @@ def test_a_process_that_looks_for_files_loads_nothing_else(tmp_path: Path) -> No
     code = f"""
 import json, sys
 from skyband.spark.filelog import StreamFiles
+from pathlib import Path
+from skyband.spark.jobs import Packed
 from skyband.spark.source import SplitSource, source_options
 streams = [StreamFiles("s", "parquet", {str(tmp_path / "data")!r}, None)]
-source = SplitSource(source_options(streams, {str(tmp_path / "log")!r}, 2))
+source = SplitSource(source_options(streams, Path({str(tmp_path / "log")!r}), 2, Packed(b"")))
 reader = source.streamReader(source.schema())
 reader.prepareForTriggerAvailableNow()
 end = reader.latestOffset(reader.initialOffset(), None)

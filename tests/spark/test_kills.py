@@ -34,8 +34,6 @@ from tests.spark.streams import (
 )
 
 from skyband.spark import verify_pipeline
-from skyband.spark.checkpoint import Step, open_checkpoint
-from skyband.spark.config import load_pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -58,13 +56,13 @@ def prepare(folder: Path, count: int, seed: int) -> list[list[Row]]:
     files = make_files(count, seed)
     for number, rows in enumerate(files):
         write_file(folder / "data" / f"{number:03}.parquet", rows)
-    write_pipeline(folder, "driver")
+    write_pipeline(folder, cores=2)
     return files
 
 
-def write_pipeline(folder: Path, reading: str) -> None:
-    text = pipeline_text(QUERIES, spark=f'prune_rows = 60\nreading = "{reading}"\n')
-    (folder / "pipeline.toml").write_text(text)
+def write_pipeline(folder: Path, cores: int) -> None:
+    text = pipeline_text(QUERIES, spark="prune_rows = 60\n")
+    (folder / "pipeline.toml").write_text(text.replace("local[2]", f"local[{cores}]"))
 
 
 def test_three_kills_and_an_interrupt(tmp_path: Path) -> None:
@@ -87,10 +85,11 @@ def test_three_kills_and_an_interrupt(tmp_path: Path) -> None:
 
     assert killed(pipeline.kill_after_output), "too late: it was committed"
 
-    # Rows that tasks have read get the numbers that they would have got.
-    write_pipeline(tmp_path, "tasks")
+    # On another number of cores rows get the numbers that they would have got.
+    write_pipeline(tmp_path, cores=3)
     assert killed(pipeline.kill_after_plan), "too late: it was read"
     assert "continuing at batch" in pipeline.said
+    write_pipeline(tmp_path, cores=1)
     assert killed(pipeline.kill_after_step), "too late: it was put out"
     assert pipeline.kills_left_work(len(files))
 
@@ -145,8 +144,8 @@ def test_forty_kills_of_files(tmp_path: Path, capsys: Capture) -> None:
     check(tmp_path, files)
 
 
-def as_in_peace(folder: Path, batches: int) -> list[Step]:
-    """Run the pipeline in `peace`, whose output must be that of the one in `killed`; the last step of both."""
+def as_in_peace(folder: Path, batches: int) -> None:
+    """Run the pipeline in `peace`, whose output must be that of the one in `killed`."""
     peace = Pipeline(folder / "peace")
     peace.start()
     code, said = peace.finish()
@@ -154,15 +153,12 @@ def as_in_peace(folder: Path, batches: int) -> list[Step]:
     both = [folder / name for name in ("killed", "peace")]
     one, other = ([pq.read_table(p) for p in sorted((home / "out").rglob("*.parquet"))] for home in both)
     assert len(one) == batches + 1 and one == other
-    steps = [open_checkpoint(load_pipeline(home / "pipeline.toml")).step(batches - 1) for home in both]
-    return [step for step in steps if step is not None]
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("how", ["jvm_rows = 0", 'reading = "driver"', 'reading = "tasks"'])
-def test_kills_of_large_batches(tmp_path: Path, capsys: Capture, how: str) -> None:
-    """Behind the gate in the JVM, in the driver's threads, in tasks: the output is that of a run in peace."""
+def test_kills_of_large_batches(tmp_path: Path, capsys: Capture) -> None:
+    """The output is that of a run in peace."""
     kills = max(2, KILLS // 10)
     chance = np.random.default_rng(SEED)
     tables = [pa.table({n: chance.random(150_000) for n in ("x", "y")}) for _ in range(4 * kills)]
@@ -172,17 +168,16 @@ def test_kills_of_large_batches(tmp_path: Path, capsys: Capture, how: str) -> No
         (folder / "data").mkdir(parents=True)
         for number, table in enumerate(tables):
             pq.write_table(table, folder / "data" / f"{number:03}.parquet", row_group_size=20_000)
-        text = pipeline_text({f"q{n}": sql for n, sql in enumerate(asked)}, spark=f"{how}\n")
+        text = pipeline_text({f"q{n}": sql for n, sql in enumerate(asked)})
         (folder / "pipeline.toml").write_text(text.replace('time = "ts"\n', ""))
-    kill_often(Pipeline(tmp_path / "killed"), len(tables), kills, how, capsys)
-    _, last = as_in_peace(tmp_path, len(tables))
-    assert bool(last.in_jvm) == how.startswith("jvm") and bool(last.tasks) == ("tasks" in how)
+    kill_often(Pipeline(tmp_path / "killed"), len(tables), kills, "large", capsys)
+    as_in_peace(tmp_path, len(tables))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_kills_of_large_batches_of_records(tmp_path: Path, capsys: Capture) -> None:
-    """Kafka's records behind the gate in the JVM: the output is that of tasks in peace."""
+    """Kafka's records: the output is that of a run in peace."""
     kills, rows = max(2, KILLS // 10), 140_000
     jars = ",".join(map(str, need("connector", CONNECTOR, alone=True)))
     chance = np.random.default_rng(SEED)
@@ -190,17 +185,16 @@ def test_kills_of_large_batches_of_records(tmp_path: Path, capsys: Capture) -> N
         kafka.topic("in", 2)
         pairs = chance.random((rows * 3 * kills, 2)).tolist()
         kafka.send("in", [(n % 2, b'{"x": %r, "y": %r}' % (x, y)) for n, (x, y) in enumerate(pairs)])
-        for name, how in (("killed", "jvm_rows = 0"), ("peace", "")):
+        for name in ("killed", "peace"):
             (tmp_path / name).mkdir()
             (tmp_path / name / "pipeline.toml").write_text(
                 f'[stream.s]\nformat = "kafka"\nbootstrap = "{kafka.bootstrap}"\ntopic = "in"\nmax_records = {rows}\n'
                 f'schema = {{x = "double", y = "double"}}\n[[query]]\nname = "q"\n'
                 f'sql = "SELECT x FROM s ORDER BY x + 2 * y DESC LIMIT 5 WINDOW 400000 ROWS"\n'
-                f'[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\njars = "{jars}"\n{how}\n'
+                f'[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\njars = "{jars}"\n'
             )
         kill_often(Pipeline(tmp_path / "killed"), 3 * kills, kills, "records", capsys)
-        killed, peace = as_in_peace(tmp_path, 3 * kills)
-    assert (killed.in_jvm, peace.in_jvm) == (rows, 0)
+        as_in_peace(tmp_path, 3 * kills)
 
 
 @pytest.mark.soak

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,7 @@ from skyband.files.reader import open_rows
 from skyband.files.rows import Chunk
 from skyband.spark.config import StreamSpec
 from skyband.spark.filelog import FileLog, StreamFiles
-from skyband.spark.inputs import task_lines
-from skyband.spark.reading import declared_schema, infer_schema, join_chunks
-from skyband.spark.sifting import read_runs
+from skyband.spark.reading import declared_schema, infer_schema, join_chunks, read_runs
 from skyband.spark.splits import Split, plan_splits
 from skyband.stream.schema import fit
 
@@ -339,10 +338,9 @@ def test_a_field_of_a_struct_with_the_path_of_a_column(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
-    """It goes to the tasks in a line of text, and stands in rejects."""
+    """Splits are pickled on their way to the tasks; the name stands in rejects."""
     path = tmp_path / os.fsdecode(b"\xff\xc3\xa9.csv.gz")
     path.write_bytes(gzip.compress(b"n,x\n1,0.5\n" * 1000)[:-20])
     (split,) = splits_of(path, "csv")
-    lines = pa.RecordBatch.from_pylist([split.line()])
-    assert task_lines(iter([lines]))[0] == [split]
+    assert pickle.loads(pickle.dumps(split)) == split
     assert rows_of([split]).bad[-1].raw.endswith("/\N{REPLACEMENT CHARACTER}é.csv.gz")

@@ -201,32 +201,30 @@ def test_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_settings_of_a_cluster_are_not_those_of_one_machine(tmp_path: Path) -> None:
-    local = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", False)
-    cluster = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband", True)
+    local = session._settings(SparkSpec(tmp_path), tmp_path, "skyband")
+    cluster = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband")
     assert "spark.driver.host" in local and "spark.driver.host" not in cluster
     assert "-XX:+UseSerialGC" in local["spark.driver.extraJavaOptions"]
     assert "-XX:+UseSerialGC" not in cluster["spark.driver.extraJavaOptions"]
-    planning = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband", False, True)
+    planning = session._settings(SparkSpec(tmp_path, "spark://host:7077"), tmp_path, "skyband", True)
     assert "-XX:+UseSerialGC" in planning["spark.driver.extraJavaOptions"]
     assert "CompileThresholdScaling" in planning["spark.driver.extraJavaOptions"]
     assert "-Xmn" not in planning["spark.driver.extraJavaOptions"]
-    stateful = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", False, True)
+    stateful = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", True)
     assert "-Xmn" in stateful["spark.driver.extraJavaOptions"] and "-Xmn" not in str(local)
     assert "CompileThresholdScaling" in str(stateful) and "CompileThresholdScaling" not in str(local)
-    scanning = session._settings(SparkSpec(tmp_path), tmp_path, "skyband", True, True)
-    assert "CompileThresholdScaling" not in str(scanning)
     small = SparkSpec(tmp_path, conf=(("spark.driver.memory", "500m"),))
-    assert "-Xmn" not in str(session._settings(small, tmp_path, "skyband", False, True))
+    assert "-Xmn" not in str(session._settings(small, tmp_path, "skyband", True))
 
 
 def test_sockets_have_paths_that_are_short_enough(tmp_path: Path) -> None:
     name = "spark.python.unix.domain.socket.enabled"
     short, long = Path(tempfile.mkdtemp(prefix="s-", dir="/tmp")), tmp_path / ("x" * 60)
     long.mkdir()
-    assert session._settings(SparkSpec(tmp_path), short, "skyband", False)[name] == "true"
-    assert name not in session._settings(SparkSpec(tmp_path), long, "skyband", False)
+    assert session._settings(SparkSpec(tmp_path), short, "skyband")[name] == "true"
+    assert name not in session._settings(SparkSpec(tmp_path), long, "skyband")
     tcp = SparkSpec(tmp_path, conf=((name, "false"),))
-    assert session._settings(tcp, short, "skyband", False)[name] == "false"
+    assert session._settings(tcp, short, "skyband")[name] == "false"
     shutil.rmtree(short)
 
 

@@ -1,4 +1,4 @@
-"""Bytes that are no text in Parquet files: rejected by tasks and behind the JVM's gate alike."""
+"""Bytes that are no text in Parquet files are rejected, row by row."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.streams import make_files, pipeline_text, write_file
-from tests.spark.test_admission import outputs, run, small
 
-from skyband.spark import verify_pipeline
+from skyband.spark import run_pipeline, verify_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-assert small  # a fixture
 
 QUERIES = {
     "best": "SELECT x FROM s ORDER BY x * y DESC LIMIT 5 WINDOW {}",
@@ -35,24 +32,17 @@ def broken(path: Path, every: int) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("timed", [False, True])
-def test_rows_with_bytes_that_are_no_text(
-    tmp_path: Path, spark: SparkSession, small: None, timed: bool
-) -> None:
+def test_rows_with_bytes_that_are_no_text(tmp_path: Path, spark: SparkSession, timed: bool) -> None:
     window = "900 SECONDS" if timed else "900 ROWS"
     queries = {name: text.format(window) for name, text in QUERIES.items()}
-    for way, rows in (("jvm", 0), ("tasks", 10**9)):
-        for number, some in enumerate(make_files(3, 8, rows=(300, 500))):
-            path = tmp_path / way / "data" / f"{number}.parquet"
-            write_file(path, some)
-            if number == 1:
-                broken(path, 40)
-        text = pipeline_text(queries, spark=f"jvm_rows = {rows}\n")
-        (tmp_path / way / "pipeline.toml").write_text(text if timed else text.replace('time = "ts"\n', ""))
-    infos = {way: run(tmp_path / way, spark) for way in ("jvm", "tasks")}
-    assert not any(info.in_jvm for info in infos["tasks"])
-    assert infos["jvm"][0].in_jvm and bool(infos["jvm"][1].in_jvm) == timed
-    assert outputs(tmp_path / "jvm") == outputs(tmp_path / "tasks")
-    rejects = pq.read_table(tmp_path / "jvm" / "out" / "rejects").to_pylist()
+    for number, some in enumerate(make_files(3, 8, rows=(300, 500))):
+        write_file(tmp_path / "data" / f"{number}.parquet", some)
+    broken(tmp_path / "data" / "1.parquet", 40)
+    text = pipeline_text(queries)
+    (tmp_path / "pipeline.toml").write_text(text if timed else text.replace('time = "ts"\n', ""))
+    run_pipeline(tmp_path / "pipeline.toml", available_now=True, on_batch=lambda _: None, spark=spark)
+    rejects = pq.read_table(tmp_path / "out" / "rejects").to_pylist()
     told = [reject for reject in rejects if reject["detail"] == 'column "g": not UTF-8']
     assert len(told) > 6 and all("\ufffd" in reject["raw"] and '"x"' in reject["raw"] for reject in told)
-    assert verify_pipeline(tmp_path / "jvm" / "pipeline.toml").ok
+    assert {reject["batch"] for reject in told} == {1}
+    assert verify_pipeline(tmp_path / "pipeline.toml").ok

@@ -51,7 +51,6 @@ class Step:
     read: int  # rows in the files
     crossed: int  # rows that came to the driver
     tasks: tuple[tuple[str, int], ...] = ()  # host and process of every task
-    in_jvm: int = 0  # rows that Spark's own code looked at
 
 
 class Checkpoint:
@@ -153,7 +152,6 @@ class Checkpoint:
             "crossed": step.crossed,
             "end": offset,
             "tasks": step.tasks,
-            "in_jvm": step.in_jvm,
         }
         write_atomic(self._steps / f"{step.batch}.step", frame(header, *(blob for _, blob in step.parts)))
 
@@ -167,7 +165,7 @@ class Checkpoint:
             return None
         parts = tuple(zip(header["streams"], blobs, strict=True))
         tasks = tuple((host, pid) for host, pid in header["tasks"])
-        return Step(batch, parts, header["read"], header["crossed"], tasks, header.get("in_jvm", 0))
+        return Step(batch, parts, header["read"], header["crossed"], tasks)
 
     def first(self, stream: str) -> Any:
         """What a source of Spark's own has written down when it was made: where it begins."""

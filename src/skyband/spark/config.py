@@ -23,6 +23,7 @@ FORMATS = (*FILES, "kafka", "rate")
 SINKS = ("parquet", "json", "kafka", "postgres", "sqlite", "console")
 VALUES = ("json", "arrow")  # what the value of a Kafka record may be
 TABLES = {name: f"skyband_{name}" for name in ("changes", "top", "rejects", "batches")}
+_GONE = {key: "Spark's tasks always read" for key in ("reading", "jvm_rows")}  # of [spark]
 _MILLISECONDS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _LONGEST = 10**15  # milliseconds between two micro-batches: more is beyond what Spark counts with
 _TYPES = (
@@ -81,9 +82,7 @@ class SparkSpec:
     trigger: str | None = None
     placement: str = "auto"
     prune_rows: int | None = None
-    jvm_rows: int | None = None  # from so many rows on a batch's rows have to pass a gate in the JVM
     shards: int | None = None  # in the executors placement
-    reading: str = "auto"  # who reads files in the driver placement: driver, tasks
     conf: tuple[tuple[str, str], ...] = field(default=())
 
     @property
@@ -355,7 +354,10 @@ class _Reader:
     def spark(self, value: Any) -> SparkSpec:
         where = "[spark]"
         table = self.table(where, value)
-        own = ("master", "checkpoint", "trigger", "placement", "prune_rows", "jvm_rows", "shards", "reading")
+        own = ("master", "checkpoint", "trigger", "placement", "prune_rows", "shards")
+        for key, why in _GONE.items():
+            if key in table:
+                raise self.fail(f"'{key}' of {where} is gone: {why}; remove the line.")
         conf: dict[str, str] = {}
         for key, setting in _flat({k: v for k, v in table.items() if k not in own}):
             if "." not in key and key != "jars":
@@ -364,17 +366,13 @@ class _Reader:
             conf[name] = str(setting).lower() if isinstance(setting, bool) else str(setting)
         placement = self.text(where, table, "placement", "auto")
         self.choice(where, "placement", placement, ("auto", "driver", "executors"))
-        reading = self.text(where, table, "reading", "auto")
-        self.choice(where, "reading", reading, ("auto", "driver", "tasks"))
         return SparkSpec(
             checkpoint=self.base / self.text(where, table, "checkpoint", "checkpoint"),
             master=self.text(where, table, "master", "local[*]"),
             trigger=self.trigger(where, table),
             placement=placement,
             prune_rows=self.count(where, table, "prune_rows", 0),
-            jvm_rows=self.count(where, table, "jvm_rows", 0),
             shards=self.count(where, table, "shards", 1),
-            reading=reading,
             conf=tuple(conf.items()),
         )
 

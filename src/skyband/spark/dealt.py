@@ -46,9 +46,10 @@ from .columns import numbered_columns
 from .files import frame, unframe
 from .gather import plain
 from .hashing import in_order, stable_hash, time_numbers
+from .jobs import Packed
 from .merging import table_bytes, table_of
 from .rejected import RejectFolder
-from .routing import Era, Job, Packed, routes
+from .routing import Era, Job, routes
 from .shards import COUPLES, ROWS, Streams, Unit, kind_of, part_of
 from .told import answer_of, changes_of, merged
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skyband.engine.monitor import Monitor
     from skyband.engine.pruning import Sifted, Sifter
     from skyband.query.model import Query
+    from skyband.stream.validation import Door
 
 # A snapshot is due after so many batches, or when replaying the steps since the last would read so many bytes.
 _SNAPSHOT_BATCHES = 16
@@ -58,6 +59,7 @@ class Engine:
         self._sifters: dict[str, Sifter] = {}  # as long as the queries stay
         self.frozen = False  # whether the collector of garbage was told to leave alone what is there
         self._since: tuple[int, int] = (0, 0)  # batches and bytes since the last snapshot
+        self._leaves: list[pa.Table] = []  # the answers of queries that were dropped since the last step
 
     @property
     def monitor(self) -> Monitor:
@@ -70,7 +72,11 @@ class Engine:
         self._freeze(len(queries))
 
     def reach(self, batch: int) -> None:
-        """Be the engine just before `batch`."""
+        """Be the engine just before `batch`, with the queries that hold in it."""
+        self._reach(batch)
+        self._prepare(batch)
+
+    def _reach(self, batch: int) -> None:
         if self._reached == batch - 1:
             return
         for number, queries, state in self._checkpoint.snapshots_before(batch):
@@ -86,19 +92,18 @@ class Engine:
             f"start again with an empty checkpoint and output folder."
         )
 
-    def prepare(self, batch: int) -> pa.Table | None:
-        """Let the queries of `batch` hold; what the dropped ones leave behind, as changes."""
+    def _prepare(self, batch: int) -> None:
+        """Let the queries of `batch` hold; the dropped ones' answers leave with the next step."""
         wanted = self._checkpoint.queries(batch)
         if wanted == self._queries:
-            return None
+            return
         _, added, dropped = compare_queries(self._queries, wanted)
-        leaves = [self._drop(name) for name in dropped]
+        self._leaves += [self._drop(name) for name in dropped]
         for query in wanted:
             if query.name in added:
                 self.monitor.watch(bound(query, self._pipeline), name=query.name)
         self._queries, self._sifters = wanted, {}
         self._freeze(len(added))
-        return pa.concat_tables(leaves) if leaves else None
 
     def _freeze(self, added: int) -> None:
         """Millions of objects that stay: to go through them again and again takes as long as a batch."""
@@ -106,22 +111,23 @@ class Engine:
             gc.freeze()
             self.frozen = True
 
-    def sifters(self) -> dict[str, Any]:
-        """What the tasks of the next batch need, by stream."""
+    def sifters(self) -> dict[str, Sifter]:
+        """What tasks need for as long as the queries stay, by stream."""
         if not self._sifters:  # to ask ten thousand watches what they want takes a while
-            self._sifters = {
-                stream.name: self.monitor.sifter(stream.name) for stream in self._pipeline.streams
-            }
-        doors = {name: self.monitor.streams[name].door() for name in self._sifters}
-        return {name: replace(sifter, door=doors[name]) for name, sifter in self._sifters.items()}
+            self._sifters = sifters_of(self.monitor, self._pipeline)
+        return self._sifters
 
-    def take(self, step: Step, leaves: pa.Table | None) -> Output:
+    def doors(self) -> dict[str, Door]:
+        """The streams' doors in the next batch."""
+        return {stream.name: self.monitor.streams[stream.name].door() for stream in self._pipeline.streams}
+
+    def take(self, step: Step) -> Output:
         """Give a step to the monitor; what comes out."""
-        parts = _sifted(step)
+        parts, leaves = _sifted(step), self._leaves
         rejects = self._rejects(parts)
         changes = self._push(step, parts)
-        if leaves is not None:
-            changes = pa.concat_tables([_plain(leaves), _plain(changes)])
+        if leaves:
+            changes = pa.concat_tables([*map(_plain, leaves), _plain(changes)])
         return Output(
             batch_column(changes, step.batch), batch_column(rejects, step.batch), self._tops(changes)
         )
@@ -155,13 +161,13 @@ class Engine:
                 if group.algorithm.card.name in SHARED:
                     group.algorithm.threads = self.threads
         changes = self.monitor.push_sifted(parts)
-        self._reached = step.batch
+        self._reached, self._leaves = step.batch, []
         batches, size = self._since
         self._since = (batches + 1, size + sum(len(blob) for _, blob in step.parts))
         return changes
 
     def _replay(self, step: Step) -> None:
-        self.prepare(step.batch)
+        self._prepare(step.batch)
         self._push(step, _sifted(step))
 
     def _start(self, batch: int, queries: Queries, state: bytes | None) -> None:
@@ -171,8 +177,8 @@ class Engine:
             self._monitor = new_monitor(self._pipeline, self._schemas)
         else:
             self._monitor = Monitor.from_bytes(state)
-        self._monitor.lists_only = True  # executors prune
-        self._reached, self._queries, self._since = batch, queries, (0, 0)
+        self._monitor.lists_only = True  # tasks prune
+        self._reached, self._queries, self._since, self._leaves = batch, queries, (0, 0), []
         self.tops, self._shown, self._sifters = Slices(), Slices(), {}
 
     def _steps(self, first: int, end: int) -> list[Step] | None:
@@ -269,6 +275,11 @@ def bound(query: QuerySpec, pipeline: Pipeline) -> Query:
     if len(pipeline.streams) == 1 and not isinstance(model, Joined):
         return replace(model, stream=pipeline.streams[0].name)
     return model
+
+
+def sifters_of(monitor: Monitor, pipeline: Pipeline) -> dict[str, Sifter]:
+    """What tasks need of each stream."""
+    return {stream.name: monitor.sifter(stream.name) for stream in pipeline.streams}
 
 
 def new_monitor(pipeline: Pipeline, schemas: Mapping[str, pa.Schema]) -> Monitor:

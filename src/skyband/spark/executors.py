@@ -16,7 +16,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyband.core.errors import InputError
@@ -26,12 +25,14 @@ from .engine import compare_queries
 from .frames import late_of, read_frame, write_frame
 from .gather import Asked, Gather, Told
 from .handover import hand_over
-from .inputs import file_frame, in_one, record_frames
+from .inputs import in_one, part_frames
+from .jobs import Packed
 from .merging import LINE_COLUMNS, STATE, stepper
 from .metrics import heard, observed_parts
 from .pipeline import Run, say
 from .progress import BatchInfo
-from .routing import PART_COLUMNS, Era, Job, Packed, control_frame, share_records
+from .routing import Era, Job, control_frame
+from .session import few_lines, settings
 from .shards import Layout, LayoutLog, Streams, bound_queries, plan_layout
 from .sinks import batch_column
 
@@ -176,8 +177,7 @@ class ExecutorsRun(Run):
             lines = parts.groupBy("unit").applyInPandasWithState(
                 stepper(packed), LINE_COLUMNS, STATE, "append", "NoTimeout"
             )
-        records = not all(spec.files for spec in self._pipeline.streams)
-        with state_settings(session, layout.partitions, records):
+        with state_settings(session, layout.partitions, self._records):
             if once:
                 writer = lines.writeStream.foreachBatch(self._batch)
                 where = str(self._checkpoint.folder)
@@ -186,14 +186,14 @@ class ExecutorsRun(Run):
 
     def _parts(self, session: SparkSession, packed: Packed, era: Era) -> DataFrame:
         """All units' parts of all streams: of files the source makes them, of records a task behind Spark's source."""
-        records = record_frames(session, self._pipeline)
-        frames = [control_frame(session, era)] if records else []
-        if any(spec.files for spec in self._pipeline.streams):
-            frames.append(file_frame(session, self._pipeline, self._checkpoint, packed.text))
-        if records:
-            with _workers(session, "readers"):
-                frames.append(in_one(records).mapInArrow(share_records(packed), PART_COLUMNS))
-        return in_one(frames)
+        with _workers(session, "readers"):
+            frames = part_frames(session, self._pipeline, self._checkpoint, packed)
+        return in_one([control_frame(session, era), *frames] if self._records else frames)
+
+    @property
+    def _records(self) -> bool:
+        """Whether one of Spark's own sources reads a stream."""
+        return not all(spec.files for spec in self._pipeline.streams)
 
     def _reach_ahead(self) -> None:
         pass  # the state is Spark's
@@ -252,42 +252,17 @@ def _workers(session: SparkSession, name: str) -> Iterator[None]:
         del environment[_WORKERS]
 
 
-class state_settings:
-    """Settings of the session that a stateful query is started with; a query keeps those that it began with.
-    `records`: Spark's own code sees every record of a stream, and not a few lines that stand for many rows."""
-
-    def __init__(self, session: SparkSession, partitions: int, records: bool = False) -> None:
-        self._session = session
-        self._wanted = {
-            "spark.sql.shuffle.partitions": str(partitions),
-            f"{_STATE}.providerClass": _ROCKS,
-            # A batch's commit writes what has changed, not a copy of all files; those are copied once in a while.
-            f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-            # A few rows pass a few operators: code made for that takes longer to plan than it saves.
-            "spark.sql.codegen.wholeStage": "false",
-        }
-        if records:
-            self._wanted[_CHECK] = (
-                "false"  # which allows no lines that are the same in every batch (control_frame)
-            )
-        else:
-            # The same for each projection of a row, whose code would be looked for in every task.
-            self._wanted["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
-        self._before: dict[str, str | None] = {}
-
-    def __enter__(self) -> None:
-        for name, value in self._wanted.items():
-            self._before[name] = self._session.conf.get(name, None)
-            self._session.conf.set(name, value)
-
-    def __exit__(self, *_: object) -> None:
-        for name, value in self._before.items():
-            if value is None:
-                self._session.conf.unset(name)
-            else:
-                self._session.conf.set(name, value)
-
-
-def is_begun(own: Path) -> bool:
-    """Whether a checkpoint is of this placement."""
-    return (own / "shards.json").exists()
+def state_settings(
+    session: SparkSession, partitions: int, records: bool = False
+) -> contextlib.AbstractContextManager[None]:
+    """Settings that a stateful query is started with."""
+    wanted = {
+        **few_lines(records),
+        "spark.sql.shuffle.partitions": str(partitions),
+        f"{_STATE}.providerClass": _ROCKS,
+        # A batch's commit writes what has changed, not a copy of all files; those are copied once in a while.
+        f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    }
+    if records:  # the check allows no lines that are the same in every batch (control_frame)
+        wanted[_CHECK] = "false"
+    return settings(session, wanted)

@@ -1,10 +1,10 @@
 """What Spark reads: one streaming DataFrame for all streams of a pipeline.
 
-Files are read by our tasks, and Spark handles lines that name pieces of them (`source`). Kafka's records and the rows
-of `rate` come from Spark's own sources, as lines that carry a value. Where a pipeline has both, both have the same
-columns, so that one query, with one offset log and one numbering of batches, has them all: the files first, then every
-other stream in the order of the pipeline file. A task finds lines of one kind only, since a union keeps the partitions
-of its parts.
+All reading happens in Spark's tasks. Files are read by the tasks of our own source (`source`): Spark's sources of files
+don't keep the order in which files were first seen and don't notice a file that has changed. Kafka's records and the
+rows of `rate` come from Spark's own sources, and a task behind them reads their values. Either way a task answers with
+lines (`jobs`), so that one query, with one offset log and one numbering of batches, has all streams: the files first,
+then every other stream in the order of the pipeline file.
 
 A record's line is three columns, since every one is copied for every record on its way to Python: a number that says
 the stream's place, what its values are and the partition, the offset, and the value.
@@ -29,6 +29,8 @@ from skyband.files.rows import Chunk
 
 from .config import Pipeline, StreamSpec
 from .filelog import StreamFiles
+from .jobs import PART_COLUMNS, Order, Packed, read_records
+from .reading import join_chunks, read_runs
 from .splits import Split
 from .values import value_chunks
 
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
     from .checkpoint import Checkpoint
 
-RECORD = "record"  # the format of lines that carry a value, where there are files besides
 FILES = ""  # the name of the one source of all streams of files
 RATE_SCHEMA = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.int64())])
 # options of Spark's that say what to read; by time they come before offsets, and capitals don't matter
@@ -66,16 +67,17 @@ def stream_files(pipeline: Pipeline) -> list[StreamFiles]:
     ]
 
 
-def source_frame(session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint) -> DataFrame:
-    """The lines of all streams."""
-    frames = record_frames(session, pipeline)
+def part_frames(
+    session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint, packed: Packed
+) -> list[DataFrame]:
+    """The lines of all streams, as a job makes them of their rows: those of files, then those of records."""
+    frames = []
     if any(spec.files for spec in pipeline.streams):
-        splits = file_frame(session, pipeline, checkpoint)
-        if not frames:
-            return splits
-        frames = [frame.selectExpr(*_WIDE) for frame in frames]
-        frames.insert(0, splits.selectExpr("*", "CAST(NULL AS binary) AS value"))
-    return in_one(frames)
+        frames.append(_file_frame(session, pipeline, checkpoint, packed))
+    records = record_frames(session, pipeline)
+    if records:
+        frames.append(in_one(records).mapInArrow(read_records(packed), PART_COLUMNS))
+    return frames
 
 
 def record_frames(session: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
@@ -87,15 +89,14 @@ def record_frames(session: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
     ]
 
 
-def file_frame(
-    session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint, job: str | None = None
+def _file_frame(
+    session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint, packed: Packed
 ) -> DataFrame:
-    """The lines of all streams of files; with a job (`routing.Packed`), what it makes of the rows that they name."""
     from .source import SplitSource, source_options
 
     session.dataSource.register(SplitSource)
     tasks = int(session.sparkContext.defaultParallelism)
-    options = source_options(stream_files(pipeline), checkpoint.files, tasks, job)
+    options = source_options(stream_files(pipeline), checkpoint.files, tasks, packed)
     return session.readStream.format(SplitSource.name()).options(**options).load()
 
 
@@ -129,36 +130,9 @@ def record_lines(reader: Any, spec: StreamSpec, place: int, **options: str) -> D
     return frame.selectExpr(f"{code} + partition AS number", "offset AS first", "value")
 
 
-# the same in the columns of lines that name files
-_WIDE = (
-    "number", "'' AS stream", f"'{RECORD}' AS format", "'' AS path", "0L AS size", "0L AS changed", "first",
-    "1L AS count", "1L AS rows", "value",
-)  # fmt: skip
-
-
 # -- in a task ---------------------------------------------------------------------------------------------
 
-Piece = tuple[
-    int, int, int, str, Chunk
-]  # the stream's place, split or partition, piece or offset; stream; rows
-
-
-def task_parts(batches: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
-    """The rows that a task's lines name or carry, each piece with its place in the order of arrival."""
-    splits, lines = task_lines(batches)
-    return record_parts(lines, schemas) if splits is None else file_parts(splits, schemas)
-
-
-def task_lines(batches: Iterator[pa.RecordBatch]) -> tuple[list[Split] | None, Iterator[pa.RecordBatch]]:
-    """The pieces of files that a task's lines name; None and the lines if they carry records."""
-    some = (batch for batch in batches if batch.num_rows)
-    first = next(some, None)
-    if first is None:
-        return [], iter(())
-    lines = chain([first], some)
-    if "format" not in first.schema.names or first.column("format")[0].as_py() == RECORD:
-        return None, lines
-    return [Split.of_line(row) for batch in lines for row in _split_columns(batch).to_pylist()], iter(())
+Piece = tuple[Order, str, Chunk]  # the place in the order of arrival, the stream, the rows
 
 
 def record_parts(lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
@@ -166,22 +140,15 @@ def record_parts(lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schem
     streams = [*schemas]
     for number, offset, chunk in _record_runs(lines, [*schemas.values()]):
         place = number >> _PLACE
-        yield place, number & _PARTITION, offset, streams[place], chunk
+        yield (place, number & _PARTITION, offset), streams[place], chunk
 
 
 def file_parts(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
     """The rows of pieces of files, run by run."""
-    from .reading import join_chunks
-    from .sifting import read_runs
-
     places = {name: place for place, name in enumerate(schemas)}
     for piece, run in enumerate(read_runs(splits, schemas)):
-        yield places[run.split.stream], run.split.number, piece, run.split.stream, join_chunks(run.chunks)
-
-
-def _split_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    names = [name for name in batch.schema.names if name != "value"]
-    return batch.select(names)
+        stream = run.split.stream
+        yield (places[stream], run.split.number, piece), stream, join_chunks(run.chunks)
 
 
 def _record_runs(

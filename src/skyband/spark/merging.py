@@ -28,8 +28,9 @@ from .answers import answers_of
 from .engine import drop
 from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
+from .jobs import Packed, task
 from .residents import begin_task, built, let_go
-from .routing import Era, Job, Packed, task
+from .routing import Era, Job
 from .seven import from_text, to_text
 from .shards import Unit
 from .sinks import top_rows

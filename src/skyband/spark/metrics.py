@@ -4,8 +4,7 @@ The lag is how much is there that no batch has read yet: files of a stream of fi
 former is in our own file log; the latter Spark knows and tells its streaming listeners after every batch, so we are
 one where there is Kafka. Figures go the other way too: the lines that Spark handles are *observed* under the name
 `skyband`, so any listener of the session finds in `observedMetrics` how many lines a batch had and how many rows they
-stand for. Where the driver reads a batch itself Spark has nothing to handle, and does it for its listeners alone; with
-executors lines are observed if somebody listens when the query is started.
+stand for. With executors lines are observed if the session has a listener when the query is started.
 
 The size of the state is looked at every few seconds at most: with many queries that is many lists.
 """
@@ -61,13 +60,11 @@ def state_size(monitor: Monitor) -> tuple[int, int]:
 
 
 def observed(lines: DataFrame) -> DataFrame:
-    """The lines, counted on their way; rows of text are not known before they are read, and count as none."""
+    """The lines and the rows that they stand for, counted on their way."""
     from pyspark.sql import functions as f
 
-    count = f.count(f.lit(1))
-    named = "rows" in lines.columns  # a line of a record has one, and doesn't say so
-    rows = f.coalesce(f.sum(f.greatest("rows", f.lit(0))), f.lit(0)) if named else count
-    return lines.observe(OBSERVED, count.alias("lines"), rows.alias("rows"))
+    rows = f.coalesce(f.sum("rows"), f.lit(0))
+    return lines.observe(OBSERVED, f.count(f.lit(1)).alias("lines"), rows.alias("rows"))
 
 
 def observed_parts(parts: DataFrame, unit: int) -> DataFrame:
@@ -80,16 +77,8 @@ def observed_parts(parts: DataFrame, unit: int) -> DataFrame:
 
 
 def heard(session: SparkSession) -> bool:
-    """Whether somebody listens to what Spark tells of its batches."""
-    listeners = session._jsparkSession.streams().listListeners()
-    return len(listeners) > 0 or session.sparkContext.uiWebUrl is not None
-
-
-def count_lines(lines: DataFrame) -> Any:
-    """Let Spark handle the lines of a batch whose rows come another way, for those who listen.
-
-    They are few; the job runs beside us, and `get` of what is returned waits for its end."""
-    return lines._jdf.queryExecution().toRdd().toJavaRDD().countAsync()
+    """Whether the session has a listener of streaming queries."""
+    return len(session._jsparkSession.streams().listListeners()) > 0
 
 
 class Lag:

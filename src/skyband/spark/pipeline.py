@@ -1,11 +1,11 @@
 """`skyband run`: a pipeline file as a Structured Streaming query.
 
-    folder -> splits (Spark's source) -> read and sift (tasks) -> engine (driver) -> sinks
+    source -> read and sift (tasks) -> engine (driver) -> sinks
 
-Spark starts micro-batches, logs what belongs to each before it runs, runs the tasks, and commits. Ours is one
-function that Spark calls for each batch and may call again for the same one. In it, in this order: the step is
-written down, the monitor takes it, the output is put out under the batch's id; only then does it return and
-Spark commits. Wherever it is killed, the next start finds either nothing of the batch or its step.
+Spark starts micro-batches, logs what belongs to each before it runs, runs the tasks that read it, and commits. Ours is
+one function that Spark calls for each batch and may call again for the same one. In it, in this order: the tasks run,
+the step that they make is written down, the monitor takes it, the output is put out under the batch's id; only then
+does it return and Spark commits. Wherever it is killed, the next start finds either nothing of the batch or its step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +23,18 @@ import pyarrow as pa
 
 from skyband.core.errors import InputError, SkybandError
 
-from .admission import LARGE_FILE, LEAST_ROWS, Admission, Scan
 from .checkpoint import Checkpoint, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
 from .connector import kafka_sentence, needs_kafka
-from .direct import SMALL, Direct
-from .engine import Engine, compare_queries, new_monitor, watch_all
+from .engine import Engine, compare_queries, new_monitor, sifters_of, watch_all
 from .filelog import FileLog, file_path, list_files
-from .filescan import MOST_FILES, FileScan
-from .inputs import RATE_SCHEMA, source_frame, stream_files
-from .metrics import Lag, StateSize, count_lines, heard, observed, telling
+from .inputs import RATE_SCHEMA, in_one, part_frames
+from .jobs import Packed, in_order
+from .metrics import Lag, StateSize, observed, telling
 from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
 from .reading import declared_schema, infer_schema
-from .recordscan import RecordScan
-from .sifting import SiftJob, collect_sifted
+from .session import few_lines, settings
+from .sifting import Batch, SiftJob
 from .signals import Signals, signals_ignored
 from .sinks import NobodyReads, Sink, make_sink
 
@@ -46,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from skyband.engine.monitor import Monitor
+    from skyband.engine.pruning import Sifter
 
 _TEXT_ROW_BYTES = 64  # a guess at the size of a row where only reading would tell
 _STOP_SECONDS = 20.0  # how long a batch under way may take to finish after Ctrl-C
@@ -85,7 +83,7 @@ def run_pipeline(
         kind = run_kind(pipeline, checkpoint, first)
         with telling(pipeline.metrics, on_batch or print_batch) as tell:
             made = kind(pipeline, checkpoint, schemas, sink, tell, stop)
-            made.begin_with(checked if first == 0 else None)
+            made.begin_with(first, checked)
             del checked
             return made.run(spark, available_now)
 
@@ -219,26 +217,25 @@ class Run:
         self._infos: list[tuple[int, int, int]] = []
         self._lag = Lag()
         self._size = StateSize()
-        only = pipeline.streams[0]
-        door = (only.format, only.values) == ("kafka", "json") or only.format == "parquet"
-        self._admission = Admission(schemas[only.name]) if door and len(pipeline.streams) == 1 else None
-        self._direct: Direct | None = None
-        self._spark: SparkSession | None = None
+        self._next: tuple[int, dict[str, Sifter]] | None = None  # of other queries, from which batch on
         self._ahead: threading.Thread | None = None
 
-    def begin_with(self, monitor: Monitor | None) -> None:
-        """The first start has looked at the queries in a monitor: it need not be made again."""
-        if monitor is not None and not self._stateful:
+    def begin_with(self, first: int, monitor: Monitor | None) -> None:
+        """A monitor in which the queries that hold from batch `first` on were looked at: it need not be made again."""
+        if monitor is None or self._stateful:
+            return
+        if first == 0:
             self._engine.begin_with(monitor, self._pipeline.queries)
+        else:
+            self._next = first, sifters_of(monitor, self._pipeline)
 
     def run(self, spark: SparkSession | None, available_now: bool) -> Summary:
         began = time.monotonic()
         self._reach_ahead()
-        self._spark = session = spark or self._session()
+        session = spark or self._session()
         try:
             if self._pipeline.spark.local:  # the cores are ours
                 self._engine.threads = int(session.sparkContext.defaultParallelism)
-            self._direct = self._reader(session)
             self._sink.start(session)
             if not all(spec.files for spec in self._pipeline.streams):
                 self._lag.listen(session)
@@ -284,32 +281,22 @@ class Run:
 
         kafka = needs_kafka(self._pipeline)
         log = self._checkpoint.own / "spark.log"
-        session = start_session(
-            self._pipeline.spark, log, kafka=kafka, scans=self._scans(), states=self._stateful
-        )
+        session = start_session(self._pipeline.spark, log, kafka=kafka, states=self._stateful)
         self._stop.install()  # Spark has put a handler of its own there
         return session
 
-    def _scans(self) -> bool:
-        """Whether rows may pass through the JVM: records, or files that are large enough for a gate."""
-        spec = self._pipeline.streams[0]
-        gated = self._gated() and self._pipeline.spark.placement != "executors"
-        return gated and (not spec.files or any(size >= LARGE_FILE for _, size, _ in list_files(spec.path)))
-
-    def _reader(self, session: SparkSession) -> Direct | None:
-        """What reads batches in this process, where all streams are files."""
-        pipeline = self._pipeline
-        if pipeline.spark.reading == "tasks" or not all(spec.files for spec in pipeline.streams):
-            return None
-        threads = self._engine.threads
-        return Direct(self._files, stream_files(pipeline), self._schemas, threads)
-
-    def _source(self, session: SparkSession) -> DataFrame:
-        """What Spark reads: lines that say which pieces of which files belong to a micro-batch, or carry records."""
-        return source_frame(session, self._pipeline, self._checkpoint)
-
     def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
-        return self._write(observed(self._source(session)), available_now)
+        if self._ahead is not None:
+            self._ahead.join()
+        begins = self._checkpoint.last_commit() + 1
+        self._engine.reach(begins)
+        eras = [(begins, self._engine.sifters())]
+        if self._next is not None and self._next[0] > begins:
+            eras.append(self._next)  # the queries that hold after the batch that was under way
+        packed = Packed.of(SiftJob(self._schemas, tuple(eras)))
+        lines = in_one(part_frames(session, self._pipeline, self._checkpoint, packed))
+        with settings(session, few_lines(records=not all(spec.files for spec in self._pipeline.streams))):
+            return self._write(observed(lines), available_now)
 
     def _write(self, lines: DataFrame, available_now: bool) -> StreamingQuery:
         """Start the query: every micro-batch of lines comes to `_batch`."""
@@ -352,8 +339,8 @@ class Run:
         """Our own error if one of ours is at the bottom of a failed query."""
         if isinstance(self._problem, SkybandError):
             return self._problem
-        found = re.search(r"skyband\.errors\.\w+: (.+)", str(self._problem or "")) or re.search(
-            r"skyband\.errors\.\w+: (.+)", str(problem)
+        found = re.search(r"skyband[\w.]*\.errors\.\w+: (.+)", str(self._problem or "")) or re.search(
+            r"skyband[\w.]*\.errors\.\w+: (.+)", str(problem)
         )
         if found is not None:
             return InputError(found[1].strip())
@@ -363,13 +350,13 @@ class Run:
         told = self._problem if isinstance(self._problem, Exception) else problem
         return self._checkpoint.unreadable(told) or told
 
-    def _batch(self, splits: DataFrame, batch: int) -> None:
+    def _batch(self, lines: DataFrame, batch: int) -> None:
         """What Spark calls for each micro-batch, perhaps more than once."""
         with self._busy:
             if self._stop.asked():
                 raise InputError("The pipeline is stopping.")
             try:
-                self._do(splits, batch)
+                self._do(lines, batch)
                 self._done = batch
             except NobodyReads as problem:
                 self._problem = problem
@@ -384,25 +371,19 @@ class Run:
                 self._problem = problem
                 raise
 
-    def _do(self, splits: DataFrame, batch: int) -> None:
+    def _do(self, lines: DataFrame, batch: int) -> None:
         began = time.monotonic()
         engine, checkpoint = self._engine, self._checkpoint
-        if self._ahead is not None:
-            self._ahead.join()
         engine.reach(batch)
-        leaves = engine.prepare(batch)
         offset = checkpoint.offset(batch)
         step = checkpoint.step(batch, offset)
         replayed = step is not None
-        handled: Any = None
         if step is None:
-            step, handled = self._read(splits, batch, offset)
+            step = self._read(lines, batch, offset)
             checkpoint.write_step(step, offset)
-        output = engine.take(step, leaves)
+        output = engine.take(step)
         engine.save_if_due()
         self._sink.put(batch, output.changes, output.rejects, output.tops)
-        if handled is not None:
-            handled.get()
         state_rows, state_bytes = self._size.of(engine.monitor)
         info = BatchInfo(
             batch=batch,
@@ -420,91 +401,23 @@ class Run:
             state_bytes=state_bytes,
             lag_files=self._unread(offset),
             lag_records=self._lag.records(),
-            in_jvm=step.in_jvm,
             resident=Resident(lambda: engine.monitor, self._busy),
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)
 
-    def _read(self, splits: DataFrame, batch: int, offset: dict[str, Any]) -> tuple[Step, Any]:
-        """Read and sift a batch: Spark itself with our gate before most rows, the driver, or tasks. If it isn't tasks,
-        Spark handles the batch's lines beside that, and what comes second waits for it."""
-        sifters = self._engine.sifters()
-        step = self._admit(splits, batch, offset, sifters)
-        if step is not None:  # Spark has seen Kafka's lines already, and those of files not yet
-            return step, self._handled(splits) if self._pipeline.streams[0].files else None
-        prune = self._prune(batch, offset)  # a stream whose queries need every row travels whole all the same
-        start = self._checkpoint.offset(batch - 1) if batch else {}
-        if self._direct is not None and self._here(start, offset):
-            handled = self._handled(splits)
-            parts = self._direct.read(start, offset, sifters, prune)
-            step = Step(
-                batch=batch,
-                parts=tuple((stream, part.to_bytes()) for stream, part in parts),
-                read=sum(part.count for _, part in parts),
-                crossed=sum(part.kept for _, part in parts),
-            )
-            return step, handled
-        lines = collect_sifted(splits, SiftJob(sifters, self._schemas, prune))
-        step = Step(
-            batch=batch,
-            parts=tuple((line["stream"], line["blob"]) for line in lines),
-            read=sum(line["rows"] for line in lines),
-            crossed=sum(line["kept"] for line in lines),
-            tasks=tuple((line["host"], line["process"]) for line in lines),
-        )
-        return step, None
-
-    def _handled(self, splits: DataFrame) -> Any | None:
-        # a batch has a session of its own, a copy that no listener was added to
-        return count_lines(splits) if self._spark is not None and heard(self._spark) else None
-
-    def _here(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
-        """Whether the driver had better read a batch itself: it is small, or the cores are the driver's own."""
-        spec = self._pipeline.spark
-        parquet = all(stream.format == "parquet" for stream in self._pipeline.streams)
-        if spec.reading == "driver" or (spec.local and parquet):
-            return True
-        taken = [self._files.taken(name)[start.get(name, 0) : number] for name, number in end.items()]
-        return sum(one.size for files in taken for one in files) <= SMALL
-
-    def _gated(self) -> bool:
-        """Whether large batches may go through the JVM: files on a cluster, and whatever it is asked for."""
-        spec, files = self._pipeline.spark, self._pipeline.streams[0].files
-        return self._admission is not None and (spec.jvm_rows is not None or (files and not spec.local))
-
-    def _admit(
-        self, splits: DataFrame, batch: int, offset: dict[str, Any], sifters: dict[str, Any]
-    ) -> Step | None:
-        """A batch by admission in the JVM; None where that doesn't serve or pay."""
-        least = self._pipeline.spark.jvm_rows
-        if not self._gated() or self._rows(batch, offset) < (LEAST_ROWS if least is None else least):
-            return None
-        assert self._admission is not None
-        ((name, sifter),) = sifters.items()
-        start = self._checkpoint.offset(batch - 1) if batch else {}
-        spec, schema = self._pipeline.streams[0], self._schemas[name]
-        scan: Callable[[list[str]], Scan]
-        if spec.files:
-            (files,) = stream_files(self._pipeline)
-            taken = self._files.taken(name)[start.get(name, 0) : offset.get(name, 0)]
-            if not 0 < len(taken) <= MOST_FILES:
-                return None
-            scan = lambda names: FileScan(files, taken, names, schema)  # noqa: E731
-        elif name in offset:
-            begin = start[name] if name in start else self._checkpoint.first(name)
-            scan = lambda _: RecordScan(spec, begin, offset[name], schema, splits.sparkSession)  # noqa: E731
-        else:
-            return None
-        admitted = self._admission.read(splits, scan, sifter, self._engine.threads)
-        if admitted is None:
-            return None
+    def _read(self, lines: DataFrame, batch: int, offset: dict[str, Any]) -> Step:
+        """Let Spark's tasks read and sift a batch."""
+        # a stream whose queries need every row travels whole all the same
+        now = Batch(self._engine.doors(), self._prune(batch, offset))
+        now.announce(lines.sparkSession.sparkContext)
+        found = in_order(lines.toArrow())
         return Step(
             batch=batch,
-            parts=tuple((name, part.to_bytes()) for part in admitted.parts),
-            read=sum(part.count for part in admitted.parts),
-            crossed=admitted.came + admitted.parts[-1].kept,
-            in_jvm=admitted.looked_at,
+            parts=tuple((line["stream"], line["blob"]) for line in found),
+            read=sum(line["rows"] for line in found),
+            crossed=sum(line["kept"] for line in found),
+            tasks=tuple((line["host"], line["process"]) for line in found),
         )
 
     def _prune(self, batch: int, offset: dict[str, Any]) -> bool:

@@ -42,7 +42,6 @@ class BatchInfo:
     state_bytes: int = 0
     lag_files: int = 0  # files that are there and not read
     lag_records: int = 0  # records that are there and not read, as of the batch before
-    in_jvm: int = 0  # rows that Spark's own code looked at, before Python did
     resident: Resident | None = None  # where the state is in the driver
 
     @property

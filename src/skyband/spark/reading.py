@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .config import StreamSpec
 
 _BLOCK = 64 << 20  # bytes of text that are parsed at once
+_RUN_ROWS = 1_000_000  # small files are sifted together up to this many rows
 
 
 def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
@@ -51,6 +53,46 @@ def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
             ) from None
         yield _unread([os.fsencode(path)], f"The file cannot be unpacked: {_bare(problem)}.", schema)
     _check(split, path)
+
+
+@dataclass
+class Run:
+    """Consecutive rows of one stream."""
+
+    split: Split
+    chunks: list[Chunk]
+    rows: int
+
+    def takes(self, split: Split, chunk: Chunk) -> bool:
+        """Whether the chunk may join: same stream, same columns, not too many rows."""
+        alike = self.chunks[0].table.schema.equals(chunk.table.schema)
+        return split.stream == self.split.stream and alike and self.rows + chunk.count <= _RUN_ROWS
+
+
+def read_runs(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Iterator[Run]:
+    """Read splits; consecutive rows of a stream are put together while they are few."""
+    run: Run | None = None
+    for split in splits:
+        for chunk in read_split(split, schemas[split.stream]):
+            if run is not None and run.takes(split, chunk):
+                run.chunks.append(chunk)
+                run.rows += chunk.count
+                continue
+            if run is not None:
+                yield run
+            run = Run(split, [chunk], chunk.count)
+    if run is not None:
+        yield run
+
+
+def with_gaps(chunk: Chunk) -> tuple[pa.Table, dict[int, tuple[str, str]] | None]:
+    """The rows with an empty one in the place of each bad line, and the bad lines' texts by place."""
+    if not chunk.bad:
+        return chunk.table, None
+    texts = {row.position: (row.detail, row.raw) for row in chunk.bad}
+    places = iter(range(chunk.table.num_rows))
+    order = pa.array([None if place in texts else next(places) for place in range(chunk.count)], pa.int64())
+    return chunk.table.take(order), texts
 
 
 def join_chunks(chunks: Sequence[Chunk]) -> Chunk:

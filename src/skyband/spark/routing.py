@@ -9,13 +9,7 @@ it had seen everything. A unit that no row concerns gets this *control* alone.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import os
-import pickle
-import socket
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -34,38 +28,20 @@ from skyband.stream.batches import read
 from skyband.stream.rejects import Reject
 from skyband.stream.validation import Accepted, Door, accept
 
-from .direct import Pieces
 from .frames import late_before
 from .hashing import stable_hash
 from .inputs import file_parts, record_parts
-from .residents import begin_task, built, forgotten
+from .jobs import PART_COLUMNS, Order, line, line_of, lines_batch, task
+from .reading import with_gaps
+from .residents import built
 from .shards import ROWS, UPDATES, Streams, Unit
-from .sifting import with_gaps
-from .splits import Split, in_pieces
+from .sifting import are_large, newest_first
+from .splits import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PART_COLUMNS = (
-    "unit bigint, place int, number bigint, piece bigint, stream string, rows bigint, kept bigint, host string, "
-    "process bigint, blob binary"
-)
-_SCHEMA = pa.schema(
-    [
-        ("unit", pa.int64()),
-        ("place", pa.int32()),
-        ("number", pa.int64()),
-        ("piece", pa.int64()),
-        ("stream", pa.string()),
-        ("rows", pa.int64()),
-        ("kept", pa.int64()),
-        ("host", pa.string()),
-        ("process", pa.int64()),
-        ("blob", pa.binary()),
-    ]
-)
 _FEW_ROWS = 20_000
-_PIECE_ROWS = 262_144  # rows that are read at once, or a row group
 _FEW_UNITS = 4  # that rows which one of them needs are sent to all of
 
 
@@ -81,7 +57,7 @@ class Era:
 
 @dataclass(frozen=True)
 class Job:
-    """All that tasks must know; travels to them as bytes, which a worker reads once."""
+    """What tasks must know."""
 
     streams: Streams
     eras: tuple[Era, ...]
@@ -92,37 +68,23 @@ class Job:
     def era(self, batch: int) -> Era:
         return [era for era in self.eras if era.first <= batch][-1]
 
+    def of_files(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        """From pieces of files to parts for units."""
+        batch, partition = task()
+        era = self.era(batch)
+        if partition == 0:
+            yield _controls(era, batch)
+        for _, own in groupby(splits, key=lambda split: split.stream):
+            yield from _of_files(self, era, batch, [*own])
 
-class Packed:
-    """A job as bytes: a worker that has read it does not read it again. They go with every task: they are few."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._name = hashlib.blake2b(data, digest_size=16).hexdigest()
-
-    @classmethod
-    def of(cls, job: Job) -> Packed:
-        return cls(zlib.compress(pickle.dumps(job)))
-
-    @classmethod
-    def from_text(cls, text: str) -> Packed:
-        return cls(base64.b64decode(text))
-
-    @property
-    def text(self) -> str:
-        """For an option of a source, which is text."""
-        return base64.b64encode(self._data).decode()
-
-    def get(self) -> Job:
-        found = _JOBS.get(self._name)
-        if found is None:
-            _JOBS.clear()  # one at a time: the next one is another run's
-            forgotten()
-            found = _JOBS[self._name] = pickle.loads(zlib.decompress(self._data))
-        return found
+    def of_records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """From records to parts for units."""
+        batch, _ = task()
+        era = self.era(batch)
+        for order, stream, chunk in record_parts(batches, self.streams.schemas):
+            yield _lines(self, era, batch, order, stream, chunk)
 
 
-_JOBS: dict[str, Job] = {}
 # Of the job that is held here, and no other: what is only known by its place in memory may be another one by now.
 _ROUTES: dict[int, tuple[Job, dict[str, list[Route]]]] = {}
 _DOORS: dict[int, tuple[Job, dict[str, Door]]] = {}
@@ -227,48 +189,23 @@ def doors(job: Job, batch: int) -> dict[str, Door]:
     return found
 
 
-def share_records(packed: Packed) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for mapInArrow: from lines that carry records to parts for units."""
-
-    def share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        batch, _ = task()
-        job = packed.get()
-        era = job.era(batch)
-        for place, number, piece, stream, chunk in record_parts(batches, job.streams.schemas):
-            yield _lines(job, era, batch, (place, number, piece), stream, chunk)
-
-    return share
-
-
-def share_files(packed: Packed, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
-    """From pieces of files to parts for units; a task of the source."""
-    batch, partition = task()
-    job = packed.get()
-    era = job.era(batch)
-    if partition == 0:
-        yield _controls(era, batch)
-    for _, own in groupby(splits, key=lambda split: split.stream):
-        yield from _of_files(job, era, batch, [*own])
-
-
 def _of_files(job: Job, era: Era, batch: int, splits: list[Split]) -> Iterator[pa.RecordBatch]:
     """The lines for consecutive splits of a stream."""
     stream, found = splits[0].stream, routes(job, era)[splits[0].stream]
     door = doors(job, batch)[stream]
     sifter = _for_all(job, found, splits)
     if sifter is None:
-        for place, number, piece, _, chunk in file_parts(splits, job.streams.schemas):
-            yield _lines(job, era, batch, (place, number, piece), stream, chunk)
+        for order, _, chunk in file_parts(splits, job.streams.schemas):
+            yield _lines(job, era, batch, order, stream, chunk)
         return
     # Large Parquet files for queries about single rows and nobody else: the newest rows first, the others behind them.
     place = [*job.streams.schemas].index(stream)
-    pieces = [[piece] for split in splits for piece in in_pieces(split, _PIECE_ROWS)]
-    parts = Pieces(job.streams.schemas).pruned(pieces, replace(sifter, door=door))
+    parts = newest_first(splits, job.streams.schemas[stream], replace(sifter, door=door))
     for number, sifted in enumerate(parts):
         order = place, splits[0].number, number
         again = len(found) > _FEW_UNITS
-        yield _batch([_told(route, order, route.part_of(sifted.part, again), stream) for route in found])
+        shared = [(route.unit.key, route.part_of(sifted.part, again)) for route in found]
+        yield lines_batch([line_of(key, order, stream, part) for key, part in shared])
 
 
 def _for_all(job: Job, found: list[Route], splits: list[Split]) -> Sifter | None:
@@ -277,9 +214,8 @@ def _for_all(job: Job, found: list[Route], splits: list[Split]) -> Sifter | None
     rows = sum(split.rows for split in splits)
     if len(sifters) < len(found) or len({sifter.counts_rows for sifter in sifters}) != 1:
         return None
-    parquet = all(split.format == "parquet" for split in splits)
     large = max(_large(job, route.unit) for route in found)
-    return _common(sifters) if parquet and rows >= max(large, 4 * _PIECE_ROWS) else None
+    return _common(sifters) if are_large(splits) and rows >= large else None
 
 
 def control_frame(session: SparkSession, era: Era) -> DataFrame:
@@ -301,20 +237,10 @@ def _controls(era: Era, batch: int) -> pa.RecordBatch:
     units = [unit.key for unit in era.units]
     if batch == era.first:
         units += [unit.key for unit in era.retired] + [*era.moved]
-    return _batch([_line(key) for key in units])
+    return lines_batch([line(key) for key in units])
 
 
-def _line(key: int, order: tuple[int, int, int] = (0, 0, 0), stream: str | None = None) -> dict[str, Any]:
-    place, number, piece = order
-    return {
-        "unit": key, "place": place, "number": number, "piece": piece, "stream": stream, "rows": 0, "kept": 0,
-        "host": socket.gethostname(), "process": os.getpid(), "blob": None,
-    }  # fmt: skip
-
-
-def _lines(
-    job: Job, era: Era, batch: int, order: tuple[int, int, int], stream: str, chunk: Chunk
-) -> pa.RecordBatch:
+def _lines(job: Job, era: Era, batch: int, order: Order, stream: str, chunk: Chunk) -> pa.RecordBatch:
     table, texts = with_gaps(chunk)
     raw, rows = read(table)
     part = accept(doors(job, batch)[stream], raw, rows, texts)
@@ -327,13 +253,8 @@ def _lines(
         sifted = route.part_of(
             part if own is None else own, prune and (own is None or len(pruned) > _FEW_UNITS)
         )
-        lines.append(_told(route, order, sifted, stream))
-    return _batch(lines)
-
-
-def _told(route: Route, order: tuple[int, int, int], sifted: Sifted, stream: str) -> dict[str, Any]:
-    line = _line(route.unit.key, order, stream)
-    return {**line, "rows": sifted.count, "kept": sifted.kept, "blob": sifted.to_bytes()}
+        lines.append(line_of(route.unit.key, order, stream, sifted))
+    return lines_batch(lines)
 
 
 def _pruned_once(part: Accepted, wanted: list[Route]) -> dict[int, Accepted]:
@@ -368,18 +289,3 @@ def _large(job: Job, unit: Unit) -> int:
         return job.prune_rows
     kept = sum(2 * (getattr(query, "k", 0) or 0) for _, query in unit.queries)
     return max(_FEW_ROWS, 8 * kept)
-
-
-def _batch(lines: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(lines, schema=_SCHEMA)
-
-
-def task() -> tuple[int, int]:
-    """The micro-batch and the number of this task."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    assert batch is not None
-    return int(batch), context.partitionId()

@@ -8,6 +8,7 @@ this very package, and what the JVM and its Python workers have to say goes to a
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import os
 import re
@@ -15,6 +16,7 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,10 +75,9 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
 }
 
-# Where the JVM only plans and schedules, compiling less halves what a start and a micro-batch cost (measured: 12 s of
-# processor time for a start became 6, 0.65 for a batch 0.35). Where rows pass through it, its best code pays.
+# The JVM only plans and schedules: compiling less halves what a start and a micro-batch cost (measured: 12 s of
+# processor time for a start became 6, 0.65 for a batch 0.35).
 _LIGHT_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-_SCANNING_JVM = ["-XX:+UseSerialGC"]
 # Planning a stateful batch is much code that is run a few times each. By default it is interpreted until it has been
 # called two hundred times, which takes dozens of batches, and compiled bit by bit; here what is called in every batch
 # is compiled by the fourth, and there is room for all of it: in that of a light JVM, code that rested for a while makes
@@ -105,11 +106,10 @@ def start_session(
     log: Path | None = None,
     app: str = "skyband",
     kafka: bool = False,
-    scans: bool = False,
     states: bool = False,
 ) -> SparkSession:
-    """The session of a pipeline; `scans`: rows will pass through the JVM; `states`: state will. Raises a sentence if
-    there is no Java or Spark does not start."""
+    """The session of a pipeline; `states`: state will pass through the JVM. Raises a sentence if there is no Java or
+    Spark does not start."""
     _environment(spec.master.startswith("local"))
     try:
         from pyspark import SparkContext
@@ -120,7 +120,7 @@ def start_session(
         ) from None
 
     scratch, begun = _scratch(), log.stat().st_size if log is not None and log.exists() else 0
-    settings = _settings(spec, scratch, app, scans, states)
+    settings = _settings(spec, scratch, app, states)
     try:
         if SparkContext._active_spark_context is None and SparkContext._gateway is None and log is not None:
             if kafka:
@@ -189,19 +189,18 @@ def _alive(process: int) -> bool:
     return True
 
 
-def _settings(spec: SparkSpec, scratch: Path, app: str, scans: bool, states: bool = False) -> dict[str, str]:
+def _settings(spec: SparkSpec, scratch: Path, app: str, states: bool = False) -> dict[str, str]:
     local = spec.master.startswith("local")
     settings = {**_DEFAULTS, **(_LOCAL if local else {}), **dict(spec.conf)}
     (scratch / "log4j2.properties").write_text(_LOG4J)
     java = [f"-Dlog4j2.configurationFile=file:{scratch / 'log4j2.properties'}", f"-Djava.io.tmpdir={scratch}"]
     if local:
-        java += _SCANNING_JVM if scans else _LIGHT_JVM
-        java += _SOONER_JVM if states and not scans else []  # code for long scans is compiled with care
+        java += [*_LIGHT_JVM, *(_SOONER_JVM if states else [])]
         # whoever sets the driver's memory knows what there is
         java += _STATES_JVM if states and "spark.driver.memory" not in dict(spec.conf) else []
     else:
-        # Rows pass through the executors' JVMs, not through the driver's. With the state there, too, it only plans and
-        # gathers answers: nothing for a collector with threads of its own.
+        # With the state elsewhere, the driver's JVM only plans and gathers answers: nothing for a collector with
+        # threads of its own.
         java += [*_LIGHT_JVM, *_SOONER_JVM] if states else _LIGHT_JVM[:1]
     java += _starts()
     # The user's own options come last, so that they win.
@@ -295,3 +294,30 @@ def _environment(local: bool) -> None:
         paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
         if str(home) not in paths:
             os.environ["PYTHONPATH"] = os.pathsep.join([str(home), *paths])
+
+
+def few_lines(records: bool) -> dict[str, str]:
+    """Settings of a query through which few lines pass, each of which stands for many rows; `records`: one of Spark's
+    own sources reads its rows besides."""
+    # Code that is made for a few lines takes longer to plan than it saves.
+    found = {"spark.sql.codegen.wholeStage": "false"}
+    if not records:
+        # The same for each projection of a row, whose code would be looked for in every task.
+        found["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+    return found
+
+
+@contextlib.contextmanager
+def settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for the time in which a query is started: it keeps those that it began with."""
+    before = {name: session.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, old)

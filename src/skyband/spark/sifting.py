@@ -1,121 +1,135 @@
-"""What a task does: read its splits, sift the rows, send what can matter.
+"""What a task of the driver placement does: read its part of a batch, sift the rows, send what can matter.
 
-The task gets lines that name splits and answers with one line for each run of them: rows checked, rejects found
-and, if the batch is large, all rows dropped that k better and no earlier expiring rows of the same run keep out
-of every answer. Whether it prunes or not changes what travels, never an answer.
+The answer is one line for each run of rows: rows checked, rejects found and, if the batch is large, all rows dropped
+that k better and no earlier expiring rows of the same run keep out of every answer. Whether a task prunes or not
+changes what travels, never an answer.
+
+A task reads large Parquet files newest rows first. What those leave as k-th best scores are bars (rejecting.py) that
+older rows have to reach: a row that doesn't has k better rows that are newer. The survivors, few, are then pruned
+together, so what travels is the k-skyband of the task's rows, not one for each piece. Tasks of the executors placement
+do the same.
+
+Queries stay as they are for many batches, and travel with the source. What is another in every batch (which rows are
+late, whether to prune) is a property of the Spark job that reads it.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import base64
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from skyband.engine.pruning import Gates, Sifted, Sifter, joined
 from skyband.files.rows import Chunk
+from skyband.stream.batches import read
+from skyband.stream.validation import Accepted, Door, accept
 
-from .inputs import task_parts
-from .reading import read_split
-from .splits import Split
+from .inputs import file_parts, record_parts
+from .jobs import Order, line_of, lines_batch, property_of, task
+from .reading import join_chunks, read_runs, with_gaps
+from .splits import Split, in_pieces
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark import SparkContext
 
-SIFTED_COLUMNS = (
-    "place int, number bigint, piece bigint, stream string, rows bigint, kept bigint, host string, process bigint, "
-    "blob binary"
-)
-_SIFTED = pa.schema(
-    [
-        ("place", pa.int32()), ("number", pa.int64()), ("piece", pa.int64()), ("stream", pa.string()),
-        ("rows", pa.int64()), ("kept", pa.int64()), ("host", pa.string()), ("process", pa.int64()),
-        ("blob", pa.binary()),
-    ]
-)  # fmt: skip
-_RUN_ROWS = 1_000_000  # small files are sifted together up to this many rows
+PIECE_ROWS = 262_144  # rows of a large Parquet file that are read at once, or a row group
+LARGE = 4 * PIECE_ROWS  # from so many rows on a task reads the newest ones first
+_HEAD_ROWS = 65_536  # rows at least behind the bars
+_MANY = 65_536  # survivors of one piece that are pruned there and then
+_BATCH = "skyband.batch"  # the property that carries a `Batch`
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What tasks must know of one batch."""
+
+    doors: Mapping[str, Door]  # of each stream
+    prune: bool
+
+    def announce(self, context: SparkContext) -> None:
+        """Give it to the tasks of the jobs that this thread starts."""
+        context.setLocalProperty(_BATCH, base64.b64encode(pickle.dumps(self)).decode())
+
+    @classmethod
+    def here(cls) -> Batch:
+        """In a task: that of the job."""
+        found = pickle.loads(base64.b64decode(property_of(_BATCH)))
+        assert isinstance(found, cls)
+        return found
 
 
 @dataclass(frozen=True)
 class SiftJob:
-    """All that a task must know; travels to it with the function."""
+    """What tasks must know for as long as the queries stay."""
 
-    sifters: Mapping[str, Any]
     schemas: Mapping[str, pa.Schema]
-    prune: bool
+    eras: tuple[tuple[int, Mapping[str, Sifter]], ...]  # from which batch on each stream's sifter holds
+
+    def of_files(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        batch, sifters = self._now()
+        for stream, group in groupby(splits, key=lambda split: split.stream):
+            own, sifter = [*group], sifters[stream]
+            if batch.prune and sifter.can_prune and are_large(own):
+                place = [*self.schemas].index(stream)
+                parts = newest_first(own, self.schemas[stream], sifter)
+                for number, part in enumerate(parts):
+                    yield lines_batch([line_of(0, (place, own[0].number, number), stream, part)])
+            else:
+                for parted in file_parts(own, self.schemas):
+                    yield self._sifted(batch, sifter, *parted)
+
+    def of_records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batch, sifters = self._now()
+        for order, stream, chunk in record_parts(batches, self.schemas):
+            yield self._sifted(batch, sifters[stream], order, stream, chunk)
+
+    def _now(self) -> tuple[Batch, dict[str, Sifter]]:
+        """What holds in this task's batch."""
+        batch, (number, _) = Batch.here(), task()
+        sifters = [sifters for first, sifters in self.eras if first <= number][-1]
+        return batch, {name: replace(one, door=batch.doors[name]) for name, one in sifters.items()}
+
+    def _sifted(
+        self, batch: Batch, sifter: Sifter, order: Order, stream: str, chunk: Chunk
+    ) -> pa.RecordBatch:
+        table, texts = with_gaps(chunk)
+        return lines_batch([line_of(0, order, stream, sifter.sift(table, batch.prune, texts))])
 
 
-@dataclass
-class _Run:
-    """Consecutive rows of one stream."""
-
-    split: Split
-    chunks: list[Chunk]
-    rows: int
-
-    def takes(self, split: Split, chunk: Chunk) -> bool:
-        """Whether the chunk may join: same stream, same columns, not too many rows."""
-        alike = self.chunks[0].table.schema.equals(chunk.table.schema)
-        return split.stream == self.split.stream and alike and self.rows + chunk.count <= _RUN_ROWS
+def are_large(splits: Sequence[Split]) -> bool:
+    """Whether these pieces had better be read newest rows first."""
+    parquet = all(split.format == "parquet" for split in splits)
+    return parquet and sum(split.rows for split in splits) >= LARGE
 
 
-def sift_batches(job: SiftJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for mapInArrow."""
+def newest_first(splits: Sequence[Split], schema: pa.Schema, sifter: Sifter) -> list[Sifted]:
+    """The rows of consecutive pieces of a stream's files that can be in an answer, in order of arrival."""
 
-    def sift(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place, number, piece, stream, chunk in task_parts(batches, job.schemas):
-            yield _answer(job, (place, number, piece), stream, chunk)
+    def accepted(piece: Split) -> list[Accepted]:
+        runs = read_runs([piece], {piece.stream: schema})
+        read_chunks = (with_gaps(join_chunks(run.chunks)) for run in runs)
+        return [accept(sifter.door, *read(table), texts) for table, texts in read_chunks]
 
-    return sift
-
-
-def read_runs(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Iterator[_Run]:
-    """Read splits; consecutive rows of a stream are put together while they are few."""
-    run: _Run | None = None
-    for split in splits:
-        for chunk in read_split(split, schemas[split.stream]):
-            if run is not None and run.takes(split, chunk):
-                run.chunks.append(chunk)
-                run.rows += chunk.count
-                continue
-            if run is not None:
-                yield run
-            run = _Run(split, [chunk], chunk.count)
-    if run is not None:
-        yield run
+    older = [piece for split in splits for piece in in_pieces(split, PIECE_ROWS)]
+    newest: list[Accepted] = []
+    while older and sum(part.table.num_rows for part in newest) < _HEAD_ROWS:
+        newest = [*accepted(older.pop()), *newest]
+    if not older:
+        return [sifter.pruned(part) for part in newest]
+    last = max(newest, key=lambda part: part.table.num_rows)
+    opened, gates = sifter.opened(last)
+    kept = [opened if part is last else sifter.pruned(part).part for part in newest]
+    thin = [_thinned(part, sifter, gates) for piece in older for part in accepted(piece)]
+    whole = joined([*thin, *kept])
+    # To prune a few thousand rows takes as long as to let the engine have them.
+    return [Sifted(whole) if whole.table.num_rows < _MANY else sifter.pruned(whole)]
 
 
-def _answer(job: SiftJob, order: tuple[int, int, int], stream: str, chunk: Chunk) -> pa.RecordBatch:
-    table, texts = with_gaps(chunk)
-    sifted = job.sifters[stream].sift(table, job.prune, texts)
-    place, number, piece = order
-    line = {
-        "place": place,
-        "number": number,
-        "piece": piece,
-        "stream": stream,
-        "rows": sifted.count,
-        "kept": sifted.kept,
-        "host": socket.gethostname(),
-        "process": os.getpid(),
-        "blob": sifted.to_bytes(),
-    }
-    return pa.RecordBatch.from_pylist([line], _SIFTED)
-
-
-def with_gaps(chunk: Chunk) -> tuple[pa.Table, dict[int, tuple[str, str]] | None]:
-    """The rows with an empty one in the place of each bad line, and the bad lines' texts by place."""
-    if not chunk.bad:
-        return chunk.table, None
-    texts = {row.position: (row.detail, row.raw) for row in chunk.bad}
-    places = iter(range(chunk.table.num_rows))
-    order = pa.array([None if place in texts else next(places) for place in range(chunk.count)], pa.int64())
-    return chunk.table.take(order), texts
-
-
-def collect_sifted(splits: DataFrame, job: SiftJob) -> list[dict[str, Any]]:
-    """Run the tasks; their answers in arrival order."""
-    answers = splits.mapInArrow(sift_batches(job), SIFTED_COLUMNS).toArrow()
-    return sorted(answers.to_pylist(), key=lambda line: (line["place"], line["number"], line["piece"]))
+def _thinned(part: Accepted, sifter: Sifter, gates: Gates) -> Accepted:
+    thin = sifter.thinned(part, gates)
+    return thin if thin.table.num_rows < _MANY else sifter.pruned(thin).part

@@ -1,14 +1,12 @@
-"""The streaming source: its rows are splits, not data.
+"""The streaming source of files: its tasks read and sift their rows.
 
-Spark does for us what it is good at: it decides when a micro-batch starts, writes down what belongs to it
-before the batch runs, and hands the pieces to tasks. The data themselves never pass through the JVM; a task
-gets a few lines that say what to read, and reads it with Arrow (see `sifting`).
+Spark does for us what it is good at: it decides when a micro-batch starts, writes down what belongs to it before the
+batch runs, and hands the pieces to tasks. A task reads its pieces with Arrow, in the source's own Python worker, and
+yields lines as the placement's job makes them (`jobs`): rows don't pass through the JVM and a second Python worker,
+which takes 20 ms of every micro-batch and more for large ones.
 
-Where the state is with the executors, the source reads the rows at once and its lines are the units' parts of them
-(`routing`): lines that go to the JVM and back to another Python worker take 20 ms of every micro-batch.
-
-Each start of a pipeline waits for a new process that does no more than look for files (PySpark's runner), so what a
-source of splits doesn't need, `routing` with all the algorithms above all, is imported where it is used.
+Each start of a pipeline waits for a new process that does no more than look for files (PySpark's runner), so what that
+process doesn't need, jobs with all the algorithms above all, is imported where it is used.
 """
 
 from __future__ import annotations
@@ -23,27 +21,18 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from .filelog import FileLog, StreamFiles
-from .residents import begin_task
+from .jobs import PART_COLUMNS, Packed, read_files
 from .splits import Offset, Split, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from .routing import Packed
 
-SPLIT_COLUMNS = (
-    "number bigint, stream string, format string, path string, size bigint, changed bigint, "
-    "first bigint, count bigint, rows bigint"
-)
-
-
-def source_options(
-    streams: list[StreamFiles], log: Path, tasks: int, job: str | None = None
-) -> dict[str, str]:
+def source_options(streams: list[StreamFiles], log: Path, tasks: int, packed: Packed) -> dict[str, str]:
     """The options that `SplitSource` is loaded with."""
-    options = {"streams": json.dumps([asdict(s) for s in streams]), "log": str(log), "tasks": str(tasks)}
-    return options if job is None else {**options, "job": job}
+    listed = json.dumps([asdict(s) for s in streams])
+    return {"streams": listed, "log": str(log), "tasks": str(tasks), "job": packed.text}
 
 
 class SplitSource(DataSource):
@@ -54,21 +43,12 @@ class SplitSource(DataSource):
         return "skyband_splits"
 
     def schema(self) -> str:
-        if "job" not in self.options:
-            return SPLIT_COLUMNS
-        from .routing import PART_COLUMNS
-
         return PART_COLUMNS
 
     def streamReader(self, schema: StructType) -> SplitReader:
         options = self.options
         streams = [StreamFiles(**s) for s in json.loads(options["streams"])]
-        job = options.get("job")
-        packed = None
-        if job is not None:
-            from .routing import Packed
-
-            packed = Packed.from_text(job)
+        packed = Packed.from_text(options["job"])
         return SplitReader(streams, Path(options["log"]), int(options["tasks"]), packed)
 
 
@@ -82,9 +62,7 @@ class _Run(InputPartition):
 class SplitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are {stream: number of files}; streams without files are left out, so that adding one is no change."""
 
-    def __init__(
-        self, streams: list[StreamFiles], log: Path, tasks: int, packed: Packed | None = None
-    ) -> None:
+    def __init__(self, streams: list[StreamFiles], log: Path, tasks: int, packed: Packed) -> None:
         self._streams = streams
         self._path = log
         self._tasks = tasks
@@ -123,13 +101,5 @@ class SplitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [_Run(run) for run in plan_splits(self._files, self._streams, start, end, self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        begin_task()
         assert isinstance(partition, _Run)
-        if self._packed is not None:
-            from .routing import share_files
-
-            yield from share_files(self._packed, partition.splits)
-            return
-        yield pa.RecordBatch.from_pylist([split.line() for split in partition.splits])
+        yield from read_files(self._packed, partition.splits)

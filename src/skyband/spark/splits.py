@@ -8,10 +8,8 @@ numbers. A task gets consecutive splits.
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from skyband.files.source import packing
 
@@ -34,14 +32,6 @@ class Split:
     first: int
     count: int
     rows: int  # -1 where only reading tells
-
-    def line(self) -> dict[str, Any]:
-        """The columns of a line that names it. A path may be no UTF-8, so each of its bytes is a character there."""
-        return {**asdict(self), "path": os.fsencode(self.path).decode("latin-1")}
-
-    @classmethod
-    def of_line(cls, line: dict[str, Any]) -> Split:
-        return cls(**{**line, "path": os.fsdecode(line["path"].encode("latin-1"))})
 
 
 Offset = dict[str, int]

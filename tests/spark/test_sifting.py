@@ -1,4 +1,4 @@
-"""Batches that the driver reads itself: what comes out is what pushing the rows whole gives."""
+"""Large Parquet files, newest rows first: what comes out is what pushing the rows whole gives."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from skyband.algorithms import base
 from skyband.engine import batch_filter as rejecting
 from skyband.engine.monitor import Monitor
 from skyband.engine.pruning import Sifted
-from skyband.spark import direct, routing, splits
-from skyband.spark.direct import Direct
+from skyband.spark import jobs, routing, sifting, splits
 from skyband.spark.filelog import FileLog, StreamFiles
 from skyband.spark.shards import Layout, Streams
-from skyband.spark.splits import Split
+from skyband.spark.sifting import SiftJob
+from skyband.spark.splits import Split, plan_splits
 
 ROWS, BATCHES, GROUPS = 24_000, 3, 8
 
@@ -54,15 +54,22 @@ def questions(timed: bool) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("timed", [False, True])
-def test_large_batches_equal_a_push(tmp_path: Path, timed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read and looked up in threads; the queries are divided into clusters, and among threads when rows meet them."""
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of rows are many; queries are divided into clusters."""
     monkeypatch.setattr(rejecting, "_CLUSTER", 8)
     monkeypatch.setattr(rejecting, "FEWEST_HEAD", 128)
+    monkeypatch.setattr(sifting, "_HEAD_ROWS", 3000)
+    monkeypatch.setattr(sifting, "PIECE_ROWS", ROWS // GROUPS)
+    monkeypatch.setattr(sifting, "LARGE", ROWS // 4)
+
+
+@pytest.mark.parametrize(("timed", "tasks"), [(False, 1), (False, 3), (True, 1), (True, 2)])
+def test_large_batches_equal_a_push(
+    tmp_path: Path, small: None, timed: bool, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many tasks read them: seqs are the same, too."""
     monkeypatch.setattr(base, "SHARED_SCORES", 1)
-    monkeypatch.setattr(base.ListAlgorithm, "threads", 2)
-    monkeypatch.setattr(direct, "_PIECE", 1)
-    monkeypatch.setattr(direct, "_HEAD_ROWS", 3000)
     monkeypatch.setattr(splits, "_SMALL", 1)
     chance = np.random.default_rng(3)
     tables = [table_of(chance, number) for number in range(BATCHES)]
@@ -73,17 +80,24 @@ def test_large_batches_equal_a_push(tmp_path: Path, timed: bool, monkeypatch: py
     log = FileLog(tmp_path / "files.jsonl", writer=True)
     log.look([stream])
     schema = tables[0].schema
-    reader = Direct(log, [stream], {"s": schema}, threads=2)
     here, whole = (Monitor(time={"s": "t"} if timed else None, schema={"s": schema}) for _ in range(2))
     for number, sql in enumerate(questions(timed)):
         for monitor in (here, whole):
             monitor.watch(sql, name=f"q{number}")
+    job = SiftJob({"s": schema}, ((0, {"s": here.sifter("s")}),))
     for batch, table in enumerate(tables):
         log.take(stream, batch)
-        parts = reader.read({"s": batch}, {"s": batch + 1}, {"s": here.sifter("s")}, prune=True)
-        assert sum(part.count for _, part in parts) == ROWS
-        assert len(parts) == 1 and parts[0][1].kept < ROWS / 4
-        found = here.push_sifted([("s", [Sifted.from_bytes(part.to_bytes()) for _, part in parts])])
+        now = sifting.Batch({"s": here.streams["s"].door()}, prune=True)
+        monkeypatch.setattr(sifting.Batch, "here", lambda now=now: now)
+        monkeypatch.setattr(sifting, "task", lambda batch=batch: (batch, 0))
+        runs = plan_splits(log, [stream], {"s": batch}, {"s": batch + 1}, tasks)
+        assert len(runs) == tasks
+        answers = [answer for run in runs for answer in job.of_files(run)]
+        chance.shuffle(answers)  # type: ignore[arg-type]
+        lines = jobs.in_order(pa.Table.from_batches(answers))
+        assert sum(line["rows"] for line in lines) == ROWS
+        assert len(lines) == tasks and sum(line["kept"] for line in lines) < ROWS / 3
+        found = here.push_sifted([("s", [Sifted.from_bytes(line["blob"]) for line in lines])])
         assert found.equals(whole.push(table, stream="s"))
         assert here.rejects().equals(whole.rejects())
         for name, watch in whole.watches.items():
@@ -92,12 +106,9 @@ def test_large_batches_equal_a_push(tmp_path: Path, timed: bool, monkeypatch: py
 
 @pytest.mark.parametrize(("timed", "units"), [(False, 2), (True, 6)])
 def test_tasks_read_the_newest_rows_first(
-    tmp_path: Path, timed: bool, units: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small: None, timed: bool, units: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task of the executors placement does the same with its splits, once for all units."""
-    monkeypatch.setattr(rejecting, "FEWEST_HEAD", 128)
-    monkeypatch.setattr(direct, "_HEAD_ROWS", 3000)
-    monkeypatch.setattr(routing, "_PIECE_ROWS", ROWS // GROUPS)
     chance = np.random.default_rng(4)
     tables = [table_of(chance, number) for number in range(BATCHES)]
 
