@@ -60,6 +60,9 @@ class Writer(threading.Thread):
             except httpx.TransportError:
                 time.sleep(0.02)  # it is dead; somebody will start it again
                 continue
+            if response.status_code == 503 and response.json()["error"]["code"] == "not_ready":
+                time.sleep(0.02)  # it reads its journal
+                continue
             assert response.status_code == 200, response.text
             answer: dict[str, object] = response.json()
             self.repeats += bool(answer["repeated"])

@@ -163,6 +163,12 @@ class Engine:
         with self.reading():
             return self.history.since(offset)
 
+    def unready(self) -> str | None:
+        """Why no step can be taken now, if none can: it is closed or broken, or the disk takes nothing."""
+        if self._closed or self._broken:
+            return str(self._stopped())
+        return None if self._keeper is None else self._keeper.folder.journal.refusal()
+
     @property
     def oldest(self) -> int:
         """The earliest offset that `changes_since` can be asked for."""

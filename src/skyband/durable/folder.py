@@ -20,11 +20,10 @@ from typing import Any
 from skyband.core import blob
 from skyband.core.errors import InputError, JournalError
 from skyband.durable.files import Files
-from skyband.durable.journal import SUFFIX, Journal
+from skyband.durable.journal import SUFFIX, UNFINISHED, Journal
 
 log = logging.getLogger("skyband")
 SNAPSHOT = ".snapshot"
-UNFINISHED = ".unfinished"
 KEPT = 2
 LOCK = "lock"
 

@@ -9,6 +9,7 @@ the next group tries again.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import logging
@@ -25,6 +26,10 @@ from skyband.durable.task import Written
 
 log = logging.getLogger("skyband")
 SUFFIX = ".journal"
+UNFINISHED = ".unfinished"
+TRIAL = "trial"  # the file that shows whether the disk takes anything
+LEAST_TRIED, MOST_TRIED = 4096, 1 << 20  # its bytes
+NOTHING_TAKEN = "nothing of this step was taken."
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -43,6 +48,8 @@ class Journal:
         self._live: io.FileIO | None = None
         self._salt = 0
         self._size = 0  # of the live segment, as far as it is on the disk
+        self._trying = threading.Lock()
+        self._refused = 0  # bytes of the last step that found no room
 
     def path(self, number: int) -> Path:
         return self.folder / f"{number:012d}{SUFFIX}"
@@ -58,19 +65,40 @@ class Journal:
             except OSError as error:
                 self._give_up()
                 if error.errno in FULL:
-                    raise DiskFull(
-                        f"There is no room left for the journal {self.folder} ({error.strerror}): make some and push "
-                        "again; nothing of this step was taken."
-                    ) from None
+                    self._refused = min(sum(len(step.said) + len(step.body) for step in steps), MOST_TRIED)
+                    raise DiskFull(f"{self._no_room(error)} and push again; {NOTHING_TAKEN}") from None
                 if attempt == 2:
-                    raise JournalError(
-                        f"The journal {self.folder} can't be written ({error.strerror or error}): see to the disk and "
-                        "push again; nothing of this step was taken."
-                    ) from None
+                    raise JournalError(f"{self._no_disk(error)} and push again; {NOTHING_TAKEN}") from None
                 log.warning("the journal %s: %s; trying again with a new segment", self.folder, error)
             except BaseException:
                 self._give_up()
                 raise
+
+    def _no_room(self, error: OSError) -> str:
+        return f"There is no room left for the journal {self.folder} ({error.strerror}): make some"
+
+    def _no_disk(self, error: OSError) -> str:
+        return f"The journal {self.folder} can't be written ({error.strerror or error}): see to the disk"
+
+    def refusal(self) -> str | None:
+        """Why the disk would take no step now, in a sentence; None where it takes one. Writes a file to know it."""
+        path = self.folder / f"{TRIAL}{UNFINISHED}"
+        with self._trying:
+            file = None
+            try:
+                self._files.remove(path)
+                file = self._files.create(path)
+                self._files.write(file, [bytes(max(self._refused, LEAST_TRIED))])
+                self._files.sync(file)
+                self._refused = 0
+                return None
+            except OSError as error:
+                return f"{self._no_room(error) if error.errno in FULL else self._no_disk(error)}."
+            finally:
+                if file is not None:
+                    file.close()
+                with contextlib.suppress(OSError):
+                    self._files.remove(path)
 
     def _append(self, steps: list[Written]) -> None:
         if self._live is None or self._size >= self.segment_bytes:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote
 
 from starlette.applications import Starlette
@@ -17,16 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from skyband.server import following
-from skyband.server.guard import Guard
-from skyband.server.live import Live, live
-from skyband.server.picture import Sampler
+from skyband.server.live import live
 from skyband.server.problems import Problem, problem_of
 from skyband.server.routes import ENDPOINTS, Endpoint, State, admit, answer, told
-from skyband.server.service import Service
-from skyband.server.settings import Settings
-
-if TYPE_CHECKING:
-    from skyband.server.pipeline import PipelineService
 
 # Swagger UI sets style attributes; nothing needs scripts inside pages.
 _POLICY = (
@@ -45,24 +36,10 @@ _HEADERS = [
 ]
 
 
-def make_state(settings: Settings, guard: Guard, service: Service | PipelineService) -> State:
-    """What the application needs."""
-    if not service.readonly:
-        service.sampler = Sampler()
-    seen = Live(service)
-    service.on_step = seen.step
-    return State(settings, service, guard, seen)
-
-
 def make_app(state: State) -> ASGIApp:
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
-        state.service.hub.attach(asyncio.get_running_loop())
-        yield
-
+    """The application. It answers /health, /ready and pages from the beginning, the rest once `state` is open."""
     app = Starlette(
         routes=_routes(state),
-        lifespan=lifespan,
         exception_handlers={HTTPException: _refused, Exception: _failed},  # type: ignore[dict-item]
     )
     app.router.redirect_slashes = False
@@ -100,6 +77,7 @@ def _socket(state: State, follow: Callable[[State, WebSocket], Any]) -> Callable
     async def call(socket: WebSocket) -> None:
         try:
             admit(state, socket, "read")
+            _ = state.service  # or it is not open yet
         except Exception as error:
             await following.refuse(socket, error)
             return

@@ -160,7 +160,9 @@ class Client:
                         if step.changes.num_rows or step.missed or step.queries:
                             yield step
             except InvalidStatus as refused:
-                raise _error(refused.response.status_code, bytes(refused.response.body or b"")) from None
+                error = _error(refused.response.status_code, bytes(refused.response.body or b""))
+                if refused.response.status_code != 503 or time.monotonic() >= until:
+                    raise error from None
             except (*_BROKEN, ConnectionClosed, InvalidHandshake, EOFError) as broken:
                 self._give_up_after(until, broken)
             time.sleep(0.1)

@@ -164,7 +164,14 @@ _ROWS_BODY: Data = {
 
 # by method and path: what it does, parameters, body, the answer
 PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
-    ("GET", "/health"): ("Whether it is there.", [], None, 200, _json(_object({"status": TEXT, "version": TEXT}))),
+    ("GET", "/health"): (
+        "Whether the process lives.", [], None, 200, _json(_object({"status": TEXT, "version": TEXT})),
+    ),
+    ("GET", "/ready"): (
+        "Whether rows can be pushed. If not, 503 says why: the journal is being read, the disk is full or fails, the "
+        "server is shutting down.",
+        [], None, 200, _json(_object({"status": TEXT, "version": TEXT})),
+    ),
     ("GET", "/api/streams"): (
         "The streams and their columns.", [], None, 200, _json(_object({"streams": _list(_ref("Stream"))})),
     ),

@@ -166,7 +166,7 @@ class PipelineService:
         """What ended the pipeline, if something did."""
         return self.problem
 
-    def broken(self) -> str | None:
+    def unready(self) -> str | None:
         return None if self.problem is None else "The pipeline has ended: the server's log says why."
 
     def notes(self) -> list[str]:

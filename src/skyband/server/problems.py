@@ -29,6 +29,7 @@ STATUS = {
     "too_many_requests": 429,
     "internal": 500,
     "busy": 503,
+    "not_ready": 503,
     "journal": 503,
     "disk_full": 507,
 }

@@ -20,12 +20,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from skyband import __version__
-from skyband.core.errors import InputError
+from skyband.core.errors import InputError, JournalError
 from skyband.server import files
 from skyband.server.allowed import check_name
 from skyband.server.bodies import ARROW
 from skyband.server.guard import Caller, Guard
 from skyband.server.live import Live
+from skyband.server.picture import Sampler
 from skyband.server.problems import Problem, problem_of
 from skyband.server.service import Service, top_told
 from skyband.server.settings import Settings
@@ -43,13 +44,40 @@ class State:
     """What all endpoints share."""
 
     settings: Settings
-    service: Service | PipelineService
     guard: Guard
-    live: Live
+    opened: tuple[Service | PipelineService, Live] | None = None  # None while the journal is read
+    closing: bool = False
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="skyband-http")
     )
     pending: int = 0  # bytes of bodies that wait
+
+    def open(self, service: Service | PipelineService) -> None:
+        """Requests are answered by this service from now on. Called in the event loop."""
+        if not service.readonly:
+            service.sampler = Sampler()
+        live = Live(service)
+        service.on_step = live.step
+        service.hub.attach(asyncio.get_running_loop())
+        self.opened = service, live
+
+    @property
+    def service(self) -> Service | PipelineService:
+        if self.opened is None:
+            raise not_ready("The server is reading its journal: try again a little later.")
+        return self.opened[0]
+
+    @property
+    def live(self) -> Live:
+        assert self.opened is not None  # the service was asked for before
+        return self.opened[1]
+
+    def unready(self) -> str | None:
+        """Why no rows can be pushed now, in a sentence; None where they can. Called in a thread."""
+        try:
+            return CLOSING if self.closing else self.service.unready()
+        except Problem as problem:
+            return str(problem)
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run something in a thread, never in the event loop."""
@@ -58,6 +86,13 @@ class State:
     async def tell(self, function: Callable[..., Any], *arguments: Any) -> Response:
         """What a function says, as JSON: an answer may be long, so that is written in the thread, too."""
         return await self.call(lambda: say(function(*arguments)))  # type: ignore[no-any-return]
+
+
+CLOSING = "The server is shutting down: send it again after the next start."
+
+
+def not_ready(sentence: str) -> Problem:
+    return Problem("not_ready", sentence, headers={"retry-after": "1"})
 
 
 Handler = Callable[[State, Request], Awaitable[Response]]
@@ -93,8 +128,11 @@ async def answer(state: State, each: Endpoint, request: Request) -> Response:
     except ClientDisconnect:
         response = Response(status_code=400)  # nobody is there to read it
     except Exception as error:
+        if state.closing and isinstance(error, JournalError):
+            error = not_ready(CLOSING)
         response = told(problem_of(error), error)
-    state.service.numbers.answered(request.method, response.status_code)
+    if state.opened is not None:
+        state.service.numbers.answered(request.method, response.status_code)
     return response
 
 
@@ -281,10 +319,15 @@ async def openapi(state: State, request: Request) -> Response:
 
 @endpoint("GET", "/health", role=None)
 async def health(state: State, request: Request) -> Response:
-    broken = state.service.broken()
-    if broken is not None:
-        raise Problem("journal", broken)
     return say({"status": "ok", "version": __version__})
+
+
+@endpoint("GET", "/ready", role=None)
+async def ready(state: State, request: Request) -> Response:
+    sentence = await state.call(state.unready)
+    if sentence is not None:
+        raise not_ready(sentence)
+    return say({"status": "ready", "version": __version__})
 
 
 @endpoint("GET", "/metrics")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -9,15 +10,16 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import uvicorn
 
 from skyband.core.errors import InputError
-from skyband.server.app import make_app, make_state
+from skyband.server.app import make_app
 from skyband.server.entrance import Connection, Entrance, Limits
 from skyband.server.guard import Guard
 from skyband.server.logs import OnceAMinute
@@ -29,8 +31,11 @@ from skyband.server.sockets import Requests, Sockets
 if TYPE_CHECKING:
     from skyband.server.pipeline import PipelineService
 
+T = TypeVar("T")
+
 _BACKLOG = 4096
 CONNECTIONS = 10_000  # by default, where that many files may be open
+LONG = 2.0  # seconds until it says that it is reading the journal
 _GRACE = 5  # seconds for requests under way when the server ends
 
 
@@ -47,15 +52,16 @@ def serve(settings: Settings, pipeline: str | None = None) -> None:
     guard = Guard(settings)  # who may come in is settled before anybody can
     listening = bind(settings.host, settings.port)
     try:
-        state = make_state(settings, guard, _service(settings, pipeline))
+        state = State(settings, guard)
         try:
-            _Server(_config(settings, state), state, listening, logs).run()
-            failure = state.service.failure()
+            _Server(
+                _config(settings, state), state, listening, logs, lambda: _service(settings, pipeline)
+            ).run()
+            failure = None if state.opened is None else state.service.failure()
             if failure is not None:
                 raise failure
         finally:
             state.threads.shutdown(wait=False, cancel_futures=True)
-            state.service.close()
     finally:
         listening.close()
         logs.report(everything=True)
@@ -98,7 +104,7 @@ def _config(settings: Settings, state: State) -> uvicorn.Config:
         http=Requests,
         ws=Sockets,
         loop="asyncio",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         log_level="warning",
         access_log=False,
@@ -117,15 +123,21 @@ def _config(settings: Settings, state: State) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, with an entrance of its own; it says where it listens, and lets readers go when it ends."""
+    """uvicorn's, with an entrance of its own, which is open while the journal is read and while it is closed."""
 
     def __init__(
-        self, config: uvicorn.Config, state: State, listening: socket.socket, logs: OnceAMinute
+        self,
+        config: uvicorn.Config,
+        state: State,
+        listening: socket.socket,
+        logs: OnceAMinute,
+        service: Callable[[], Service | PipelineService],
     ) -> None:
         super().__init__(config)
         self._state = state
         self._listening = listening
         self._logs = logs
+        self._service = service
         self._entrance: Entrance | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -135,15 +147,20 @@ class _Server(uvicorn.Server):
             self._listening, limits_of(settings), self._requests, settings.proxies, self.config.ssl
         )
         self._entrance.open()
-        notes = self._state.service.notes()
+        reading = asyncio.get_running_loop().call_later(
+            LONG, _say, "the journal is read, which takes a while"
+        )
+        service = await self._beside(self._service, lambda: self.should_exit)
+        reading.cancel()
+        if service is None:
+            return
+        self._state.open(service)
+        for note in service.notes():
+            _say(note)
         if not settings.loopback and settings.certfile is None:
-            notes.append(
-                "tokens and rows travel unencrypted: give --certfile and --keyfile, or put a proxy in front"
-            )
-        for note in notes:
-            print(f"skyband: {note}", file=sys.stderr, flush=True)
+            _say("tokens and rows travel unencrypted: give --certfile and --keyfile, or put a proxy in front")
         print(address(settings, self._listening.getsockname()[1]), flush=True)
-        if not self._state.service.readonly:
+        if not service.readonly:
             warm()
 
     def _requests(self, connection: Connection) -> Requests:
@@ -157,10 +174,37 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._state.service.hub.close()
-        if self._entrance is not None:
-            self._entrance.close()
-        await super().shutdown(sockets)
+        self._state.closing = True
+        opened = self._state.opened
+        try:
+            if opened is not None:
+                opened[0].hub.close()
+                await self._beside(opened[0].close, lambda: self.force_exit)
+        finally:
+            if self._entrance is not None:
+                self._entrance.close()
+            await super().shutdown(sockets)
+
+    async def _beside(self, work: Callable[[], T], leave: Callable[[], bool]) -> T | None:
+        """Do something long in a thread while requests are answered; None if it is left before its end."""
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="skyband-beside", daemon=True).start()
+        waiting = asyncio.wrap_future(done)
+        while not waiting.done() and not leave():
+            await self.on_tick(0)
+            await asyncio.wait({waiting}, timeout=0.1)
+        if waiting.done():
+            return waiting.result()
+        waiting.cancel()
+        return None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -177,6 +221,10 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _say(note: str) -> None:
+    print(f"skyband: {note}", file=sys.stderr, flush=True)
 
 
 def room_for(connections: int) -> int:

@@ -71,6 +71,7 @@ class Service:
         self._queries: tuple[float, list[dict[str, Any]]] | None = None
         self._state: tuple[float, float, dict[str, Any]] | None = None
         self._lock = threading.Lock()
+        self._unready: tuple[float, str | None] | None = None
         with self.engine.reading():
             first = self.engine.oldest
             entries = [_entry(step) for step in self.engine.changes_since(first)]
@@ -85,9 +86,12 @@ class Service:
         """What ended it, if not a signal."""
         return None
 
-    def broken(self) -> str | None:
-        """Why it can't answer any more, if it can't."""
-        return self.engine._broken
+    def unready(self) -> str | None:
+        """Why no rows can be pushed now, if they can't; the disk is asked once a second."""
+        with self._lock:
+            if self._unready is None or time.monotonic() - self._unready[0] >= 1.0:
+                self._unready = time.monotonic(), self.engine.unready()
+            return self._unready[1]
 
     def notes(self) -> list[str]:
         """What was found when the folder was opened."""
