@@ -10,17 +10,35 @@ truth for ever. So a scenario that is new needs its name here, and one that chan
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tests.compatibility import recording
-from tests.compatibility.scenarios import JOURNALS, OLD_RULES, SCENARIOS, Ask, Push, Scenario
+import pyarrow.parquet as pq
+from tests.compatibility import pipelines, recording
+from tests.compatibility.scenarios import (
+    JOURNALS,
+    OLD_RULES,
+    QUERIES,
+    SCENARIOS,
+    Ask,
+    Push,
+    Scenario,
+    sources_of,
+)
 
 import skyband as sb
-from skyband.core.errors import JournalError
 from skyband.durable import Engine, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COMMIT = "5be4cef"
 
@@ -55,7 +73,7 @@ def make_journal(scenario: Scenario, way: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "journal"
         monitor = scenario.monitor()
-        engine = Engine(monitor, folder, short if way == "snapshots" else Settings(background=False))
+        journal = Engine(monitor, folder, short if way == "snapshots" else Settings(background=False))
         last, steps = scenario.middle, {}
         if scenario is OLD_RULES:
             last = len(scenario.acts)
@@ -66,13 +84,13 @@ def make_journal(scenario: Scenario, way: str) -> None:
                 interrupted(monitor, act, number)
             with contextlib.suppress(sb.InputError, sb.QueryError):
                 act.do(monitor, f"batch {number}")
-            if engine.offset not in steps.values() and not isinstance(act, Ask):
-                steps[number] = engine.offset
-        offset, state = engine.offset, recording.plain(recording.state_of(monitor))
+            if journal.offset not in steps.values() and not isinstance(act, Ask):
+                steps[number] = journal.offset
+        offset, state = journal.offset, recording.plain(recording.state_of(monitor))
         if way == "closed":
-            engine.close()
+            journal.close()
         else:
-            engine.leave()
+            journal.leave()
         if way == "unfinished":
             cut(folder)
             last, offset = last - 1, offset - 1
@@ -93,7 +111,7 @@ def interrupted(monitor: sb.Monitor, act: Push, number: int) -> None:
         raise MemoryError
 
     monitor._push = half
-    with contextlib.suppress(MemoryError, JournalError):
+    with contextlib.suppress(MemoryError, sb.JournalError):
         act.do(monitor, f"batch {number}")
 
 
@@ -102,6 +120,92 @@ def cut(folder: Path) -> None:
     segment = max(folder.glob("*.journal"))
     with open(segment, "r+b") as file:
         file.truncate(segment.stat().st_size - 100)
+
+
+def session(folder: Path) -> SparkSession:
+    """As the tests of Spark have it."""
+    conf = {"spark.sql.shuffle.partitions": "1"}
+    spec = then("config").SparkSpec(checkpoint=folder, master="local[2]", conf=tuple(conf.items()))
+    started: SparkSession = then("session").start_session(spec, folder / "spark.log")
+    return started
+
+
+def then(name: str) -> Any:
+    """A module of Spark's room, under the name that it had in 5be4cef."""
+    return import_module(f"skyband.spark.{name}")
+
+
+def write_files(folder: Path, numbers: range, streams: Sequence[str]) -> None:
+    """Files of each stream, changed at a time that can be had again."""
+    for name, source in sources_of("pipeline").items():
+        for number in range(pipelines.ALL if name in streams else 0):
+            rows = source.batch(15 + source.below(25))
+            if number in numbers:
+                file = folder / name / f"{number:03}.parquet"
+                file.parent.mkdir(exist_ok=True, parents=True)
+                pq.write_table(rows, file, row_group_size=23)
+                os.utime(file, (pipelines.CHANGED, pipelines.CHANGED))
+
+
+def halves(folder: Path, path: Path, streams: Sequence[str], run: Callable[[Path], Any]) -> None:
+    """Run over the first files, keep the folder, and run over the rest: what comes of it is the truth."""
+    whole, kept = folder / "whole", folder / "kept"
+    write_files(whole, range(pipelines.FIRST), streams)
+    run(whole)
+    shutil.copytree(whole, kept)
+    (kept / "later").mkdir()
+    rest = range(pipelines.FIRST, pipelines.ALL)
+    write_files(whole, rest, streams)
+    write_files(kept / "later", rest, streams)
+    about = {"folder": str(whole), "expected": run(whole)}
+    (kept / "about.json").write_text(json.dumps(about, ensure_ascii=False, indent=0))
+    pipelines.pack(kept, path)
+
+
+def make_pipeline(placement: str, spark: SparkSession, path: Path) -> None:
+    """A pipeline in a placement. Plain ones have no update stream, which would let one unit have it all."""
+    place, streams = placement.split("-")[0], ["one", "two", *(["up"] if "plain" not in placement else [])]
+    text = "".join(f'[stream.{name}]\npath = "{name}"\ntime = "t"\nmax_files = 1\n' for name in streams)
+    text += 'key = "id"\nop = "op"\n' if "up" in streams else ""
+    for name, sql in QUERIES.items():
+        if "FROM still" not in sql and ("up" in streams or "FROM up" not in sql):
+            text += f'[[query]]\nname = "{name}"\nsql = "{sql}"\n'
+    text += '[sink]\nformat = "parquet"\npath = "out"\n[spark]\nmaster = "local[2]"\n'
+    text += f'prune_rows = 0\nplacement = "{place}"\nshards = 2\n'
+
+    def run(folder: Path) -> Any:
+        pipelines.go_on(folder, spark)
+        return pipelines.output(folder)
+
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "whole").mkdir()
+        (Path(name) / "whole" / "pipeline.toml").write_text(text)
+        halves(Path(name), path, streams, run)
+
+
+def make_watch(shards: int, spark: SparkSession, path: Path) -> None:
+    """A streaming DataFrame of changes."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "whole").mkdir()
+        halves(Path(name), path, ["one"], lambda folder: pipelines.changes_of(folder, spark, shards))
+
+
+def make_with_spark() -> None:
+    """Pipelines and streaming DataFrames."""
+    then("engine")._SNAPSHOT_BATCHES = 3  # one snapshot, and a step after it
+    missing = [name for name in pipelines.names() if not pipelines.path_of(name).exists()]
+    if not missing:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        spark = session(Path(folder))
+        for name in missing:
+            kind, _, which = name.partition("-")
+            if kind == "pipeline":
+                make_pipeline(which, spark, pipelines.path_of(name))
+            else:
+                make_watch(int(which), spark, pipelines.path_of(name))
+            print(name)
+        spark.stop()
 
 
 def main(names: list[str]) -> None:
@@ -116,6 +220,8 @@ def main(names: list[str]) -> None:
         if name in (names or known) and not recording.journal_path(known[name], way).exists():
             make_journal(known[name], way)
             print(f"{name}, its journal: {way}")
+    if not names:
+        make_with_spark()
 
 
 if __name__ == "__main__":

@@ -685,44 +685,51 @@ def joined(name: str, time: str) -> Scenario:
     return Scenario(source.name, options, acts)
 
 
+QUERIES = {
+    "rows": "SELECT c, x FROM one ORDER BY 2 * x - y LIMIT 5 WINDOW 50 ROWS",
+    "near": "SELECT id, y FROM two WHERE id < 6 ORDER BY dist(x, y, 0.25, 0.5) LIMIT 4 WINDOW 6 SECONDS "
+    "WITH (algorithm = 'ra')",
+    "groups": "SELECT c, id, SUM(x) AS s, COUNT(*) AS n FROM one GROUP BY c, id ORDER BY SUM(x) DESC LIMIT 5 "
+    "WINDOW 8 SECONDS",
+    "rich": "SELECT id, MAX(y) AS most FROM two GROUP BY id HAVING SUM(x) > 3 WINDOW 60 ROWS",
+    "joined": "SELECT id, one.x + 2 * two.y AS s FROM one FULL JOIN two USING (id) "
+    "ORDER BY one.x + 2 * two.y DESC LIMIT 4 WINDOW 60 ROWS",
+    "last": "SELECT id FROM one FULL JOIN two USING (id) WHERE one.x >= 0.25 ORDER BY one.x - two.x LIMIT 3 "
+    "WINDOW 15 SECONDS WITH (repeat = 'last')",
+    "pairs": "SELECT a.id, b.id, a.x - b.y AS d FROM one a, one b WHERE a.c <> b.c AND a.id < b.id "
+    "ORDER BY abs(a.x - b.x) LIMIT 6 WINDOW 30 ROWS",
+    "live": "SELECT id, x FROM up ORDER BY x DESC LIMIT 4 WINDOW 30 ROWS",
+    "lives": "SELECT id, x FROM up WHERE x > 0.5 WINDOW 10 SECONDS",
+    "still": "SELECT x, c FROM still ORDER BY x DESC LIMIT 3 WINDOW 20 ROWS",
+}
+
+
+def sources_of(name: str) -> dict[str, Source]:
+    """Several streams: two plain ones, one of updates, one without times."""
+    number = {"id": pa.int64()}
+    one = Source(f"{name}-one", "timestamp", {"id": lambda s: s.below(8)}, number)
+    two = Source(f"{name}-two", "timestamp", {"id": lambda s: s.below(8)}, number)
+    keyed = {"id": lambda s: s.of((1, 2, 3, 4, None)), "op": lambda s: s.of(WORDS)}
+    up = Source(f"{name}-up", "timestamp", keyed, {**number, "op": pa.string()})
+    still = Source(f"{name}-still")
+    return {"one": one, "two": two, "up": up, "still": still}
+
+
 def streams() -> Scenario:
     """Several streams with one clock and one numbering, some with times, one of updates; all kinds of query."""
-    number = {"id": pa.int64()}
-    one = Source("streams-one", "timestamp", {"id": lambda s: s.below(8)}, number)
-    two = Source("streams-two", "timestamp", {"id": lambda s: s.below(8)}, number)
-    keyed = {"id": lambda s: s.of((1, 2, 3, 4, None)), "op": lambda s: s.of(WORDS)}
-    up = Source("streams-up", "timestamp", keyed, {**number, "op": pa.string()})
-    still = Source("streams-still")
-    queries = {
-        "rows": "SELECT c, x FROM one ORDER BY 2 * x - y LIMIT 5 WINDOW 50 ROWS",
-        "near": "SELECT id, y FROM two WHERE id < 6 ORDER BY dist(x, y, 0.25, 0.5) LIMIT 4 WINDOW 6 SECONDS "
-        "WITH (algorithm = 'ra')",
-        "groups": "SELECT c, id, SUM(x) AS s, COUNT(*) AS n FROM one GROUP BY c, id ORDER BY SUM(x) DESC LIMIT 5 "
-        "WINDOW 8 SECONDS",
-        "rich": "SELECT id, MAX(y) AS most FROM two GROUP BY id HAVING SUM(x) > 3 WINDOW 60 ROWS",
-        "joined": "SELECT id, one.x + 2 * two.y AS s FROM one FULL JOIN two USING (id) "
-        "ORDER BY one.x + 2 * two.y DESC LIMIT 4 WINDOW 60 ROWS",
-        "last": "SELECT id FROM one FULL JOIN two USING (id) WHERE one.x >= 0.25 ORDER BY one.x - two.x LIMIT 3 "
-        "WINDOW 15 SECONDS WITH (repeat = 'last')",
-        "pairs": "SELECT a.id, b.id, a.x - b.y AS d FROM one a, one b WHERE a.c <> b.c AND a.id < b.id "
-        "ORDER BY abs(a.x - b.x) LIMIT 6 WINDOW 30 ROWS",
-        "live": "SELECT id, x FROM up ORDER BY x DESC LIMIT 4 WINDOW 30 ROWS",
-        "lives": "SELECT id, x FROM up WHERE x > 0.5 WINDOW 10 SECONDS",
-        "still": "SELECT x, c FROM still ORDER BY x DESC LIMIT 3 WINDOW 20 ROWS",
-    }
-    sources = {"one": one, "two": two, "up": up, "still": still}
-    acts: list[Act] = [Watch(name, text) for name, text in queries.items() if name not in ("last", "lives")]
+    sources = sources_of("streams")
+    acts: list[Act] = [Watch(name, text) for name, text in QUERIES.items() if name not in ("last", "lives")]
     for step in range(14):
         size = SIZES[step % len(SIZES)] % 25
         for name, source in sources.items():
             source.clock = max(s.clock for s in sources.values())
             acts.append(Push(source.batch(size), name))
         if step == 5:
-            acts += [Watch(name, queries[name]) for name in ("last", "lives")]
+            acts += [Watch(name, QUERIES[name]) for name in ("last", "lives")]
         if step == 8:
             acts += [Change("live", k=2), Change("joined", k=6), Drop("near"), Change("pairs", k=3)]
         if step == 11:
-            acts += [Advance(one.moment(one.clock + 3))]
+            acts += [Advance(sources["one"].moment(sources["one"].clock + 3))]
     options = {
         "time": {name: "t" for name in ("one", "two", "up")},
         "key": {"up": "id"},

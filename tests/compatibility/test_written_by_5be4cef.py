@@ -2,7 +2,8 @@
 
 The house behind the contract may change, and the meaning of no stream, saved file, journal or checkpoint with it.
 `scenarios.py` says what was done, `written/` holds what came of it, to the last bit. If an answer must change (a rule
-of the contract does), remove the fixtures that show the old one and say so in the CHANGELOG.
+of the contract does), remove the fixtures that show the old one and say so in the CHANGELOG. What it left on Spark is
+continued in tests/spark/test_written_by_5be4cef.py.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.compatibility import recording
+from tests.compatibility import pipelines, recording
 from tests.compatibility.scenarios import JOURNALS, OLD_RULES, SCENARIOS, Push
 
 import skyband as sb
@@ -41,6 +42,7 @@ def test_every_scenario_was_written() -> None:
     assert sorted(path.stem for path in recording.HERE.glob("*.zip")) == sorted([*NAMES, OLD_RULES.name])
     journals = {recording.journal_path(KNOWN[name], way) for name, way in JOURNALS}
     assert set((recording.HERE / "journals").glob("*.zip")) == journals
+    assert {*pipelines.FOLDER.iterdir()} == {*map(pipelines.path_of, pipelines.names())}
 
 
 @pytest.mark.parametrize("name", NAMES)
