@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +17,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect as open_socket
 
 import skyband as sb
 from skyband.durable import Engine, Files
@@ -81,55 +87,67 @@ def test_a_flush_that_fails_and_a_disk_that_can_only_be_read(tmp_path: Path) -> 
     assert "closed" in str(engine.unready())
 
 
-class Watching(threading.Thread):
-    """Asks /health and /ready again and again, from before there is a server."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(daemon=True)
-        self.port = port
-        self.seen: list[tuple[int, int, str]] = []
-        self.enough = threading.Event()
-
-    def run(self) -> None:
-        while not self.enough.is_set():
-            try:
-                with httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60) as http:
-                    health, ready = http.get("/health"), http.get("/ready")
-                    rows = push(http, "s", [{"id": "z", "x": 0.0}]) if ready.status_code == 503 else None
-                    if rows is not None and rows.status_code == 503:
-                        problem(rows, 503, "not_ready")
-                    self.seen.append((health.status_code, ready.status_code, ready.text))
-            except httpx.TransportError:
-                pass
-            time.sleep(0.02)
-
-
-def test_a_journal_that_is_read_and_a_server_that_ends(
+def test_while_the_journal_is_read_and_while_the_server_ends(
     starting: Callable[..., Running], tmp_path: Path
 ) -> None:
+    """The snapshot is a pipe at first, so that the reading takes as long as the test wants."""
+    folder = tmp_path / "data"
+    server = starting(data=folder)
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        assert http.post("/api/queries", json={"name": "best", "sql": SQL}).status_code == 201
+        assert push(http, "s", [{"id": "a", "x": 1.0}]).status_code == 200
+    assert server.stop() == 0
+    snapshot = max(folder.glob("*.snapshot"))
+    content = snapshot.read_bytes()
+    snapshot.unlink()
+    os.mkfifo(snapshot)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = starting(data=tmp_path / "data", port=port)
-    lines = "".join(f"{number},{number * 7919 % 10007}\n" for number in range(60_000))
-    with httpx.Client(base_url=server.url, timeout=60) as http:
-        assert http.post("/api/queries", json={"name": "best", "sql": SQL}).status_code == 201
-        assert push(http, "s", "id,x\n" + lines, "text/csv").status_code == 200
-    server.kill()
-    watching = Watching(port)
-    watching.start()
-    again = starting(data=tmp_path / "data", port=port)
-    with httpx.Client(base_url=again.url, timeout=60) as http:
-        assert http.get("/ready").status_code == 200
-        rows = http.get("/api/queries/best/top").json()["rows"]
-    begun, now = list(watching.seen), len(watching.seen)
-    assert {health for health, _, _ in begun} == {200}
-    assert any(ready == 503 and "reading its journal" in text for _, ready, text in begun)
-    assert len(rows) == 2
-    again.process.send_signal(signal.SIGTERM)
-    assert again.process.wait(60) == 0
-    watching.enough.set()
-    watching.join(60)
-    for health, ready, text in watching.seen[now:]:
-        assert health == 200 and (ready == 200 or "shutting down" in text)
-    assert "Traceback" not in again.said()
+    begun: list[Running] = []
+    beginning = threading.Thread(target=lambda: begun.append(starting(data=folder, port=port)))
+    beginning.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                told = http.get("/ready")
+                break
+            except httpx.TransportError:
+                time.sleep(0.05)
+        assert "reading its journal" in problem(told, 503, "not_ready")
+        assert http.get("/health").json()["status"] == "ok" and http.get("/docs").status_code == 200
+        problem(push(http, "s", [{"id": "z", "x": 0.0}]), 503, "not_ready")
+        problem(http.get("/api/queries"), 503, "not_ready")
+        with pytest.raises(InvalidStatus) as refused:
+            open_socket(f"ws://127.0.0.1:{port}/api/changes")
+        assert refused.value.response.status_code == 503
+        snapshot.write_bytes(content)
+        beginning.join(60)
+        assert http.get("/ready").json()["status"] == "ready"
+        assert [row["id"] for row in http.get("/api/queries/best/top").json()["rows"]] == ["a"]
+        begun[0].process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(httpx.TransportError):
+            while True:
+                assert http.get("/health").status_code == 200
+                told = http.get("/ready")
+                assert told.status_code == 200 or "shutting down" in problem(told, 503, "not_ready")
+    assert begun[0].process.wait(60) == 0 and "Traceback" not in begun[0].said()
+
+
+def test_a_signal_while_the_journal_is_read(starting: Callable[..., Running], tmp_path: Path) -> None:
+    server = starting(data=tmp_path / "data")
+    assert server.stop() == 0
+    snapshot = max((tmp_path / "data").glob("*.snapshot"))
+    snapshot.unlink()
+    os.mkfifo(snapshot)
+    arguments = ["serve", "--port", "0", "--data", str(tmp_path / "data")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "skyband", *arguments], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "the journal is read" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
