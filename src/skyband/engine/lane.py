@@ -67,6 +67,7 @@ class Lane:
         # if it takes all of the columns it looks at each one's type itself, which is quicker than to compare schemas
         whole = sorted(self.places) == list(range(len(schema)))
         self.names = list(schema.names) if whole else None
+        self.notes_values = bool(stream.seen.noted(schema, stream.declared))
         self.counts = getattr(group.algorithm, "counts_seqs", False)
         self.seq = np.empty(MOST, dtype=np.int64)
         self.seqs = self.seq.view()
@@ -168,6 +169,8 @@ class Lane:
         columns = self._columns(table)
         if columns is None:
             return None
+        if self.notes_values:
+            self.stream.note(table)
         self._count(rows, base)
         times, seqs = self.arrays["all at"], self.arrays["all from"]
         seqs.fill(base + rows - self.rows)

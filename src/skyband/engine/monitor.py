@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,9 +34,11 @@ from skyband.query.model import Joined, Last, Query, Window
 from skyband.stream import clock
 from skyband.stream.batches import Batch, names_of, no_times, read
 from skyband.stream.rejects import KEPT, Reject, Rejects
+from skyband.stream.rules import RULES
 from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type, readable
 from skyband.stream.updates import COUNTED
 from skyband.stream.validation import Accepted, accept, without_ahead
+from skyband.stream.widening import widened
 
 if TYPE_CHECKING:
     from skyband.durable import Engine
@@ -166,14 +169,18 @@ class Monitor:
         """The stream of this name, made if it isn't there."""
         if name not in self.streams:
             time, key, op = (_of(columns, name) for columns in (self.time, self.key, self.op))
-            schema = self.schema
-            if isinstance(schema, Mapping) and isinstance(schema.get(name), pa.Schema | Mapping):
-                schema = schema[name]
-            stream = Stream(self, name, time, declared(schema), key, op)
+            stream = Stream(self, name, time, self.declared(name), key, op)
             self.streams[name] = stream
             if stream.schema is not None:
                 self._settle(stream)
         return self.streams[name]
+
+    def declared(self, stream: str) -> pa.Schema | None:
+        """The schema that was given for a stream."""
+        schema = self.schema
+        if isinstance(schema, Mapping) and any(isinstance(s, pa.Schema | Mapping) for s in schema.values()):
+            schema = schema.get(stream)
+        return declared(schema)
 
     def _stream_of(self, query: Query) -> Stream:
         """The stream that a query is about: names are free while there is one stream."""
@@ -250,21 +257,28 @@ class Monitor:
                 from skyband.query.expression import unknown_column
 
                 raise InputError(str(unknown_column(stream.time, stream.schema.names)))
-            kind = clock.kind_of(stream.schema.field(stream.time).type, stream.time)
-            if self._kind is not None and kind != self._kind:
-                raise InputError(
-                    f'The time column "{stream.time}" is a {kind} and another stream\'s is a {self._kind}: '
-                    "cast one of them."
-                )
-            self._kind = kind
-            if self._pending is not None:
-                self._now, self._pending = clock.pending_key(self._pending, kind), None
+            if known_type(stream.schema, stream.time):
+                self._settle_kind(stream, stream.schema.field(stream.time).type)
         stream.check_updates()
+        stream.check_families()
         for watch in stream.watches:
             stream.check(watch.query)
         for joint in self.joints.values():
             for watch in joint.watches if stream.name in joint.members else ():
                 joint.check(watch.query)
+
+    def _settle_kind(self, stream: Stream, type_: pa.DataType) -> None:
+        """The type of a stream's time column is known."""
+        assert stream.time is not None
+        kind = clock.kind_of(type_, stream.time)
+        if self._kind is not None and kind != self._kind:
+            raise InputError(
+                f'The time column "{stream.time}" is a {kind} and another stream\'s is a {self._kind}: '
+                "cast one of them."
+            )
+        self._kind = kind
+        if self._pending is not None:
+            self._now, self._pending = clock.pending_key(self._pending, kind), None
 
     # -- steps ---------------------------------------------------------------------------------------------
 
@@ -285,10 +299,16 @@ class Monitor:
         return self._push(*read(batch), stream)
 
     def _push(
-        self, raw: Raw, rows: int, stream: str | None, unread: Mapping[int, tuple[str, str]] | None = None
+        self,
+        raw: Raw,
+        rows: int,
+        stream: str | None,
+        unread: Mapping[int, tuple[str, str]] | None = None,
+        rules: int = RULES,
     ) -> pa.Table:
         target = self._stream_for(stream)
         if target.pushed and not unread and self.max_ahead is None and _whole(target, raw):
+            target.note(raw)
             told = self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
             self._lane = Lane.of(self, target)
             return told
@@ -296,19 +316,34 @@ class Monitor:
             return self.no_changes()
         if target.schema is None:
             self._learn(target, target.readable(infer(raw), raw), {})
-        elif target.unknown_types or not target.names.issuperset(names_of(raw)):
-            self._extend(target, raw)
+        elif not (isinstance(raw, pa.Table) and raw.schema.equals(target.schema)):
+            self._extend(target, raw, rules)
         if not target.pushed:
             target.plan(rows)
         target.pushed = True
-        return self._step([(target, [accept(target.door(), raw, rows, unread, KEPT)])])
+        door = replace(target.door(), rules=rules) if rules != RULES else target.door()
+        part = accept(door, raw, rows, unread, KEPT)
+        target.note(part.table)
+        return self._step([(target, [part])])
 
-    def _extend(self, stream: Stream, raw: Raw) -> None:
-        """New columns, or types that were not known yet."""
-        assert stream.schema is not None
-        schema = stream.readable(extend(stream.schema, raw), raw)
-        new = [f.name for f in schema if f.name != stream.time and not known_type(stream.schema, f.name)]
-        self._learn(stream, schema, dict.fromkeys(new, LIKELY))
+    def _extend(self, stream: Stream, raw: Raw, rules: int) -> None:
+        """New columns, or types that were not known yet, or that have to be wider."""
+        before = stream.schema
+        assert before is not None
+        schema = before
+        if stream.unknown_types or not stream.names.issuperset(names_of(raw)):
+            schema = stream.readable(extend(before, raw), raw)
+        unsure: dict[str, tuple[pa.DataType, ...]] = {
+            f.name: (pa.null(),) if f.name == stream.time else LIKELY
+            for f in schema
+            if not known_type(before, f.name)
+        }
+        if rules:
+            schema = widened(schema, raw, stream.fixed() | unsure.keys(), stream.seen)
+            wide = [f for f in before if f.name not in unsure and schema.field(f.name).type != f.type]
+            unsure |= {f.name: (f.type,) for f in wide}
+        if schema is not before:
+            self._learn(stream, schema, unsure)
 
     def _learn(self, stream: Stream, schema: pa.Schema, unsure: dict[str, tuple[pa.DataType, ...]]) -> None:
         """A stream's columns are known, or more of them. A key is of the type that other streams of a join have."""
@@ -329,6 +364,7 @@ class Monitor:
         except (InputError, QueryError):
             stream.schema = before
             raise
+        stream.carry(before)
 
     def advance(self, time: Any) -> pa.Table:
         """Time passes without rows; to an earlier time: nothing."""
@@ -495,7 +531,7 @@ class Monitor:
         if not self.time:
             return TIMELESS
         timed = [(s.time, s.schema) for s in self.streams.values() if s.time is not None]
-        types = [schema.field(time).type for time, schema in timed if schema is not None]
+        types = [s.field(time).type for time, s in timed if s is not None and known_type(s, time)]
         if not types:
             return TIMELESS
         return self._kind, clock.common_type(types)

@@ -13,18 +13,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.algorithms import PAIRS
-from skyband.algorithms.pairs.pair_base import Couples, Question
+from skyband.algorithms.pairs.pair_base import Couples, Partners, Question
 from skyband.algorithms.pairs.sharded_scase import Halves
+from skyband.core.errors import QueryError
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.engine.watch import Watch
 from skyband.query.expression import Column, evaluate, nodes, unknown_column
 from skyband.query.expression.check import check_condition, check_score
 from skyband.query.expression.nodes import Expression
+from skyband.query.expression.pairing import pairing
 from skyband.query.model import Output, Pairs, Rows
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, View
+from skyband.stream.payloads import recast
+from skyband.stream.widening import nanoseconds_in
 
 Share = tuple[int, int] | None  # of all pairs: which part, of how many
 
@@ -74,6 +79,25 @@ class PairGroup:
         self.oldest = LOWEST
 
     # -- watches -------------------------------------------------------------------------------------------
+
+    def cast_to(self, schema: pa.Schema) -> dict[str, Any] | None:
+        """The algorithm's state with its rows in the types of a schema; None if it has them, or no rows.
+
+        An error if what is kept of the rows doesn't tell.
+        """
+        kept = self.algorithm.rows.schema
+        types = None if kept is None else pa.schema([schema.field(name) for name in kept.names])
+        if types is None or types == kept:
+            return None
+        blob: dict[str, Any] = self.algorithm.dump()
+        return {**blob, "rows": _cast_rows(blob["rows"], self.algorithm.question, types)}
+
+    def cast(self, schema: pa.Schema) -> None:
+        """Columns have other types now."""
+        blob = self.cast_to(schema)
+        if blob is not None:
+            self.algorithm = PAIRS[self.algorithm_name](self.options, self.algorithm.question)
+            self.algorithm.load(blob)
 
     def attach(self, watch: Watch) -> None:
         watch.group, watch.slot = self, 0  # type: ignore[assignment]
@@ -294,3 +318,58 @@ def _among(some: Told, others: Told) -> Any:
     there = {*zip(others.seq.tolist(), others.seq_b.tolist(), strict=True)}
     pairs = zip(some.seq.tolist(), some.seq_b.tolist(), strict=True)
     return np.array([pair in there for pair in pairs], dtype=bool)
+
+
+def _cast_rows(blob: dict[str, Any], question: Question, schema: pa.Schema) -> dict[str, Any]:
+    """Dumped rows as they would be dumped if their columns had other types, which hold their values.
+
+    Rows are kept as leaves (query/expression/pairing.py), of which other types may need other ones.
+    """
+    before = blob["schema"].schema
+    if blob["table"] is not None:
+        rows = Partners(question)
+        rows.begin(schema)
+        rows.append(recast(blob["table"], {f.name: f.type for f in schema}), blob["time"], blob["seq"])
+        return rows.dump()
+    old, new = (pairing(question.score, question.where, question.same, types) for types in (before, schema))
+    leaves: list[Any] = []
+    codes = {}
+    for leaf in () if new is None else new.leaves:
+        own = old.leaves.index(leaf) if old is not None and leaf in old.leaves else None
+        exact = replace(leaf, kind="exact")
+        if own is None and leaf.kind == "number" and old is not None and exact in old.leaves:
+            leaves.append(blob["leaves"][old.leaves.index(exact)].astype(np.float64))
+            continue
+        if own is None:
+            new = None
+            break
+        values = blob["leaves"][own]
+        names = [leaf.value.name] if isinstance(leaf.value, Column) else []
+        if leaf.kind == "exact":
+            values = values * _factor(before.field(names[0]).type, schema.field(names[0]).type)
+        elif leaf.kind == "code":
+            codes[str(len(leaves))] = _cast_codes(blob["codes"][str(own)], names, before, schema)
+        leaves.append(values)
+    if new is None:
+        raise QueryError("Pairs that compare this column keep no more of it than its type needs.")
+    colours = _cast_codes(blob["colours"], list(question.same), before, schema)
+    return {**blob, "schema": schema.empty_table(), "leaves": leaves, "codes": codes, "colours": colours}
+
+
+def _cast_codes(table: pa.Table | None, names: list[str], old: pa.Schema, new: pa.Schema) -> pa.Table | None:
+    """Dumped values with their codes, in other types; times are kept as whole numbers of their unit."""
+    if table is None:
+        return None
+    for place, name in enumerate(names):
+        was, type_ = old.field(name).type, new.field(name).type
+        if was != type_:
+            values = table.column(str(place)).cast(was)
+            values = pc.cast(values, type_, safe=False)
+            kept = values.cast(pa.int64()) if pa.types.is_timestamp(type_) else values
+            table = table.set_column(1 + place, str(place), kept)
+    return table
+
+
+def _factor(old: pa.DataType, new: pa.DataType) -> int:
+    """How many of the new type's units one of the old type's has."""
+    return 1 if not pa.types.is_temporal(new) else nanoseconds_in(old) // nanoseconds_in(new)

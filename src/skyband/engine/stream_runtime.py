@@ -32,6 +32,7 @@ from skyband.stream.row_rate import Tally
 from skyband.stream.schema import Raw, columns
 from skyband.stream.updates import DATA, Codes, Updates, must_be_key, must_be_op
 from skyband.stream.validation import Door
+from skyband.stream.widening import Seen
 from skyband.stream.windows import Horizons, Recencies, Runs
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ class Stream:
         self._schema: pa.Schema | None = None
         self.names: set[str] = set()
         self.unknown_types = False
+        self.declared: frozenset[str] = frozenset() if schema is None else frozenset(schema.names)
+        self.seen = Seen()  # decides which types may widen
+        self.narrow: dict[
+            str, pa.DataType
+        ] = {}  # first types of columns that widened while they were watched
         self.schema = schema
         self.pushed = False
         self.groups: list[AnyGroup] = []
@@ -120,6 +126,45 @@ class Stream:
                 continue
             return schema.set(schema.get_field_index(self.time), pa.field(self.time, type_))
         return schema
+
+    def fixed(self) -> set[str]:
+        """The columns that keep their type: declared ones, and keys."""
+        found = set(self.declared).union(*(joint.keys() for joint in self.joints()))
+        if self.updates is not None:
+            found |= {self.updates.key, *([] if self.updates.op is None else [self.updates.op])}
+        queries: list[Any] = [watch.query for watch in self.watches]
+        return found.union(*(query.key for query in queries if isinstance(query, Grouped)))
+
+    def note(self, table: pa.Table) -> None:
+        """Rows were accepted: their values decide how far types may widen."""
+        assert self._schema is not None
+        self.seen.note(table, self._schema, self.declared)
+
+    def check_families(self) -> None:
+        """An error if what a family keeps can't be had in the schema's types."""
+        for group in self.groups:
+            if isinstance(group, PairGroup) and self.schema is not None:
+                group.cast_to(self.schema)
+
+    def carry(self, before: pa.Schema | None) -> None:
+        """Columns have other types than before: what is kept of them gets these, too."""
+        schema = self.schema
+        if before is None or schema is None:
+            return
+        known = [f for f in before if schema.field(f.name).type != f.type]
+        if self.groups:
+            self.narrow = {f.name: f.type for f in known} | self.narrow
+        known = [f for f in known if not pa.types.is_null(f.type)]
+        if not known:
+            return
+        types = {f.name: schema.field(f.name).type for f in known}
+        self.kept.cast(types)
+        self.retained.cast(types)
+        for group in self.groups:
+            if isinstance(group, PairGroup):
+                group.cast(schema)
+        for f in known:
+            self.seen.changed(f.name, f.type, types[f.name])
 
     def check_updates(self) -> None:
         """Whether the stream has the columns of an update stream, in types that fit."""
@@ -411,10 +456,13 @@ class Stream:
             del self._shapes[_shape(query)]
 
     def fits(self, column: str, exact: bool) -> bool:
-        """Whether comparing this column with a number through float64 is exact; `exact`: the number is a float64."""
+        """Whether comparing this column with a number through float64 is exact; `exact`: the number is a float64.
+
+        A column that widened is judged by its first type: families that were planned by it stay as they are.
+        """
         if self.schema is None or column not in self.names:
             return False
-        type_ = self.schema.field(column).type
+        type_ = self.narrow.get(column) or self.schema.field(column).type
         if pa.types.is_floating(type_):
             return True
         return exact and pa.types.is_integer(type_) and type_.bit_width <= 32
@@ -518,6 +566,9 @@ class Stream:
             "op": None if self.updates is None else self.updates.op,
             "updates": None if self.updates is None else self.updates.dump(),
             "schema": None if self.schema is None else self.schema.empty_table(),
+            "declared": sorted(self.declared),
+            "seen": self.seen.dump(),
+            "narrow": None if not self.narrow else pa.schema([*self.narrow.items()]).empty_table(),
             "pushed": self.pushed,
             "accepted": self.accepted,
             "ahead_steps": self.ahead_steps,
@@ -540,7 +591,21 @@ class Stream:
             getattr(self, name).load(content[name])
         if self.updates is not None:
             self.updates.load(content["updates"])
+        self._load_types(content)
         self._parts = content["groups"]
+
+    def _load_types(self, content: dict[str, Any]) -> None:
+        """What decides which types may widen. Older files don't say: any value may have been accepted."""
+        narrow = content.get("narrow")
+        self.narrow = {} if narrow is None else {f.name: f.type for f in narrow.schema}
+        if "seen" in content:
+            self.declared = frozenset(content["declared"])
+            self.seen.load(content["seen"])
+            return
+        given = self.monitor.declared(self.name)
+        self.declared = frozenset() if given is None else frozenset(given.names)
+        if self.schema is not None and self.accepted:
+            self.seen.suspect(self.schema)
 
     def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
         """Groups are loaded in their order, each with its watches."""

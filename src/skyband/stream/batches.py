@@ -7,6 +7,7 @@ direction in which dominance is decided; the columns are turned once and shared 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
@@ -111,6 +112,8 @@ def _column(name: str, values: Any) -> Any:
         return pa.chunked_array([numbers_array(values)])
     try:
         array = pa.array(values, from_pandas=_of_pandas(values))
+        if pa.types.is_date(array.type) and not isinstance(values, np.ndarray):
+            array = pa.array(_moments(values))
         return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
         values = list(values)
@@ -120,6 +123,14 @@ def _column(name: str, values: Any) -> Any:
             except (pa.ArrowInvalid, OverflowError):
                 pass
         return values  # values of several types: each will be fitted alone
+
+
+def _moments(values: Iterable[Any]) -> list[Any]:
+    """Dates; with a time among them all as times, for Arrow would cut it off. A date is its first moment."""
+    values = list(values)
+    if not any(isinstance(value, dt.datetime) for value in values):
+        return values
+    return [dt.datetime.combine(value, dt.time()) if type(value) is dt.date else value for value in values]
 
 
 def _from_dicts(rows: list[Any] | tuple[Any, ...]) -> tuple[Raw, int]:
@@ -305,13 +316,24 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
         array = pc.cast(array, pa.timestamp("ms"))
         type_ = array.type
     if pa.types.is_timestamp(type_):
-        per = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[type_.unit]
-        return values_of(pc.cast(array, pa.int64())).astype(np.float64) / per
+        whole = values_of(pc.cast(array, pa.int64()))
+        return _seconds(whole, {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[type_.unit])
     if pa.types.is_boolean(type_):
         return values_of(array).astype(np.float64)
     if pa.types.is_decimal(type_):
         return _decimals(array)
     return values_of(pc.cast(array, pa.float64(), safe=False))
+
+
+def _seconds(whole: Ints, per: int) -> Floats:
+    """Times in whole numbers of a unit as the nearest seconds: the same ones in whichever unit a time is given."""
+    found: Floats = whole.astype(np.float64) / per
+    coarse = np.ones(len(whole), dtype=bool)
+    while per > 1 and len(whole) and max(-int(whole.min()), int(whole.max())) > 2**53:
+        coarse &= whole % 1_000 == 0  # then fewer digits say the same, and a double may hold them
+        whole, per = whole // 1_000, per // 1_000
+        found = np.where(coarse, whole / per, found)
+    return found
 
 
 def _decimals(array: pa.Array) -> Floats:

@@ -9,6 +9,7 @@ counts them, and a new watch may begin with one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 from skyband.core.types import Ints, Recency
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch
+from skyband.stream.payloads import recast
 
 LEAST_ROOM = 1024
 
@@ -51,6 +53,10 @@ class Retained:
     def add(self, table: pa.Table, seq: Ints, time: Ints) -> None:
         if len(seq):
             self.chunks.append((table, seq, time))
+
+    def cast(self, types: Mapping[str, pa.DataType]) -> None:
+        """Columns have other types now."""
+        self.chunks = [(recast(table, types), seq, time) for table, seq, time in self.chunks]
 
     def expire(self, horizon: Recency) -> None:
         kept = []

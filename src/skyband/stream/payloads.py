@@ -9,12 +9,13 @@ the whole window, its rows' columns are here in chunks that go as a whole when t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.core.types import LOWEST, Ints, Recency
 from skyband.stream.arrow import numbers_array, values_of
@@ -174,6 +175,11 @@ class Kept:
         self.chunks = [(merged[order], whole, newest)] if len(merged) else []  # no chunk is empty
         self.rows = len(merged)
 
+    def cast(self, types: Mapping[str, pa.DataType]) -> None:
+        """Columns have other types now."""
+        self._schemas = None
+        self.chunks = [(seq, recast(_arrow(table), types), newest) for seq, table, newest in self.chunks]
+
     def bytes(self) -> int:
         return sum(seq.nbytes + int(table.nbytes) for seq, table, _ in self.chunks)
 
@@ -202,6 +208,14 @@ class Kept:
             self.chunks.append((blob["seq"][at : at + size].copy(), part, Recency(*newest)))
             at += size
         self.rows = at
+
+
+def recast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """A table with some of its columns in other types, which hold their values."""
+    for place, name in enumerate(table.column_names):
+        if name in types and table.schema.field(place).type != types[name]:
+            table = table.set_column(place, name, pc.cast(table.column(place), types[name], safe=False))
+    return table
 
 
 def taken(table: pa.Table, schema: pa.Schema, rows: Ints) -> pa.Table | Plain:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.core.errors import InputError, QueryError
-from skyband.stream.arrow import has_text, numbers_array, python_value, unreadable
+from skyband.stream.arrow import has_text, numbers_array, python_value, unreadable, values_of
+from skyband.stream.rules import RULES
 
 Raw: TypeAlias = pa.Table | dict[str, pa.ChunkedArray | Sequence[Any]]
 """A batch as it came: an Arrow table, or columns, with plain Python values where they are of several types."""
@@ -106,7 +108,7 @@ def agree(
             raise first
 
 
-def fit(raw: Raw, rows: int, schema: pa.Schema) -> tuple[pa.Table, dict[int, str]]:
+def fit(raw: Raw, rows: int, schema: pa.Schema, rules: int = RULES) -> tuple[pa.Table, dict[int, str]]:
     """The batch in the stream's types, and for each row that doesn't fit what is wrong with it."""
     misfits: dict[int, str] = {}
     texts = _with_texts(schema)
@@ -125,7 +127,7 @@ def fit(raw: Raw, rows: int, schema: pa.Schema) -> tuple[pa.Table, dict[int, str
         elif isinstance(column, pa.ChunkedArray) and column.type == field.type:
             fitted.append(column)
         else:
-            fitted.append(_fit_column(field.name, column, field.type, misfits))
+            fitted.append(_fit_column(field.name, column, field.type, misfits, rules))
         if field.name in texts:
             fitted[-1] = _read(field.name, fitted[-1], misfits)
     return pa.Table.from_arrays(fitted, schema=schema), misfits
@@ -167,16 +169,16 @@ def _read(name: str, column: pa.ChunkedArray | pa.Array, misfits: dict[int, str]
     return pc.if_else(numbers_array(mark), pa.scalar(None, column.type), column)
 
 
-def _fit_column(name: str, column: Any, wanted: pa.DataType, misfits: dict[int, str]) -> pa.Array:
+def _fit_column(name: str, column: Any, wanted: pa.DataType, misfits: dict[int, str], rules: int) -> pa.Array:
     if isinstance(column, pa.ChunkedArray | pa.Array):
         array = column
         if isinstance(column, pa.ChunkedArray):
             array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-        return _fit_array(name, array, wanted, 0, misfits)
+        return _fit_array(name, array, wanted, 0, misfits, rules)
     parts = []
     for row, value in enumerate(column):
         try:
-            parts.append(_fit_array(name, pa.array([value]), wanted, row, misfits))
+            parts.append(_fit_array(name, pa.array([value]), wanted, row, misfits, rules))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
             misfits.setdefault(row, _misfit(name, value, wanted))
             parts.append(pa.nulls(1, wanted))
@@ -184,7 +186,7 @@ def _fit_column(name: str, column: Any, wanted: pa.DataType, misfits: dict[int, 
 
 
 def _fit_array(
-    name: str, array: pa.Array, wanted: pa.DataType, offset: int, misfits: dict[int, str]
+    name: str, array: pa.Array, wanted: pa.DataType, offset: int, misfits: dict[int, str], rules: int
 ) -> pa.Array:
     """Cast a stretch; where that fails, its halves, down to the single values that don't fit."""
     if pa.types.is_dictionary(array.type):
@@ -195,24 +197,30 @@ def _fit_array(
         return pa.nulls(len(array), wanted)
     if castable(array.type, wanted):
         try:
-            return _cast(array, wanted)
+            return cast(array, wanted, rules)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass
     if len(array) == 1:
         misfits.setdefault(offset, _misfit(name, python_value(array[0]), wanted))
         return pa.nulls(1, wanted)
     half = len(array) // 2
-    left = _fit_array(name, array.slice(0, half), wanted, offset, misfits)
-    right = _fit_array(name, array.slice(half), wanted, offset + half, misfits)
+    left = _fit_array(name, array.slice(0, half), wanted, offset, misfits, rules)
+    right = _fit_array(name, array.slice(half), wanted, offset + half, misfits, rules)
     return pa.concat_arrays([left, right])
 
 
-def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def cast(array: pa.Array, wanted: pa.DataType, rules: int = RULES) -> pa.Array:
     """A cast that loses nothing, or an error.
 
     Arrow's own safe cast rounds decimals and cuts the time of day off dates; it can't make integers into narrow
-    decimals at all. A double in a float32 column is rounded: such a column says that this precision is enough.
+    decimals at all, nor any integer beyond 2^53 into a double, not even those that are doubles. A double in a float32
+    column is rounded: such a column says that this precision is enough.
     """
+    if rules and pa.types.is_integer(array.type) and pa.types.is_float64(wanted):
+        fitted = pc.cast(array, wanted, safe=False)
+        if has_inexact(values_of(array.drop_null() if array.null_count else array)):
+            raise pa.ArrowInvalid("an integer is no double")
+        return fitted
     if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):
         array = pc.cast(array, pa.decimal128(38, 0))
     if pa.types.is_decimal(array.type) and not pa.types.is_floating(wanted):
@@ -227,6 +235,26 @@ def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if rounds and not pc.all(pc.equal(pc.cast(fitted, array.type, safe=False), array)).as_py():
         raise pa.ArrowInvalid("the cast would lose something")
     return fitted
+
+
+LARGEST = 2**53  # every integer up to it is a double
+
+
+def has_inexact(values: Any) -> bool:
+    """Whether one of some integers is no double."""
+    if not len(values) or values.dtype.itemsize < 8 or 0 <= int(np.bitwise_or.reduce(values)) < LARGEST:
+        return False  # the common case, by one pass
+    if int(values.min()) >= -LARGEST and int(values.max()) <= LARGEST:
+        return False
+    return bool(inexact(values).any())
+
+
+def inexact(values: Any) -> npt.NDArray[np.bool_]:
+    """Which integers are no doubles: those that take more than 53 bits from the first to the last that is set."""
+    negative = values < 0
+    size = np.where(negative, ~values.view(np.uint64) + np.uint64(1), values.view(np.uint64))
+    last = np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
+    return np.asarray(size // last > LARGEST)
 
 
 def _drops(array: pa.Array, wanted: pa.DataType) -> bool:

@@ -23,6 +23,7 @@ from skyband.stream import clock
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import flat
 from skyband.stream.rejects import Reject, raw_text
+from skyband.stream.rules import RULES
 from skyband.stream.schema import Raw, fit
 from skyband.stream.updates import DATA, DELETE, LATE, UNREAD, Codes, keyless, operations
 
@@ -38,6 +39,7 @@ class Door:
     late_before: int | None  # time key: rows before it are late
     key: str | None = None  # of an update stream
     op: str | None = None
+    rules: int = RULES
 
 
 @dataclass
@@ -75,7 +77,7 @@ def accept(
 
     Whoever keeps only so many rejects needs the raw text of the last `most_texts` only.
     """
-    table, misfits = fit(raw, rows, door.schema)
+    table, misfits = fit(raw, rows, door.schema, door.rules)
     wrong: dict[int, tuple[str, str]] = {row: ("type", detail) for row, detail in misfits.items()}
     unparsed = text or {}
     for row, (detail, _) in unparsed.items():
@@ -126,9 +128,12 @@ def _times(
     door: Door, table: pa.Table, rows: int, codes: Codes | None, wrong: dict[int, tuple[str, str]]
 ) -> tuple[Ints, list[int]]:
     """Each row's time key, and which rows are wrong for no other reason than that they are late."""
-    if door.time is None or door.kind is None:
+    if door.time is None:
         return np.zeros(rows, dtype=np.int64), []  # a table without columns doesn't know how many
-    time, missing = clock.keys_of(flat(table.column(door.time)), door.kind)
+    if door.kind is None:  # no row has had a time so far
+        time, missing = np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=bool)
+    else:
+        time, missing = clock.keys_of(flat(table.column(door.time)), door.kind)
     judged = np.ones(len(time), dtype=bool)
     if codes is not None:  # a delete needs no time, and is never too late
         judged = codes != DELETE

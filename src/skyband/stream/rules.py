@@ -1,0 +1,9 @@
+"""The version of the rules by which rows are accepted.
+
+Each step in a journal carries the version under which it was taken, and is repeated under it.
+
+    0   types stay as the first values made them; a row far ahead is rejected (steps written before there was a version)
+    1   types widen
+"""
+
+RULES = 1
