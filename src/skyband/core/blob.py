@@ -159,7 +159,8 @@ def from_bytes(data: bytes, name: str = "This state") -> dict[str, Any]:
     except OtherFormat:
         raise
     except (zipfile.BadZipFile, KeyError, ValueError, AttributeError, OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{name} is not whole, or not what Monitor.save wrote ({error}).") from None
+        said = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+        raise InputError(f"{name} is not whole, or not what Monitor.save wrote ({said}).") from None
     return content
 
 
