@@ -7,6 +7,8 @@ import contextlib
 import datetime as dt
 import decimal
 import errno
+import os
+import stat
 import subprocess
 import sys
 import threading
@@ -85,6 +87,27 @@ def test_sifted_rows_are_refused(tmp_path: Path) -> None:
 
 
 # -- one process at a time -----------------------------------------------------------------------------------
+
+
+def test_only_the_owner_can_read_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "above" / "j"
+    before = os.umask(0)
+    try:
+        with sb.Monitor(journal=folder) as m:
+            m.push(rows(0))
+    finally:
+        os.umask(before)
+
+    def modes() -> set[int]:
+        return {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and modes() == {0o600}
+    for path in (folder, *folder.iterdir()):  # as an earlier version left it
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with sb.Monitor(journal=folder) as m:
+        m.push(rows(1))
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and modes() == {0o600}
+    assert "could be read by others: now its owner alone can" in caplog.text
 
 
 def test_two_can_not_open_one_folder(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 from typing import Any
 
@@ -13,7 +15,10 @@ from hypothesis import strategies as st
 from skyband.core.errors import InputError, JournalError, SkybandError
 from skyband.durable import Engine
 from skyband.engine.monitor import Monitor
+from skyband.files.csvtext import unclosed_quote
 from skyband.server.bodies import ARROW, CSV, JSON, LINES, TYPES, Body, Known, read_body
+from skyband.server.encodings import unpacking
+from skyband.server.problems import Problem
 from skyband.server.settings import Settings
 
 from .test_http import ipc
@@ -200,3 +205,91 @@ def test_quick_and_slow_lines_agree() -> None:
         answers.append(watch.top().to_pylist())
         assert not sum(monitor.reject_counts.values())
     assert answers[0] == answers[1]
+
+
+def open_quote(data: bytes) -> int | None:
+    """The quote that is never closed, character by character."""
+    at, opened, begins = 0, None, True
+    while at < len(data):
+        char = data[at : at + 1]
+        if opened is not None and data[at : at + 2] == b'""':
+            at += 1
+        elif opened is not None and char == b'"':
+            opened, begins = None, False
+        elif opened is None and begins and char == b'"':
+            opened = at
+        elif opened is None:
+            begins = char in b",\r\n"
+        at += 1
+    return opened
+
+
+@given(st.lists(st.sampled_from('",\nab'), max_size=12))
+@settings(max_examples=500)
+def test_a_quote_that_is_never_closed_is_found(characters: list[str]) -> None:
+    data = "".join(characters).encode()
+    assert unclosed_quote(data, ",") == open_quote(data)
+
+
+def test_a_quote_that_is_never_closed_is_an_error_that_says_where() -> None:
+    for text, line in {
+        'id,x\na,1\n"b,2\nc,3\n': 3,
+        'id,x\n"a\nb",1\nc,"2': 4,
+        'id,x\na,1\nb,"': 3,
+        '"id,x\na,1\n': 1,
+    }.items():
+        with pytest.raises(
+            InputError, match=rf"quote in line {line} of the body is never closed \(.*\): close it"
+        ):
+            read_body(text.encode(), CSV, UNKNOWN, LIMITS)
+    body = read_body(b'id,x\n5" pipe,1\n"a ""b"" c",2\n"d\ne",3\n', CSV, UNKNOWN, LIMITS)
+    assert body.batch["id"].to_pylist() == ['5" pipe', 'a "b" c', "d\ne"]
+
+
+# -- packed bodies -------------------------------------------------------------------------------------------
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+PACKERS = {"gzip": gzip.compress, "zstd": zstd}
+
+
+def unpacked(name: str, data: bytes, part: int = 100, most: int = 1 << 30) -> bytes:
+    packed = unpacking(name)
+    assert packed is not None
+    found = b"".join(packed.more(data[at : at + part], most) for at in range(0, len(data), part))
+    return found if len(found) > most else found + packed.end(most)
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_packed_bodies(name: str) -> None:
+    data = json.dumps([{"x": number} for number in range(1000)]).encode()
+    pack = PACKERS[name]
+    assert unpacked(name.upper(), pack(data)) == data == unpacked(name, pack(data), part=1)
+    assert unpacked(name, pack(data) + pack(data)) == 2 * data, "several parts, one after the other"
+    assert unpacked(name, pack(b"")) == b""
+    for wrong in (pack(data)[:-3], b"", b"no such thing", pack(data) + b"junk"):
+        with pytest.raises(InputError, match=f"can't be unpacked as {name}"):
+            unpacked(name, wrong)
+    bomb = pack(bytes(50_000_000))
+    assert len(bomb) < 100_000 and len(unpacked(name, bomb, len(bomb), most=1000)) == 1001
+
+
+@given(st.binary(max_size=40), st.sampled_from(["gzip", "zstd"]), st.integers(1, 40))
+def test_any_bytes_as_packed(data: bytes, name: str, part: int) -> None:
+    for each in (data, PACKERS[name](b"[]")[:10] + data):
+        with contextlib.suppress(InputError):
+            unpacked(name, each, part)
+
+
+def test_other_encodings_are_refused() -> None:
+    assert unpacking(None) is None and unpacking("identity") is None
+    for name in ("br", "deflate", "gzip, gzip", "x"):
+        with pytest.raises(Problem, match="send it as it is, or as gzip or zstd") as refused:
+            unpacking(name)
+        assert refused.value.status == 415

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import signal
@@ -348,6 +349,27 @@ def test_health_metrics_and_stats(http: httpx.Client, server: Running) -> None:
     assert told["skyband_push_seconds"].type == "histogram"
     assert stats["latency_ms"]["p99"] >= stats["latency_ms"]["p50"] > 0
     assert http.get("/api/settings").json()["role"] == "admin"
+
+
+def test_packed_bodies_within_the_limit(starting: Any) -> None:
+    server = starting(in_memory=True, max_body=100_000)
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        rows = json.dumps([{"x": number} for number in range(1000)]).encode()
+        taken = push(http, "s", gzip.compress(rows), **{"content-encoding": "gzip"})
+        assert taken.status_code == 200 and taken.json()["rows"] == 1000
+        query = json.dumps({"sql": "SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 9 ROWS"}).encode()
+        headers = {"content-type": "application/json", "content-encoding": "gzip"}
+        assert http.post("/api/check", content=gzip.compress(query), headers=headers).status_code == 200
+        for size in (200_000, 50_000_000):
+            bomb = gzip.compress(b"[" + b" " * size + b"]")
+            told = problem(push(http, "s", bomb, **{"content-encoding": "gzip"}), 413, "too_large")
+            assert "100,000 bytes when it is unpacked" in told
+        assert "415" not in problem(
+            push(http, "s", rows, **{"content-encoding": "br"}), 415, "unsupported_type"
+        )
+        told = problem(push(http, "s", rows, **{"content-encoding": "gzip"}), 400, "bad_input")
+        assert "can't be unpacked as gzip" in told
+        assert "line 3" in problem(push(http, "s", 'x,y\n1,2\n"3,4\n', "text/csv"), 400, "bad_input")
 
 
 def test_bodies_that_wait_hold_only_so_many_bytes(starting: Any) -> None:

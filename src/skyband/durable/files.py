@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import stat
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -19,18 +20,33 @@ from typing import Any
 _MOST = 512  # buffers in one call to the system
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class Files:
     """Files as the system has them."""
 
     def make_folder(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        """A folder that only its owner can open, if it isn't there."""
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def keep_private(self, path: Path) -> bool:
+        """Take a folder, and the files in it, from all but the owner; whether that changed anything."""
+        changed = False
+        for each in (path, *path.iterdir()):
+            mode = each.stat().st_mode
+            if mode & 0o077:
+                each.chmod(stat.S_IMODE(mode) & 0o700)
+                changed = True
+        return changed
 
     def names(self, folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
 
     def create(self, path: Path) -> io.FileIO:
         """A new file, to be appended to; an error if it is there."""
-        return io.FileIO(path, "x")
+        return io.FileIO(path, "x", opener=_private)
 
     def read(self, path: Path, most: int = -1) -> bytes:
         """A file's bytes, or its first so many."""
@@ -72,7 +88,7 @@ class Files:
 
     def lock(self, path: Path) -> io.FileIO | None:
         """A handle that holds the lock until it is closed; None if another has it."""
-        file = io.FileIO(path, "w")
+        file = io.FileIO(path, "w", opener=_private)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -68,6 +68,12 @@ class Folder:
                 f"The folder {self.path} holds {strange[0]} and no snapshot of a journal: choose an empty folder, or "
                 "bring this one back from a copy."
             )
+        if self.snapshots:
+            try:
+                if self._files.keep_private(self.path):
+                    log.warning("the journal %s could be read by others: now its owner alone can", self.path)
+            except OSError as error:
+                log.warning("others may read the journal %s: %s", self.path, error)
         return names
 
     def newest(self) -> tuple[dict[str, Any], list[str]] | None:

@@ -33,6 +33,7 @@ from skyband.files.rows import (
 )
 
 DELIMITERS = ",\t;|"
+_QUOTE = ord('"')
 
 
 @cache
@@ -222,6 +223,29 @@ def _column(raw: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[tu
     values, wrong = cast_texts(text, to)
     misfits += [(row, f"{_short(text[row].as_py())!r} is not {to}") for row in wrong]
     return values, misfits
+
+
+def unclosed_quote(data: bytes, delimiter: str) -> int | None:
+    """Where the quote is that is never closed; None if there is none.
+
+    A quote opens only where a field begins, and two in a row inside are one that is part of the value. So runs of an
+    even number change nothing. One of an odd number after something else than a delimiter closes a field or is part of
+    one that isn't quoted: after it no quote is open. From the last such run on each odd run opens or closes.
+    """
+    begins = frozenset(b"\r\n" + delimiter.encode())
+    odd, place = 0, None
+    last = data.rfind(b'"')
+    while last >= 0:
+        first = last
+        while first and data[first - 1] == _QUOTE:
+            first -= 1
+        if (last - first) % 2 == 0:
+            if first and data[first - 1] not in begins:
+                break
+            odd += 1
+            place = first if place is None else place
+        last = data.rfind(b'"', 0, first)
+    return place if odd % 2 else None
 
 
 def split_records(data: bytes) -> list[bytes]:

@@ -23,7 +23,7 @@ import pyarrow.json as pajson
 
 from skyband.core.errors import InputError
 from skyband.durable.codec import Packed
-from skyband.files.csvtext import csv_texts, header_of, infer_csv, parse_csv
+from skyband.files.csvtext import csv_texts, header_of, infer_csv, parse_csv, unclosed_quote
 from skyband.files.jsontext import bare_null
 from skyband.files.rows import is_utf8, settle, texts_among
 from skyband.server.problems import Problem, limit
@@ -216,6 +216,15 @@ def _csv(data: bytes, known: Known) -> Body:
     if not head.strip():
         raise InputError("The body must begin with a line that names its columns.")
     names, delimiter = header_of(head, "The body")
+    for part, first_line in ((head, 1), (rest, 2)):
+        at = unclosed_quote(part, delimiter)
+        if at is not None:
+            line = first_line + part.count(b"\n", 0, at)
+            text = part[at : at + 40].split(b"\n")[0].decode("utf-8", "replace").strip()
+            raise InputError(
+                f"The quote in line {line} of the body is never closed ({text}): close it, or put the value in "
+                "quotes and double each quote that is part of it."
+            )
     given = {} if known.schema is None else {f.name: f.type for f in known.schema if _in_csv(f.type)}
     new = [name for name in names if name not in given]
     types = dict(given)

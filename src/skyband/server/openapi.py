@@ -10,6 +10,7 @@ from typing import Any
 
 from skyband import __version__
 from skyband.server.bodies import ARROW, CSV, JSON, LINES
+from skyband.server.encodings import ENCODINGS
 from skyband.server.problems import STATUS
 from skyband.server.routes import ENDPOINTS
 from skyband.server.settings import Settings
@@ -182,6 +183,10 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
             _parameter(
                 "Idempotency-Key", "header", _of("string", minLength=1, maxLength=200),
                 "The client's own name for this batch: sent again under the same one, it is not taken twice.",
+            ),
+            _parameter(
+                "Content-Encoding", "header", _of("string", enum=["identity", *ENCODINGS]),
+                "How the body is packed. Unpacked it must keep to the limit, too.",
             ),
         ],
         _ROWS_BODY, 200, _either(_ref("Pushed")),

@@ -24,6 +24,7 @@ from skyband.core.errors import InputError, JournalError
 from skyband.server import files
 from skyband.server.allowed import check_name
 from skyband.server.bodies import ARROW
+from skyband.server.encodings import unpacking
 from skyband.server.guard import Caller, Guard
 from skyband.server.live import Live
 from skyband.server.picture import Sampler
@@ -189,7 +190,7 @@ class Held:
 
 
 async def body_of(state: State, request: Request, held: Held, most: int | None = None) -> bytes:
-    """The whole body, if it isn't too large (`most`, where that is less than --max-body) and doesn't take too long."""
+    """The whole body, unpacked, if it isn't too large (`most`, if less than --max-body) and doesn't take too long."""
     declared = request.headers.get("content-length")
     limit = state.settings.max_body
     word = "send it in parts, or start the server with a larger --max-body"
@@ -197,16 +198,20 @@ async def body_of(state: State, request: Request, held: Held, most: int | None =
         limit, word = most, "make it shorter, only pushed rows may have more"
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit, word)
+    packed = unpacking(request.headers.get("content-encoding"))
     parts: list[bytes] = []
+    received = size = 0
     clock = asyncio.get_running_loop().time
     now, stall = clock(), state.settings.max_stall
     end = now + state.settings.max_wait
     try:
         async with asyncio.timeout_at(min(end, now + stall)) as waiting:
-            async for part in request.stream():
-                held.add(len(part))
-                if held.size > limit:
-                    raise _too_large(limit, word)
+            async for sent in request.stream():
+                part = sent if packed is None else await state.call(packed.more, sent, limit - size)
+                received, size = received + len(sent), size + len(part)
+                if max(received, size) > limit:
+                    raise _too_large(limit, word, packed is not None)
+                held.add(max(len(sent), len(part)))
                 parts.append(part)
                 waiting.reschedule(min(end, clock() + stall))
     except TimeoutError:
@@ -215,12 +220,18 @@ async def body_of(state: State, request: Request, held: Held, most: int | None =
             "The request's body took too long to arrive: send it faster.",
             headers={"connection": "close"},
         ) from None
+    if packed is not None:
+        parts.append(await state.call(packed.end, limit - size))
+        held.add(len(parts[-1]))
+        if size + len(parts[-1]) > limit:
+            raise _too_large(limit, word, True)
     return b"".join(parts)
 
 
-def _too_large(most: int, word: str) -> Problem:
+def _too_large(most: int, word: str, unpacked: bool = False) -> Problem:
+    what = "bytes when it is unpacked" if unpacked else "bytes"
     return Problem(
-        "too_large", f"The request has more than {most:,} bytes: {word}.", headers={"connection": "close"}
+        "too_large", f"The request has more than {most:,} {what}: {word}.", headers={"connection": "close"}
     )
 
 
