@@ -65,6 +65,7 @@ def test_run_and_verify_in_a_pipe(skyband: Callable[..., Outcome], pipeline: Pat
     assert lines[0] == "pipeline: starting Spark"
     assert not any(line.startswith("batch") for line in lines)  # progress: nothing in a pipe
     assert lines[-1].startswith("Done: 3 batches, 6 rows, ")
+    assert any(line.startswith("skyband: Spark's UI: http://127.0.0.1:") for line in lines)
 
     checked = skyband("verify", "pipeline.toml")
     assert (checked.code, checked.err) == (0, "") and "all equal" in checked.out

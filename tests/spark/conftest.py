@@ -22,6 +22,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder: Path = tmp_path_factory.mktemp("session")
     # The state store looks every minute by default what is to be copied or thrown away: no test is as long.
     conf = {
+        "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
     }

@@ -229,5 +229,5 @@ def pipeline_text(
     asked = "".join(f'[[query]]\nname = "{name}"\nsql = "{sql}"\n' for name, sql in queries.items())
     return (
         f'[stream.s]\nformat = "{form}"\npath = "data"\ntime = "ts"\n{limit}{declared}{asked}{sink}'
-        f'[spark]\nmaster = "local[2]"\ncheckpoint = "checkpoint"\n{spark}'
+        f'[spark]\nmaster = "local[2]"\ncheckpoint = "checkpoint"\nui = false\n{spark}'
     )

@@ -13,6 +13,11 @@ from tests.spark.kills import Pipeline
 from tests.spark.streams import QUERIES, Row, make_files, pipeline_text, write_file
 from tests.spark.test_kills import check
 
+from skyband.core.errors import InputError
+from skyband.spark.config import SparkSpec
+from skyband.spark.paths import check_seen
+from skyband.spark.session import start_session
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 SMALL = 'executor.memory = "600m"\nexecutor.extraJavaOptions = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"\n'
 
@@ -86,3 +91,17 @@ def test_kills_at_random_moments(tmp_path: Path, seed: int) -> None:
     assert code == 0, said
     check(tmp_path, files)
     shutil.rmtree(tmp_path)
+
+
+@pytest.mark.soak
+def test_a_folder_that_executors_do_not_see(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", workers=1) as cluster:
+        session = start_session(SparkSpec(tmp_path, cluster.url), tmp_path / "spark.log")
+        try:
+            check_seen(session, [tmp_path])
+            with pytest.raises(
+                InputError, match=f"^The machine .* does not see {tmp_path}/away: on a cluster"
+            ):
+                check_seen(session, [tmp_path, tmp_path / "away"])
+        finally:
+            session.stop()

@@ -9,6 +9,7 @@ import pytest
 
 from skyband.core.errors import SkybandError
 from skyband.spark.config import arrow_type, load_pipeline
+from skyband.spark.paths import local_path
 
 WHOLE = """
 [stream.flows]
@@ -60,6 +61,12 @@ def test_a_whole_file(tmp_path: Path) -> None:
         "spark.driver.memory": "3g",
         "spark.ui.enabled": "true",
     }
+
+
+@pytest.mark.parametrize("text", ["ui = false", "ui.enabled = false", '"spark.ui.enabled" = false'])
+def test_spark_without_its_ui(tmp_path: Path, text: str) -> None:
+    whole = WHOLE.replace("ui.enabled = true", text)
+    assert dict(load_pipeline(write(tmp_path, whole)).spark.conf)["spark.ui.enabled"] == "false"
 
 
 def test_a_mark_before_the_first_letter(tmp_path: Path) -> None:
@@ -127,6 +134,28 @@ def test_the_smallest_file(tmp_path: Path) -> None:
         (STREAM + "schema = 3\n" + QUERY, "'schema' of [stream.s] must be a table"),
         (STREAM + "time = 3\n" + QUERY, "'time' of [stream.s] must be a text"),
         (STREAM + QUERY + QUERY, "two queries are named 'q'"),
+        (STREAM + QUERY + "[spark]\nui = 3\n", "'ui' (true, false or settings of spark.ui) must be a table."),
+        (
+            STREAM.replace("data", "s3a://bucket/in") + QUERY,
+            "'path' of [stream.s]: s3a://bucket/in can't be reached, since only this machine's files can",
+        ),
+        (
+            STREAM + QUERY + '[sink]\npath = "hdfs:///out"\n',
+            "'path' of [sink]: hdfs:///out can't be reached",
+        ),
+        (
+            STREAM + QUERY + '[sink]\nformat = "sqlite"\npath = "gs://b/out.db"\n',
+            "'path' of [sink]: gs://b/out.db can't be reached",
+        ),
+        (
+            STREAM + QUERY + '[spark]\ncheckpoint = "abfss://c@a.dfs.core.windows.net/x"\n',
+            "'checkpoint' of [spark]: abfss://c@a.dfs.core.windows.net/x can't be reached",
+        ),
+        (
+            STREAM.replace("data", "file://elsewhere/in") + QUERY,
+            "'path' of [stream.s]: file://elsewhere/in is no file of this machine",
+        ),
+        (STREAM.replace("data", "file:in") + QUERY, "file:in is no file of this machine: write file:// and"),
         (
             STREAM + QUERY + '[spark]\nreading = "driver"\n',
             "'reading' of [spark] is gone: Spark's tasks always read; remove the line.",
@@ -169,6 +198,21 @@ def test_mistakes(tmp_path: Path, text: str, sentence: str) -> None:
         load_pipeline(write(tmp_path, text))
     assert sentence in str(problem.value)
     assert "pipeline.toml" in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("data", "data"),
+        ("a:b/c", "a:b/c"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a%20b/%25#c", "/a b/%#c"),
+        ("FILE://localhost/a", "/a"),
+        ("file:///", "/"),
+    ],
+)
+def test_paths_and_uris(text: str, path: str) -> None:
+    assert local_path(text) == Path(path)
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -141,6 +141,29 @@ def test_two_streams_and_json_lines_out(
     assert report.answers == 8
 
 
+def test_paths_as_uris(tmp_path: Path, spark: SparkSession) -> None:
+    """Whatever Spark's default file system is, and with odd characters."""
+    home = tmp_path / "a b%20#c"
+    files = make_files(2, seed=12)
+    for number, rows in enumerate(files):
+        write_file(home / "data" / f"{number}.parquet", rows)
+    path, text = home / "pipeline.toml", pipeline_text(QUERIES)
+    for name in ("data", "out", "checkpoint"):
+        text = text.replace(f'= "{name}"', f'= "{(home / name).as_uri()}"')
+    path.write_text(text)
+    name = "fs.defaultFS"
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, "hdfs://127.0.0.1:1")
+    try:
+        infos = run(path, spark)
+    finally:
+        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
+    assert [info.rows for info in infos] == [len(rows) for rows in files]
+    assert sorted(p.name for p in home.iterdir()) == ["checkpoint", "data", "out", "pipeline.toml"]
+    assert (home / "checkpoint" / "commits" / "1").exists()
+    assert verify_pipeline(path).ok
+
+
 def test_changed_queries_apply_from_now_on(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,8 +1,10 @@
-"""Spark reads: what Spark's own event log says of a default run."""
+"""Spark reads: what Spark's own UI and event log say of a default run."""
 
 from __future__ import annotations
 
 import json
+import re
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,13 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
+def ask(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return json.load(answer)
+
+
 def test_tasks_read_the_rows_of_a_default_run(tmp_path: Path) -> None:
-    """Files, `skyband run`, and nothing in [spark] but where the log goes."""
+    """Files, `skyband run`, and nothing in [spark] but where the log goes: the UI is on, and shows the jobs."""
     files = make_files(3, seed=6, rows=(3000, 4000))
     for number, rows in enumerate(files):
         write_file(tmp_path / "data" / f"{number}.parquet", rows)
@@ -33,11 +40,20 @@ def test_tasks_read_the_rows_of_a_default_run(tmp_path: Path) -> None:
         f'[spark]\neventLog.enabled = true\neventLog.compress = false\neventLog.dir = "{log.as_uri()}"\n'
     )
     pipeline = Pipeline(tmp_path)
-    pipeline.start()
-    assert pipeline.process is not None
-    driver = pipeline.process.pid
-    code, said = pipeline.finish()
-    assert code == 0, said
+    pipeline.start(available_now=False)
+    assert pipeline.process is not None and pipeline.process.stderr is not None
+    driver, said = pipeline.process.pid, ""
+    while (shown := re.search(r"^skyband: Spark's UI: (http://127\.0\.0\.1:\d+)$", said, re.M)) is None:
+        line = pipeline.process.stderr.readline()
+        assert line, said
+        said += line
+    assert pipeline.wait(lambda: pipeline.has_commit(len(files) - 1), pause=0.05)
+    (app,) = ask(f"{shown[1]}/api/v1/applications")
+    stages = ask(f"{shown[1]}/api/v1/applications/{app['id']}/stages")
+    assert sum(stage["inputRecords"] for stage in stages) >= len(files)
+    pipeline.interrupt()
+    code, rest = pipeline.finish()
+    assert code == 0, said + rest
 
     tasks = [event for event in events(log) if event["Event"] == "SparkListenerTaskEnd"]
     read = [task["Task Metrics"]["Input Metrics"]["Records Read"] for task in tasks]

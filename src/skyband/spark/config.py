@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from skyband.core.errors import InputError, QueryError
+from skyband.spark.paths import local_path
 
 FILES = ("parquet", "csv", "json")
 FORMATS = (*FILES, "kafka", "rate")
@@ -172,6 +173,14 @@ class _Reader:
             raise self.fail(f"'{key}' of {where} must be a text, not {value!r}.")
         return value
 
+    def path(
+        self, where: str, table: Mapping[str, Any], key: str = "path", default: str | None = None
+    ) -> Path:
+        try:
+            return self.base / local_path(self.text(where, table, key, default))
+        except InputError as problem:
+            raise self.fail(f"'{key}' of {where}: {problem}") from None
+
     def count(self, where: str, table: Mapping[str, Any], key: str, least: int) -> int | None:
         value = table.get(key)
         if value is None:
@@ -219,7 +228,7 @@ class _Reader:
         return StreamSpec(
             name=name,
             format=form,
-            path=self.base / text,
+            path=Path(text) if options else self.path(where, table),
             text=text,
             options=options,
             values=self.choice(where, "values", self.text(where, table, "values", "json"), VALUES),
@@ -315,7 +324,7 @@ class _Reader:
             "sqlite": ("path", *TABLES),
         }.get(form, ("path",))
         self.known(where, table, ("format", *own))
-        path = self.base / self.text(where, table, "path") if "path" in own else None
+        path = self.path(where, table) if "path" in own else None
         options: dict[str, str] = {}
         if form in ("postgres", "sqlite"):
             options = {name: self.name(where, table, name) for name in TABLES}
@@ -358,6 +367,10 @@ class _Reader:
         for key, why in _GONE.items():
             if key in table:
                 raise self.fail(f"'{key}' of {where} is gone: {why}; remove the line.")
+        if isinstance(table.get("ui"), bool):
+            table = {**table, "ui": {"enabled": table["ui"]}}
+        elif "ui" in table:
+            self.table("'ui' (true, false or settings of spark.ui)", table["ui"])
         conf: dict[str, str] = {}
         for key, setting in _flat({k: v for k, v in table.items() if k not in own}):
             if "." not in key and key != "jars":
@@ -367,7 +380,7 @@ class _Reader:
         placement = self.text(where, table, "placement", "auto")
         self.choice(where, "placement", placement, ("auto", "driver", "executors"))
         return SparkSpec(
-            checkpoint=self.base / self.text(where, table, "checkpoint", "checkpoint"),
+            checkpoint=self.path(where, table, "checkpoint", "checkpoint"),
             master=self.text(where, table, "master", "local[*]"),
             trigger=self.trigger(where, table),
             placement=placement,

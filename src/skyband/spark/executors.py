@@ -29,6 +29,7 @@ from .inputs import in_one, part_frames
 from .jobs import Packed
 from .merging import LINE_COLUMNS, STATE, stepper
 from .metrics import heard, observed_parts
+from .paths import hadoop_path
 from .pipeline import Run, say
 from .progress import BatchInfo
 from .routing import Era, Job, control_frame
@@ -180,7 +181,7 @@ class ExecutorsRun(Run):
         with state_settings(session, layout.partitions, self._records):
             if once:
                 writer = lines.writeStream.foreachBatch(self._batch)
-                where = str(self._checkpoint.folder)
+                where = hadoop_path(self._checkpoint.folder)
                 return writer.option("checkpointLocation", where).trigger(once=True).start()
             return self._write(lines, available_now)
 

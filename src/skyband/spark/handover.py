@@ -16,6 +16,7 @@ from skyband.core.errors import InputError
 from .checkpoint import Checkpoint
 from .files import frame, write_atomic
 from .merging import state_bytes, unpacked
+from .paths import hadoop_path
 from .shards import ROWS, Unit, part_of
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def read_states(session: SparkSession, checkpoint: Checkpoint, batch: int) -> di
     table = (
         session.read.format("statestore")
         .option("batchId", batch)
-        .load(str(checkpoint.folder))
+        .load(hadoop_path(checkpoint.folder))
         .selectExpr("key.*", "value.*")
         .toArrow()
     )

@@ -31,6 +31,7 @@ from .filelog import FileLog, file_path, list_files
 from .inputs import RATE_SCHEMA, in_one, part_frames
 from .jobs import Packed, in_order
 from .metrics import Lag, StateSize, observed, telling
+from .paths import check_seen, hadoop_path
 from .progress import BatchInfo, OnBatch, Resident, Summary, print_batch
 from .reading import declared_schema, infer_schema
 from .session import few_lines, settings
@@ -233,9 +234,12 @@ class Run:
         began = time.monotonic()
         self._reach_ahead()
         session = spark or self._session()
+        if spark is None and session.sparkContext.uiWebUrl is not None:
+            say(f"Spark's UI: {session.sparkContext.uiWebUrl}")
         try:
             if self._pipeline.spark.local:  # the cores are ours
                 self._engine.threads = int(session.sparkContext.defaultParallelism)
+            check_seen(session, self._shared())
             self._sink.start(session)
             if not all(spec.files for spec in self._pipeline.streams):
                 self._lag.listen(session)
@@ -263,6 +267,13 @@ class Run:
             stopped=self._stop.asked(),
             waiting=waiting,
         )
+
+    def _shared(self) -> list[Path]:
+        """The folders that tasks read, as far as they are there."""
+        folders = [spec.path.resolve() for spec in self._pipeline.streams if spec.files]
+        if self._stateful:
+            folders.append(self._checkpoint.own)
+        return [folder for folder in folders if folder.exists()]
 
     def _reach_ahead(self) -> None:
         """Let the engine get to where it was while Spark starts. Whatever is wrong there, the first batch will say."""
@@ -301,7 +312,7 @@ class Run:
     def _write(self, lines: DataFrame, available_now: bool) -> StreamingQuery:
         """Start the query: every micro-batch of lines comes to `_batch`."""
         writer = lines.writeStream.foreachBatch(self._batch).option(
-            "checkpointLocation", str(self._checkpoint.folder)
+            "checkpointLocation", hadoop_path(self._checkpoint.folder)
         )
         trigger = self._pipeline.spark.trigger
         if available_now:

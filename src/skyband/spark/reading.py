@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from skyband.files.rows import UNTOLD, VALUELESS, BadRow, Chunk, untold
 from skyband.files.source import open_plain, packing
 from skyband.stream.schema import plain
 
+from .paths import unseen
 from .splits import Split
 
 if TYPE_CHECKING:
@@ -161,6 +163,8 @@ def _check(split: Split, path: Path) -> None:
     try:
         status = path.stat()
     except FileNotFoundError:
+        if not path.parent.exists():
+            raise unseen(str(path.parent), socket.gethostname()) from None
         raise InputError(
             f"The file {path} of stream '{split.stream}' was removed before it was read: put it back."
         ) from None

@@ -39,7 +39,13 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 _DEFAULTS = {
-    "spark.ui.enabled": "false",
+    "spark.ui.enabled": "true",
+    # A pipeline runs for days: its UI keeps the last few minutes of small batches, not thousands of jobs.
+    "spark.ui.retainedJobs": "200",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "5000",
+    "spark.sql.ui.retainedExecutions": "100",
+    "spark.port.maxRetries": "100",  # from 4040 on, one for each pipeline that has its UI on
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
     "spark.driver.maxResultSize": "0",
@@ -96,6 +102,7 @@ _SOONER_JVM = [
 # program. Javas from 25 on may do without this way.
 _STARTS = "-Djdk.lang.Process.launchMechanism=VFORK"
 _STARTS_BEFORE = 25
+_LOOPBACK = re.compile(r"spark://(127\.|localhost[:/])")
 # The state of a stateful operator passes through the JVM as arrays of megabytes, several times a batch. With the young
 # generation that a JVM begins with, they are copied by one collection after the other.
 _STATES_JVM = ["-Xms768m", "-Xmn512m"]
@@ -110,7 +117,7 @@ def start_session(
 ) -> SparkSession:
     """The session of a pipeline; `states`: state will pass through the JVM. Raises a sentence if there is no Java or
     Spark does not start."""
-    _environment(spec.master.startswith("local"))
+    _environment(spec)
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -273,7 +280,7 @@ def _launch_with_kafka(settings: dict[str, str], log: Path) -> None:
     )
 
 
-def _environment(local: bool) -> None:
+def _environment(spec: SparkSpec) -> None:
     """What the JVM and the Python workers inherit."""
     from skyband.spark.java import find_java
 
@@ -282,11 +289,12 @@ def _environment(local: bool) -> None:
     os.environ["JAVA_HOME"] = str(find_java())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if spec.local or _LOOPBACK.match(spec.master):  # machines of a cluster have to reach the driver
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # The Spark that belongs to this PySpark, not another that is installed; without SPARK_HOME it finds itself.
     os.environ.pop("SPARK_HOME", None)
     found = importlib.util.find_spec("pyspark")
-    lean = lean_home(Path(found.origin).parent) if local and found is not None and found.origin else None
+    lean = lean_home(Path(found.origin).parent) if spec.local and found is not None and found.origin else None
     if lean is not None:
         os.environ["SPARK_HOME"] = str(lean)
     home = Path(__file__).resolve().parents[2]
