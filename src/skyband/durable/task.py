@@ -22,6 +22,7 @@ from skyband.query.coerce import asked
 from skyband.query.model import Query, Window
 from skyband.query.model import window as window_of
 from skyband.query.serialise import to_dict
+from skyband.stream.rules import RULES
 
 Unread = Mapping[int, tuple[str, str]]
 
@@ -89,7 +90,7 @@ def push(batch: Any, stream: str | None, key: str | None, unread: Unread | None)
     raw, rows, meta, body = codec.pack(batch)
     texts = None if not unread else {int(row): (str(told[0]), str(told[1])) for row, told in unread.items()}
     more = {"stream": stream, "key": key, "unread": [[row, *told] for row, told in (texts or {}).items()]}
-    meta = {"kind": "push", **meta, **{name: value for name, value in more.items() if value}}
+    meta = {"kind": "push", "rules": RULES, **meta, **{name: value for name, value in more.items() if value}}
     if stream == "":
         meta["stream"] = stream
     return Task("push", (raw, rows, stream, texts), written(meta, body), rows, key)
