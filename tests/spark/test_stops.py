@@ -160,7 +160,7 @@ def test_settings_that_spark_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyP
         _cause = ValueError('The value "many" is no int.\nand more')
 
     made = MagicMock()
-    made._jsparkSession.sessionState.side_effect = Refused("Error while instantiating something")
+    made.conf.get.side_effect = Refused("Error while instantiating something")
     monkeypatch.setattr("skyband.spark.java.find_java", lambda: Path("/"))
     builder = MagicMock()
     builder.config.return_value = builder
@@ -179,9 +179,8 @@ def test_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise RuntimeError("\nJava gateway process exited\nbefore sending its port")
 
-    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
-    monkeypatch.setattr(session, "_launch", fail)
+    monkeypatch.setattr(session, "is_started", lambda: False)
+    monkeypatch.setattr(session, "launch", fail)
     said = r"^Spark did not start \(its log is .*spark\.log\): Java gateway process exited$"
     with pytest.raises(InputError, match=said):
         start_session(SparkSpec(tmp_path), tmp_path / "spark.log")
@@ -192,7 +191,7 @@ def test_spark_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         log.write_text(log.read_text() + 'Exception in thread "main" a.b.C: Master must be one\n\tat x.y\n')
         fail()
 
-    monkeypatch.setattr(session, "_launch", end)
+    monkeypatch.setattr(session, "launch", end)
     with pytest.raises(InputError, match=r"spark\.log\): Master must be one$"):
         start_session(SparkSpec(tmp_path), tmp_path / "spark.log")
     monkeypatch.setitem(sys.modules, "pyspark", None)
@@ -235,7 +234,7 @@ def test_an_installed_package_needs_no_path(monkeypatch: pytest.MonkeyPatch) -> 
     for home, path in [("/venv/site-packages", ""), ("/project/src", "/project/src")]:
         monkeypatch.setenv("PYTHONPATH", "")
         monkeypatch.setattr(session, "__file__", f"{home}/skyband/spark/session.py")
-        session._environment(False)
+        session._environment(SparkSpec(Path("/"), "spark://host:7077"))
         assert (os.environ["PYTHONPATH"], os.environ["JAVA_HOME"]) == (path, "/java")
 
 

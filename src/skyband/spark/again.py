@@ -91,12 +91,11 @@ class Again:
         return [chunk for *_, chunk in parts]
 
     def _spark(self) -> SparkSession:
-        from pyspark import SparkContext
-
+        from .jvm import is_started
         from .session import start_session
 
         if self._session is None:
-            self._own = SparkContext._active_spark_context is None  # another one stays as it was
+            self._own = not is_started()  # another one stays as it was
             log = self._checkpoint.own / "verify.log"
             self._session = start_session(self._pipeline.spark, log, kafka=True)
         return self._session

@@ -27,8 +27,9 @@ from .gather import Asked, Gather, Told
 from .handover import hand_over
 from .inputs import in_one, part_frames
 from .jobs import Packed
+from .jvm import has_listeners
 from .merging import LINE_COLUMNS, STATE, stepper
-from .metrics import heard, observed_parts
+from .metrics import observed_parts
 from .paths import hadoop_path
 from .pipeline import Run, say
 from .progress import BatchInfo
@@ -172,7 +173,7 @@ class ExecutorsRun(Run):
         )
         packed = Packed.of(job)
         parts = self._parts(session, packed, eras[-1])
-        if heard(session):  # to count lines on their way costs Spark time in every batch
+        if has_listeners(session):  # to count lines on their way costs Spark time in every batch
             parts = observed_parts(parts, eras[-1].units[0].key)
         with _workers(session, "units"):
             lines = parts.groupBy("unit").applyInPandasWithState(

@@ -76,11 +76,6 @@ def observed_parts(parts: DataFrame, unit: int) -> DataFrame:
     return parts.observe(OBSERVED, lines.alias("lines"), rows.alias("rows"))
 
 
-def heard(session: SparkSession) -> bool:
-    """Whether the session has a listener of streaming queries."""
-    return len(session._jsparkSession.streams().listListeners()) > 0
-
-
 class Lag:
     """How far Kafka's streams are behind, by what Spark tells its listeners."""
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from skyband.core.errors import InputError
 
 from .config import SparkSpec
+from .jvm import is_started, launch, root_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,8 +120,7 @@ def start_session(
     Spark does not start."""
     _environment(spec)
     try:
-        from pyspark import SparkContext
-        from pyspark.sql import SparkSession
+        from pyspark import sql
     except ImportError as problem:
         raise InputError(
             f"PySpark cannot be imported ({problem}): install it with 'pip install skyband[spark]'."
@@ -129,12 +129,12 @@ def start_session(
     scratch, begun = _scratch(), log.stat().st_size if log is not None and log.exists() else 0
     settings = _settings(spec, scratch, app, states)
     try:
-        if SparkContext._active_spark_context is None and SparkContext._gateway is None and log is not None:
+        if log is not None and not is_started():
             if kafka:
                 _launch_with_kafka(settings, log)
             else:
-                _launch(settings, log)
-        builder = SparkSession.builder
+                launch(settings, log)
+        builder = sql.SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
@@ -145,7 +145,9 @@ def start_session(
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise InputError(f"Spark did not start{where}: {_last_words(log, begun) or first}") from problem
     try:
-        session._jsparkSession.sessionState()  # Spark looks at its SQL settings when they are first needed
+        session.conf.get(
+            "spark.sql.session.timeZone"
+        )  # Spark looks at its SQL settings when one is first asked for
     except Exception as problem:
         said = _deepest(problem)
         session.stop()
@@ -157,10 +159,9 @@ def start_session(
 
 def _deepest(problem: BaseException) -> str:
     """The first line of what lies at the bottom of an exception of Spark's."""
-    while (cause := getattr(problem, "_cause", None)) is not None:
-        problem = cause
-    told = str(problem).strip().splitlines()
-    return told[0].rstrip(".: ") if told else type(problem).__name__
+    root = root_of(problem)
+    told = str(root).strip().splitlines()
+    return told[0].rstrip(".: ") if told else type(root).__name__
 
 
 def _last_words(log: Path | None, begun: int) -> str | None:
@@ -232,19 +233,6 @@ def _starts() -> list[str]:
     return [_STARTS] if known else []
 
 
-def _launch(settings: dict[str, str], log: Path) -> None:
-    """Start the JVM with a log file for its output, before anything else starts it without one."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    log.parent.mkdir(parents=True, exist_ok=True)
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
-    with open(log, "ab") as out:
-        gateway = launch_gateway(conf, {"stdout": out, "stderr": out})  # type: ignore[no-untyped-call]
-    SparkContext._ensure_initialized(gateway=gateway)
-
-
 def _launch_with_kafka(settings: dict[str, str], log: Path) -> None:
     """Start the JVM with Spark's Kafka connector: the one that was named, or the first that is to be had."""
     import pyspark
@@ -259,7 +247,7 @@ def _launch_with_kafka(settings: dict[str, str], log: Path) -> None:
             tried.append(packages.rpartition(":")[2])
         begun = log.stat().st_size if log.exists() else 0
         try:
-            _launch(settings, log)
+            launch(settings, log)
         except Exception:
             with open(log, "rb") as said:
                 said.seek(begun)
