@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import os
+import time
 from collections.abc import Iterator
+from json import loads
 from pathlib import Path
 
 import httpx
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect as open_socket
 
 import skyband as sb
 from skyband.core.errors import InputError
-from skyband.server.guard import Caller, Guard, Rates, read_tokens
+from skyband.server.guard import ALL, Caller, Guard, Rates, Scope, Token, read_tokens
 from skyband.server.settings import Settings
 from skyband.server.testing import Running
 
@@ -60,7 +62,7 @@ CALLS = [
     ("read", "GET", "/metrics", None),
     ("read", "POST", "/api/check", {"sql": CARS}),
     ("push", "POST", "/api/streams/cars/rows", [{"id": "a", "speed": 1.0}]),
-    ("push", "POST", "/api/advance", {"time": 1}),
+    ("admin", "POST", "/api/advance", {"time": 1}),
     ("admin", "POST", "/api/queries", {"sql": CARS}),
     ("admin", "PATCH", "/api/queries/none", {"k": 1}),
     ("admin", "DELETE", "/api/queries/none", None),
@@ -141,6 +143,148 @@ def test_the_client_has_a_token(server: Running) -> None:
         sb.connect(server.url)
 
 
+# -- tokens for some streams and queries ---------------------------------------------------------------------
+
+SOME = """
+admin everything-may-be-done-by-this
+push  rows-of-cars-may-be-sent-by-this     stream=cars                  # a sensor
+read  fastest-may-be-looked-at-by-this     query=fastest
+admin cars-are-kept-in-order-by-this       stream=cars query=fastest query='the slow ones'
+read  all-of-cars-may-be-looked-at         stream=cars query=*
+"""
+EVERYTHING, SENSOR, PAGE, KEEPER, LOOKER = (line.split()[1] for line in SOME.strip().splitlines())
+BIKES = "SELECT id, speed FROM bikes ORDER BY speed DESC LIMIT 3 WINDOW 100 ROWS"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Path]]:
+    path = tmp_path_factory.mktemp("shared") / "tokens"
+    path.write_text(SOME)
+    path.chmod(0o600)
+    found = start(in_memory=True, tokens=path, time="ts")
+    with httpx.Client(base_url=found.url, timeout=60, headers=bearer(EVERYTHING)) as http:
+        for stream, sql in (("cars", CARS), ("bikes", BIKES)):
+            assert push(http, stream, [{"ts": 1, "id": stream, "speed": 1.0}]).status_code == 200
+            name = "fastest" if stream == "cars" else "bikes"
+            assert http.post("/api/queries", json={"name": name, "sql": sql}).status_code == 201
+            assert push(http, stream, [{"ts": 1, "id": "x", "speed": "no number"}]).json()["rejected"] == 1
+    yield found, path
+    assert found.stop() == 0 and "Traceback" not in found.said()
+
+
+def test_a_token_for_some_streams_and_queries(shared: tuple[Running, Path]) -> None:
+    server, _ = shared
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+
+        def get(token: str, path: str) -> httpx.Response:
+            return http.get(path, headers=bearer(token))
+
+        rows = [{"ts": 2, "id": "new", "speed": 9.0}]
+        taken = push(http, "cars", rows, accept="application/vnd.apache.arrow.stream", **bearer(SENSOR))
+        assert taken.status_code == 200 and b"fastest" not in taken.content, "it learns of no query"
+        assert push(http, "cars", rows, **bearer(SENSOR)).json()["changes"] == 0
+        assert push(http, "cars", rows, **bearer(KEEPER)).json()["changes"] > 0
+        for token in (SENSOR, KEEPER):
+            told = problem(push(http, "bikes", rows, **bearer(token)), 403, "forbidden")
+            assert 'not for the stream "bikes"' in told
+        streams = {
+            token: get(token, "/api/streams").json()["streams"] for token in (SENSOR, PAGE, EVERYTHING)
+        }
+        assert [[s["name"] for s in found] for found in streams.values()] == [["cars"], [], ["cars", "bikes"]]
+        queries = {token: get(token, "/api/queries").json()["queries"] for token in (SENSOR, PAGE, LOOKER)}
+        assert [[q["name"] for q in found] for found in queries.values()] == [
+            [],
+            ["fastest"],
+            ["fastest", "bikes"],
+        ]
+        for rest in ("", "/top", "/explain", "/picture"):
+            assert get(PAGE, f"/api/queries/fastest{rest}").status_code == 200
+            for name in ("bikes", "none"):
+                told = problem(get(PAGE, f"/api/queries/{name}{rest}"), 403, "forbidden")
+                assert f'not for the query "{name}"' in told
+        for token, known in ((PAGE, set()), (LOOKER, {"cars"}), (EVERYTHING, {"cars", "bikes"})):
+            assert {row["stream"] for row in get(token, "/api/rejects").json()["rejects"]} == known
+        slow = {"name": "the slow ones", "sql": CARS.replace("DESC", "ASC")}
+        for json, status in ((slow, 201), ({**slow, "name": "other"}, 403), ({**slow, "sql": BIKES}, 403)):
+            assert http.post("/api/queries", json=json, headers=bearer(KEEPER)).status_code == status
+        assert http.post("/api/check", json={"sql": BIKES}, headers=bearer(KEEPER)).status_code == 403
+        assert http.post("/api/check", json={"sql": CARS}, headers=bearer(KEEPER)).status_code == 200
+        assert http.delete("/api/queries/bikes", headers=bearer(KEEPER)).status_code == 403
+        assert http.delete("/api/queries/the%20slow%20ones", headers=bearer(KEEPER)).status_code == 200
+        told = problem(http.post("/api/advance", json={"time": 3}, headers=bearer(KEEPER)), 403, "forbidden")
+        assert "all streams" in told
+        problem(http.post("/api/advance", json={"time": 3}, headers=bearer(SENSOR)), 403, "forbidden")
+        assert http.post("/api/advance", json={"time": 3}, headers=bearer(EVERYTHING)).status_code == 200
+
+
+def test_a_reader_with_such_a_token(shared: tuple[Running, Path]) -> None:
+    server, _ = shared
+    url = "ws" + server.url.removeprefix("http")
+    with httpx.Client(base_url=server.url, timeout=60, headers=bearer(EVERYTHING)) as http:
+        with (
+            open_socket(url + "/api/changes?from=0", additional_headers=bearer(PAGE)) as page,
+            open_socket(url + "/api/live", additional_headers=bearer(PAGE)) as live,
+            http.stream("GET", "/api/changes", headers=bearer(SENSOR)) as sensor,
+        ):
+            for speed in (100.0, 101.0):
+                for stream in ("cars", "bikes"):
+                    assert push(http, stream, [{"ts": 4, "id": "z", "speed": speed}]).json()["changes"] > 0
+            last = http.get("/api/stats").json()["offset"]
+            text, offset = "", 0
+            while offset < last - 1:
+                text += str(message := page.recv(30))
+                offset = loads(message)["offset"]
+            assert '"fastest"' in text and "bikes" not in text
+            state = loads(live.recv(30))
+            assert [query["name"] for query in state["queries"]] == ["fastest"] == list(state["tops"])
+            lines = sensor.iter_lines()
+            assert '"changes":[]' in next(line for line in lines if line.startswith("data: "))
+        with pytest.raises(InvalidStatus) as refused:
+            open_socket(url + "/api/changes?query=bikes", additional_headers=bearer(PAGE))
+        assert refused.value.response.status_code == 403
+
+
+def test_tokens_are_replaced_while_it_runs(shared: tuple[Running, Path]) -> None:
+    server, path = shared
+    url = "ws" + server.url.removeprefix("http")
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+
+        def status(token: str) -> int:
+            return http.get("/api/queries", headers=bearer(token)).status_code
+
+        def until(token: str, wanted: int) -> None:
+            end = time.monotonic() + 30
+            while status(token) != wanted:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+
+        new = "this-one-is-new-and-the-page-is-gone"
+        with (
+            open_socket(url + "/api/changes", additional_headers=bearer(PAGE)) as changes,
+            open_socket(url + "/api/live", additional_headers=bearer(PAGE)) as live,
+        ):
+            path.write_text(SOME.replace(PAGE, new))
+            until(new, 200)
+            assert status(PAGE) == 401 and status(SENSOR) == 200
+            push(http, "cars", [{"ts": 5, "id": "z", "speed": 1e6}], **bearer(EVERYTHING))
+            for reader in (changes, live):
+                with pytest.raises(ConnectionClosed) as closed:
+                    while True:
+                        reader.recv(30)
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
+        for broken in ("admin short", ""):
+            path.write_text(broken)
+            time.sleep(1.2)
+            assert status(new) == 200, "a file with a fault changes nothing"
+        path.unlink()
+        time.sleep(1.2)
+        assert status(new) == 200
+        path.write_text(SOME)
+        until(PAGE, 200)
+        assert status(new) == 401
+    assert "at least 16" in "".join(server.errors)
+
+
 # -- without a server ----------------------------------------------------------------------------------------
 
 
@@ -194,7 +338,8 @@ def test_token_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path = tmp_path / "tokens"
     for text, word in {
         "": "no token", "# nothing\n": "no token", "root abcdefghijklmnopqrstuvwxyz": "Line 1", "read": "Line 1",
-        "read short": "at least 16", "\nread a b c": "Line 2",
+        "read short": "at least 16", "\nread abcdefghijklmnopqrstuvwxyz b c": "Line 2 .* has 'b' after its token",
+        "read abcdefghijklmnopqrstuvwxyz stream=": "stream=NAME", "read abcdefghijklmnopqrstuvwxyz stream='a": "quote",
     }.items():  # fmt: skip
         path.write_text(text)
         with pytest.raises(InputError, match=word):
@@ -204,8 +349,21 @@ def test_token_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path.write_text("read abcdefghijklmnopqrstuvwxyz\n")
     os.chmod(path, 0o644)
     capsys.readouterr()
-    assert read_tokens(str(path)) == [("read", b"abcdefghijklmnopqrstuvwxyz")]
+    assert read_tokens(str(path)) == [Token("read", b"abcdefghijklmnopqrstuvwxyz")]
     assert "chmod 600" in capsys.readouterr().err
+
+
+def test_scopes_of_a_tokens_file(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(SOME)
+    path.chmod(0o600)
+    assert [token.scope for token in read_tokens(str(path))] == [
+        ALL,
+        Scope(frozenset(["cars"]), frozenset()),
+        Scope(frozenset(), frozenset(["fastest"])),
+        Scope(frozenset(["cars"]), frozenset(["fastest", "the slow ones"])),
+        Scope(frozenset(["cars"]), None),
+    ]
 
 
 def test_rates() -> None:

@@ -41,7 +41,7 @@ def step(offset: int, *queries: str) -> Entry:
 def run(hub: Hub, place: int, query: str | None = None) -> tuple[int, Any]:
     async def ask() -> tuple[int, str | None]:
         hub.attach(asyncio.get_running_loop())
-        return await hub.next(place, query)
+        return await hub.next(place, None if query is None else frozenset([query]))
 
     reached, text = asyncio.run(ask())
     return reached, None if text is None else json.loads(text)

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from skyband.server import following
+from skyband.server.guard import Caller
 from skyband.server.live import live
 from skyband.server.problems import Problem, problem_of
 from skyband.server.routes import ENDPOINTS, Endpoint, State, admit, answer, told
@@ -73,25 +74,27 @@ def _choose(state: State, found: list[Endpoint]) -> Callable[[Request], Any]:
     return call
 
 
-def _socket(state: State, follow: Callable[[State, WebSocket], Any]) -> Callable[[WebSocket], Any]:
+def _socket(state: State, follow: Callable[[State, WebSocket, Caller], Any]) -> Callable[[WebSocket], Any]:
     async def call(socket: WebSocket) -> None:
         try:
-            admit(state, socket, "read")
+            caller = admit(state, socket, "read")
             _ = state.service  # or it is not open yet
         except Exception as error:
             await following.refuse(socket, error)
             return
-        await follow(state, socket)
+        await follow(state, socket, caller)
 
     return call
 
 
-async def _live(state: State, socket: WebSocket) -> None:
+async def _live(state: State, socket: WebSocket, caller: Caller) -> None:
     if state.live.readers >= state.settings.max_subscribers:
         await following.refuse(socket, Problem("busy", "Too many pages are open already: close some."))
         return
     await following.accept(socket)
-    await live(socket, state.live)
+    await live(socket, state.live, caller.scope, lambda: state.guard.holds(caller))
+    if not state.guard.holds(caller):
+        await following.end(socket, following.NO_TOKEN)
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:

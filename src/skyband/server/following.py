@@ -17,17 +17,19 @@ from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from skyband.core.errors import InputError
+from skyband.server.guard import Caller, Names
 from skyband.server.hub import QUIET
 from skyband.server.problems import Problem, problem_of
 
 if TYPE_CHECKING:
     from skyband.server.routes import State
 
+NO_TOKEN = 4401  # a WebSocket is closed with it when its token is taken back
 _GONE = (WebSocketDisconnect, RuntimeError, OSError)
 
 
-async def begin(state: State, given: str | None, query: str | None) -> int:
-    """Where a reader begins, if it may."""
+async def begin(state: State, caller: Caller, given: str | None, query: str | None) -> tuple[int, Names]:
+    """Where a reader begins, and the queries that it follows, if it may."""
     if state.service.hub.readers >= state.settings.max_subscribers:
         raise Problem(
             "busy",
@@ -35,22 +37,25 @@ async def begin(state: State, given: str | None, query: str | None) -> int:
             "with a larger --max-subscribers.",
             headers={"retry-after": "5"},
         )
+    wanted = caller.scope.queries
     if query is not None:
+        caller.scope.check_query(query)
         await state.call(state.service.query, query)
+        wanted = frozenset([query])
     if given is None:
-        return state.service.hub.offset
+        return state.service.hub.offset, wanted
     if not given.isascii() or not given.isdigit() or len(given) > 18:
         raise InputError(f"from= must be an offset, a whole number, not {given[:40]!r}.")
-    return int(given)
+    return int(given), wanted
 
 
-async def messages(state: State, place: int, query: str | None) -> AsyncIterator[tuple[int, str]]:
-    """What a reader is told from this place on, with the offset after each message."""
+async def messages(state: State, caller: Caller, place: int, wanted: Names) -> AsyncIterator[tuple[int, str]]:
+    """What a reader is told from this place on, with the offset after each message; until its token is taken back."""
     hub = state.service.hub
     clock = asyncio.get_running_loop().time
     told = -QUIET
-    while not hub.closed:
-        place, text = await hub.next(place, query)
+    while not hub.closed and state.guard.holds(caller):
+        place, text = await hub.next(place, wanted)
         if text is None and clock() - told >= QUIET:
             text = f'{{"offset":{place},"changes":[]}}'
         if text is not None:
@@ -61,18 +66,19 @@ async def messages(state: State, place: int, query: str | None) -> AsyncIterator
             await hub.wait()
 
 
-async def changes(state: State, socket: WebSocket) -> None:
+async def changes(state: State, socket: WebSocket, caller: Caller) -> None:
     """A WebSocket that follows. It has been let in."""
     hub = state.service.hub
-    query = socket.query_params.get("query")
     try:
-        place = await begin(state, socket.query_params.get("from"), query)
+        place, wanted = await begin(
+            state, caller, socket.query_params.get("from"), socket.query_params.get("query")
+        )
     except Exception as error:
         await refuse(socket, error)
         return
     await accept(socket)
     hub.readers += 1
-    telling = asyncio.create_task(_tell(state, socket, place, query))
+    telling = asyncio.create_task(_tell(state, socket, caller, place, wanted))
     listening = asyncio.create_task(_until_gone(socket))
     try:
         await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -81,14 +87,13 @@ async def changes(state: State, socket: WebSocket) -> None:
         for task in (telling, listening):
             task.cancel()
         await asyncio.gather(telling, listening, return_exceptions=True)
-        with contextlib.suppress(*_GONE):
-            await socket.close(1001)
+        await end(socket, 1001 if state.guard.holds(caller) else NO_TOKEN)
 
 
-async def _tell(state: State, socket: WebSocket, place: int, query: str | None) -> None:
+async def _tell(state: State, socket: WebSocket, caller: Caller, place: int, wanted: Names) -> None:
     hub = state.service.hub
     with contextlib.suppress(*_GONE):
-        async for _, text in messages(state, place, query):
+        async for _, text in messages(state, caller, place, wanted):
             # one that doesn't read is not waited for for ever: it doesn't answer pings either
             await socket.send({"type": "websocket.send", "text": text, "frame": hub.frame(text)})
 
@@ -105,6 +110,12 @@ async def accept(socket: WebSocket) -> None:
     await socket.accept(subprotocol="skyband" if "skyband" in offered else None)
 
 
+async def end(socket: WebSocket, code: int) -> None:
+    """Close, if the other end is still there."""
+    with contextlib.suppress(*_GONE):
+        await socket.close(code)
+
+
 async def refuse(socket: WebSocket, error: Exception) -> None:
     """Answer the request for a WebSocket with a problem."""
     problem = problem_of(error)
@@ -117,8 +128,8 @@ async def refuse(socket: WebSocket, error: Exception) -> None:
 async def events(state: State, request: Request) -> Response:
     """The same as server-sent events."""
     given = request.headers.get("last-event-id") or request.query_params.get("from")
-    query = request.query_params.get("query")
-    place = await begin(state, given, query)
+    caller: Caller = request.state.caller
+    place, wanted = await begin(state, caller, given, request.query_params.get("query"))
     hub = state.service.hub
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
@@ -127,7 +138,7 @@ async def events(state: State, request: Request) -> Response:
         hub.readers += 1
         try:
             yield f": following from {place}\n\n"
-            async for offset, text in messages(state, place, query):
+            async for offset, text in messages(state, caller, place, wanted):
                 kind = "missed" if text.startswith('{"missed"') else "changes"
                 yield f"id: {offset}\nevent: {kind}\ndata: {text}\n\n"
         finally:

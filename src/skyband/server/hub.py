@@ -28,6 +28,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from skyband.server.guard import Names
 from skyband.server.sockets import frame_of
 from skyband.stream.arrow import python_value
 
@@ -114,7 +115,7 @@ def _time(value: Any) -> str:
 class Hub:
     """The ring, and the readers' places in it. `tops` makes the answers as they are now, for those who missed some."""
 
-    def __init__(self, most: int, tops: Callable[[str | None], tuple[int, dict[str, Any]]]) -> None:
+    def __init__(self, most: int, tops: Callable[[Names], tuple[int, dict[str, Any]]]) -> None:
         self.most = most
         self.readers = 0
         self.missed = 0  # how often a reader was told so
@@ -130,9 +131,9 @@ class Hub:
         self._due = False  # a wake-up is on its way
         self._woken = 0  # the offset at the last one: who stood before it is told of all up to there, alike
         self._last_wake = 0.0
-        self._messages: dict[tuple[int, int, str | None], tuple[int, str | None]] = {}
+        self._messages: dict[tuple[int, int, Names], tuple[int, str | None]] = {}
         self._frames: dict[str, bytes] = {}  # of messages
-        self._fresh: dict[str | None, asyncio.Task[tuple[int, str]]] = {}
+        self._fresh: dict[Names, asyncio.Task[tuple[int, str]]] = {}
         self.closed = False
 
     # -- writing -------------------------------------------------------------------------------------------
@@ -231,14 +232,14 @@ class Hub:
         self._waiting.append(reader)
         return await reader
 
-    async def next(self, place: int, query: str | None) -> tuple[int, str | None]:
-        """The message for a reader at this place, None if there is nothing to tell, and its new place."""
+    async def next(self, place: int, wanted: Names) -> tuple[int, str | None]:
+        """The message about these queries for a reader at this place, None if there is none, and its new place."""
         if place < self.first or place > self.offset:
-            offset, tops = await self._fresh_tops(query)
+            offset, tops = await self._fresh_tops(wanted)
             self.missed += 1
             return offset, f'{{"missed":{{"from":{place},"to":{offset}}},"offset":{offset},"tops":{tops}}}'
         until = self._woken if place < self._woken else self.offset
-        key = place, until, query
+        key = place, until, wanted
         found = self._messages.get(key)
         if found is None:
             if len(self._messages) > 1000:
@@ -247,7 +248,7 @@ class Hub:
             for entry in entries:
                 if entry.count > LONG and not entry.written:
                     await asyncio.to_thread(entry.texts)
-            found = self._messages[key] = self._message(reached, entries, query)
+            found = self._messages[key] = self._message(reached, entries, wanted)
         return found
 
     def frame(self, text: str) -> bytes:
@@ -276,28 +277,28 @@ class Hub:
             held += entry.count
         return reached, entries
 
-    def _message(self, reached: int, entries: list[Entry], query: str | None) -> tuple[int, str | None]:
+    def _message(self, reached: int, entries: list[Entry], wanted: Names) -> tuple[int, str | None]:
         """The message of some steps."""
         texts: list[str] = []
         events: list[dict[str, Any]] = []
         for entry in entries:
-            texts.extend(text for name, text in entry.texts() if query is None or name == query)
-            if entry.event is not None and query in (None, entry.event["name"]):
+            texts.extend(text for name, text in entry.texts() if wanted is None or name in wanted)
+            if entry.event is not None and (wanted is None or entry.event["name"] in wanted):
                 events.append(entry.event)
         if not texts and not events:
             return reached, None
         queries = f',"queries":{json.dumps(events, ensure_ascii=False)}' if events else ""
         return reached, f'{{"offset":{reached},"changes":[{",".join(texts)}]{queries}}}'
 
-    async def _fresh_tops(self, query: str | None) -> tuple[int, str]:
+    async def _fresh_tops(self, wanted: Names) -> tuple[int, str]:
         """The answers as they are, made once for all who ask at the same time."""
-        task = self._fresh.get(query)
+        task = self._fresh.get(wanted)
         if task is None or (task.done() and (task.exception() or task.result()[0] < self.offset)):
             if len(self._fresh) > 1000:
                 self._fresh.clear()
-            task = self._fresh[query] = asyncio.ensure_future(asyncio.to_thread(self._written, query))
+            task = self._fresh[wanted] = asyncio.ensure_future(asyncio.to_thread(self._written, wanted))
         return await asyncio.shield(task)
 
-    def _written(self, query: str | None) -> tuple[int, str]:
-        offset, tops = self._tops(query)
+    def _written(self, wanted: Names) -> tuple[int, str]:
+        offset, tops = self._tops(wanted)
         return offset, json.dumps(tops, ensure_ascii=False)

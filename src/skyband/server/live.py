@@ -26,11 +26,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from skyband.core.errors import SkybandError
+from skyband.server.guard import ALL, Scope
 
 EVERY = 0.1  # seconds between two states, at least
 AT_LEAST = 1.0  # and at most
 SHOWN = 12  # answers, if a reader does not say which
 MOST_SHOWN = 24
+MOST_HEADS = 100  # of different tokens
 ROWS = 100  # of each: more no person reads
 PATIENCE = 10.0  # seconds until a reader that says what it has seen is sent something all the same
 
@@ -60,22 +62,22 @@ class Live:
         self._all = 0  # the step that may have changed every answer
         self._changed: dict[str, int] = {}  # the step that changed this answer last
         self._tops: dict[str, tuple[int, str]] = {}  # as of which step, and its text
-        self._head: tuple[float, int, str, list[str]] | None = None
+        self._heads: dict[Scope, tuple[float, int, str, list[str]]] = {}
 
     def step(self, names: Iterable[str] | None = None) -> None:
         """A step has changed these answers; None: perhaps any, or the queries themselves."""
         with self._lock:
             self.steps += 1
             if names is None:
-                self._all, self._head = self.steps, None
+                self._all, self._heads = self.steps, {}
                 self._changed, self._tops = {}, {}
             else:
                 for name in names:
                     self._changed[name] = self.steps
 
-    def text(self, show: list[str] | None = None) -> tuple[int, str]:
-        """The state now: its offset, and the whole of it as JSON."""
-        offset, head, names = self._told()
+    def text(self, show: list[str] | None = None, scope: Scope = ALL) -> tuple[int, str]:
+        """The state now, as far as a token is for it: its offset, and the whole of it as JSON."""
+        offset, head, names = self._told(scope)
         known = set(names)
         wanted = names[:SHOWN] if show is None else [name for name in show if name in known]
         tops = []
@@ -85,15 +87,18 @@ class Live:
                 tops.append(f"{json.dumps(name)}:{found}")
         return offset, f'{head},"tops":{{{",".join(tops)}}}}}'
 
-    def _told(self) -> tuple[int, str, list[str]]:
+    def _told(self, scope: Scope) -> tuple[int, str, list[str]]:
         """What is said of all queries together, and their names."""
-        now, kept = self.clock(), self._head
+        now, kept = self.clock(), self._heads.get(scope)
         if kept is not None and now - kept[0] < EVERY:
             return kept[1:]
         offset, queries = self.source.offset, self.source.queries()
+        queries = [query for query in queries if scope.has_query(query["name"])]
         names = [str(query["name"]) for query in queries]
         head = _json({"offset": offset, "stats": self.source.stats(), "queries": queries})[:-1]
-        self._head = (now, offset, head, names)
+        if len(self._heads) >= MOST_HEADS:
+            self._heads = {}
+        self._heads[scope] = (now, offset, head, names)
         return offset, head, names
 
     def _top(self, name: str) -> str | None:
@@ -148,11 +153,13 @@ class _Reader:
             self.owes = False
 
 
-async def live(websocket: WebSocket, state: Live) -> None:
-    """Tell one reader how things stand until it goes. The connection has been accepted already."""
+async def live(
+    websocket: WebSocket, state: Live, scope: Scope = ALL, stays: Callable[[], bool] = lambda: True
+) -> None:
+    """Tell one reader how things stand until it goes, or may not stay. The connection has been accepted already."""
     reader = _Reader()
     state.readers += 1
-    telling = asyncio.create_task(_tell(websocket, state, reader))
+    telling = asyncio.create_task(_tell(websocket, state, reader, scope, stays))
     try:
         while not telling.done():
             listening = asyncio.create_task(websocket.receive_text())
@@ -169,17 +176,19 @@ async def live(websocket: WebSocket, state: Live) -> None:
         await asyncio.gather(telling, return_exceptions=True)
 
 
-async def _tell(websocket: WebSocket, state: Live, reader: _Reader) -> None:
+async def _tell(
+    websocket: WebSocket, state: Live, reader: _Reader, scope: Scope, stays: Callable[[], bool]
+) -> None:
     sent: tuple[int, list[str] | None] | None = None
     at = -AT_LEAST
-    while True:
+    while stays():
         now = time.monotonic()
         steps = state.steps
         fresh = sent != (steps, reader.show)
         waits = reader.tells and reader.owes and now - at < PATIENCE
         if not waits and (fresh or now - at >= AT_LEAST):
             show = reader.show
-            _, text = await run_in_threadpool(state.text, show)
+            _, text = await run_in_threadpool(state.text, show, scope)
             reader.owes = True
             at, sent = time.monotonic(), (steps, show)
             await websocket.send_text(text)

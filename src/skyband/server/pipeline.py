@@ -31,6 +31,7 @@ from skyband.query.model import Last
 from skyband.query.sql.parser import parse
 from skyband.query.text import to_sql
 from skyband.server import allowed
+from skyband.server.guard import Names
 from skyband.server.hub import Entry, Hub
 from skyband.server.numbers import Numbers, state_of
 from skyband.server.problems import Problem, no_query
@@ -235,10 +236,12 @@ class PipelineService:
             raise Problem("bad_query", f'"{name}" has {known} ranks: ask for as many or fewer.')
         return offset, table if k is None else table.slice(0, k)
 
-    def tops(self, name: str | None) -> tuple[int, dict[str, Any]]:
+    def tops(self, wanted: Names) -> tuple[int, dict[str, Any]]:
         with self._lock:
             offset, tops = self.hub.offset, dict(self._tops)
-        return offset, {each: json_rows(table) for each, table in tops.items() if name in (None, each)}
+        return offset, {
+            name: json_rows(table) for name, table in tops.items() if wanted is None or name in wanted
+        }
 
     def explain(self, name: str) -> dict[str, Any]:
         self.query(name)
@@ -255,8 +258,12 @@ class PipelineService:
         }  # fmt: skip
         return {"ok": True, "query": about, "explain": str(plan)}
 
-    def rejects(self, most: int) -> dict[str, Any]:
-        """The last rejected rows, from the output folder where that holds Parquet."""
+    def streams_of(self, sql: str) -> list[str]:
+        query = allowed.read_query(sql, self.settings)
+        return list(getattr(query, "streams", None) or [getattr(query, "stream", None) or ""])
+
+    def rejects(self, most: int, streams: Names = None) -> dict[str, Any]:
+        """The last rejected rows of these streams, from the output folder where that holds Parquet."""
         with self._lock:
             counts = dict(self._rejects)
         rows: list[dict[str, Any]] = []
@@ -266,7 +273,8 @@ class PipelineService:
                 (folder / "rejects").glob("batch-*.parquet"), key=lambda file: file.stat().st_mtime_ns
             )
             for file in reversed(files):
-                rows = json_rows(_read(file)) + rows
+                found = json_rows(_read(file))
+                rows = [row for row in found if streams is None or row["stream"] in streams] + rows
                 if len(rows) >= most:
                     break
         return {"rejects": rows[-most:] if most else [], "counts": counts}

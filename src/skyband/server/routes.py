@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -25,7 +26,7 @@ from skyband.server import files
 from skyband.server.allowed import check_name
 from skyband.server.bodies import ARROW
 from skyband.server.encodings import unpacking
-from skyband.server.guard import Caller, Guard
+from skyband.server.guard import Caller, Guard, Scope
 from skyband.server.live import Live
 from skyband.server.picture import Sampler
 from skyband.server.problems import Problem, problem_of
@@ -33,6 +34,7 @@ from skyband.server.service import Service, top_told
 from skyband.server.settings import Settings
 
 if TYPE_CHECKING:
+    from skyband.durable import Receipt
     from skyband.server.pipeline import PipelineService
 
 log = logging.getLogger("skyband")
@@ -160,6 +162,37 @@ def told(problem: Problem, error: BaseException | None = None) -> Response:
 def say(value: Any, status: int = 200) -> Response:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
     return Response(text.encode("utf-8", "replace"), status, media_type="application/json")
+
+
+def scope_of(request: Request) -> Scope:
+    """What the caller's token is for."""
+    caller: Caller = request.state.caller
+    return caller.scope
+
+
+def query_of(request: Request) -> str:
+    """The query of the address, if the caller's token is for it."""
+    name: str = request.path_params["name"]
+    scope_of(request).check_query(name)
+    return name
+
+
+def about_changes(request: Request, receipt: Receipt) -> tuple[dict[str, Any], pa.Table]:
+    """What a step has done, as far as the caller's token is for it."""
+    queries, changes, count = scope_of(request).queries, receipt.changes, receipt.changed
+    if queries is not None:
+        known = pa.array(sorted(queries), pa.string())
+        changes = changes.filter(pc.is_in(pc.cast(changes.column("query"), pa.string()), known))
+        count = changes.num_rows
+    return {"changes": count, "offset": receipt.offset}, changes
+
+
+async def check_streams(state: State, request: Request, sql: str) -> None:
+    """Whether the caller's token is for the streams of a query."""
+    scope = scope_of(request)
+    if scope.streams is not None:
+        for name in await state.call(state.service.streams_of, sql):
+            scope.check_stream(name)
 
 
 # -- what a request brings -----------------------------------------------------------------------------------
@@ -353,7 +386,9 @@ async def metrics(state: State, request: Request) -> Response:
 
 @endpoint("GET", "/api/streams")
 async def streams(state: State, request: Request) -> Response:
-    return say({"streams": await state.call(state.service.streams)})
+    scope = scope_of(request)
+    found = await state.call(state.service.streams)
+    return say({"streams": [stream for stream in found if scope.has_stream(stream["name"])]})
 
 
 @endpoint("POST", "/api/streams/{stream}/rows", role="push")
@@ -361,6 +396,7 @@ async def rows(state: State, request: Request) -> Response:
     began = time.perf_counter()
     stream = request.path_params["stream"]
     check_name(stream, "stream")
+    scope_of(request).check_stream(stream)
     with Held(state) as held:
         data = await body_of(state, request, held)
         kind, key = request.headers.get("content-type"), request.headers.get("idempotency-key")
@@ -368,31 +404,32 @@ async def rows(state: State, request: Request) -> Response:
         # A step goes on whether or not somebody waits for it.
         receipt = await asyncio.shield(asyncio.wrap_future(future))
     state.service.numbers.pushed(time.perf_counter() - began, len(data))
+    done, changes = about_changes(request, receipt)
     about = {
         "rows": receipt.rows,
         "rejected": receipt.rejected,
         "first_seq": receipt.first_seq,
-        "changes": receipt.changed,
-        "offset": receipt.offset,
+        **done,
         "repeated": receipt.repeated,
     }
-    return arrow(receipt.changes, about) if wants_arrow(request) else say(about)
+    return arrow(changes, about) if wants_arrow(request) else say(about)
 
 
-@endpoint("POST", "/api/advance", role="push")
+@endpoint("POST", "/api/advance", role="admin")
 async def advance(state: State, request: Request) -> Response:
+    scope_of(request).check_all_streams()
     given = await object_of(state, request, {"time": (int, float, str)})
     if given.get("time") is None:
         raise InputError('The body must have "time": a number of seconds or an ISO 8601 text.')
     receipt = await state.call(state.service.advance, given["time"])
-    about = {"changes": receipt.changed, "offset": receipt.offset}
-    return arrow(receipt.changes, about) if wants_arrow(request) else say(about)
+    about, changes = about_changes(request, receipt)
+    return arrow(changes, about) if wants_arrow(request) else say(about)
 
 
 @endpoint("GET", "/api/rejects")
 async def rejects(state: State, request: Request) -> Response:
     most = whole(request, "limit")
-    return await state.tell(state.service.rejects, 100 if most is None else most)
+    return await state.tell(state.service.rejects, 100 if most is None else most, scope_of(request).streams)
 
 
 # -- queries -------------------------------------------------------------------------------------------------
@@ -400,7 +437,9 @@ async def rejects(state: State, request: Request) -> Response:
 
 @endpoint("GET", "/api/queries")
 async def queries(state: State, request: Request) -> Response:
-    return await state.tell(lambda: {"queries": state.service.queries()})
+    scope = scope_of(request)
+    found = await state.call(state.service.queries)
+    return await state.tell(lambda: {"queries": [query for query in found if scope.has_query(query["name"])]})
 
 
 @endpoint("POST", "/api/queries", role="admin")
@@ -408,6 +447,8 @@ async def watch(state: State, request: Request) -> Response:
     given = await object_of(state, request, {"name": (str,), "sql": (str,)})
     if not given.get("sql"):
         raise InputError('The body must have "sql": the query.')
+    scope_of(request).check_query(given.get("name") or "")
+    await check_streams(state, request, given["sql"])
     return say(await state.call(state.service.watch, given["sql"], given.get("name")), 201)
 
 
@@ -416,12 +457,13 @@ async def check(state: State, request: Request) -> Response:
     given = await object_of(state, request, {"name": (str,), "sql": (str,)})
     if given.get("sql") is None:
         raise InputError('The body must have "sql": the query.')
+    await check_streams(state, request, given["sql"])
     return await state.tell(state.service.check, given["sql"])
 
 
 @endpoint("GET", "/api/queries/{name}")
 async def query(state: State, request: Request) -> Response:
-    return await state.tell(state.service.query, request.path_params["name"])
+    return await state.tell(state.service.query, query_of(request))
 
 
 @endpoint("PATCH", "/api/queries/{name}", role="admin")
@@ -430,17 +472,17 @@ async def change(state: State, request: Request) -> Response:
     k, window = given.get("k"), given.get("window")
     if k is None and window is None:
         raise InputError('The body must have "k", "window" or both.')
-    return await state.tell(state.service.change, request.path_params["name"], k, window)
+    return await state.tell(state.service.change, query_of(request), k, window)
 
 
 @endpoint("DELETE", "/api/queries/{name}", role="admin")
 async def drop(state: State, request: Request) -> Response:
-    return await state.tell(state.service.drop, request.path_params["name"])
+    return await state.tell(state.service.drop, query_of(request))
 
 
 @endpoint("GET", "/api/queries/{name}/top")
 async def top(state: State, request: Request) -> Response:
-    name, k = request.path_params["name"], whole(request, "k", 1)
+    name, k = query_of(request), whole(request, "k", 1)
     offset, table = await state.call(state.service.top_table, name, k, request.query_params.get("window"))
     if wants_arrow(request):
         return await state.call(arrow, table, {"offset": offset})  # type: ignore[no-any-return]
@@ -449,12 +491,12 @@ async def top(state: State, request: Request) -> Response:
 
 @endpoint("GET", "/api/queries/{name}/explain")
 async def explain(state: State, request: Request) -> Response:
-    return await state.tell(state.service.explain, request.path_params["name"])
+    return await state.tell(state.service.explain, query_of(request))
 
 
 @endpoint("GET", "/api/queries/{name}/picture")
 async def picture(state: State, request: Request) -> Response:
-    return await state.tell(state.service.picture, request.path_params["name"])
+    return await state.tell(state.service.picture, query_of(request))
 
 
 # -- how things stand ----------------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from skyband.core.errors import InputError, QueryError
 from skyband.durable import Engine
 from skyband.durable import Settings as Bounds
@@ -25,6 +28,7 @@ from skyband.query.model import Joined, Query
 from skyband.query.text import to_sql
 from skyband.server import allowed
 from skyband.server.bodies import Body, Known, read_body
+from skyband.server.guard import Names
 from skyband.server.hub import Entry, Hub
 from skyband.server.numbers import Numbers, state_of
 from skyband.server.problems import Problem, limit, no_query
@@ -32,8 +36,6 @@ from skyband.server.settings import Settings
 from skyband.stream.arrow import json_rows, json_value
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from skyband.durable import Receipt, Step
     from skyband.engine.watch import Watch
 
@@ -182,10 +184,13 @@ class Service:
     def advance(self, time: Any) -> Receipt:
         return self.engine.advance(time)
 
-    def rejects(self, most: int) -> dict[str, Any]:
+    def rejects(self, most: int, streams: Names = None) -> dict[str, Any]:
+        """The last rejected rows of these streams, and how many of all streams there were by reason."""
         with self.engine.reading() as monitor:
             table = monitor.rejects()
             counts = monitor.reject_counts
+        if streams is not None:
+            table = table.filter(pc.is_in(table.column("stream"), pa.array(sorted(streams), pa.string())))
         most = min(most, table.num_rows)
         return {"rejects": json_rows(table.slice(table.num_rows - most)), "counts": counts}
 
@@ -238,6 +243,19 @@ class Service:
         self.engine.change(name, k, wanted)
         return self.query(name)
 
+    def streams_of(self, sql: str) -> list[str]:
+        """The streams that a query is about; an error if one of them has had no rows, for its name may be another's."""
+        query = allowed.read_query(sql, self.settings)
+        with self.engine.reading() as monitor:
+            if isinstance(query, Joined):
+                return list(query.streams)
+            stream = _stream_of(monitor, query.stream)
+            if stream is None or not stream.pushed:
+                raise Problem(
+                    "forbidden", f'There is no stream "{query.stream or ""}" yet: push its rows first.'
+                )
+            return [stream.name]
+
     def check(self, sql: str) -> dict[str, Any]:
         """Whether a query could be asked, and how it would be answered."""
         query = allowed.read_query(sql, self.settings)
@@ -269,12 +287,15 @@ class Service:
         with self.engine.reading():
             return self.engine.offset, self._watch(name).top(k, wanted)
 
-    def tops(self, name: str | None) -> tuple[int, dict[str, Any]]:
-        """All answers at one moment, or one; none of a query that isn't there any more."""
+    def tops(self, wanted: Names) -> tuple[int, dict[str, Any]]:
+        """These answers at one moment, or all; none of a query that isn't there any more."""
         with self.engine.reading() as monitor:
             offset = self.engine.offset
-            names = list(monitor.watches) if name is None else [name]
-            tables = {each: monitor.watches[each].top() for each in names if each in monitor.watches}
+            tables = {
+                name: watch.top()
+                for name, watch in monitor.watches.items()
+                if wanted is None or name in wanted
+            }
         return offset, {each: json_rows(table) for each, table in tables.items()}
 
     def explain(self, name: str) -> dict[str, Any]:

@@ -47,7 +47,10 @@ class Settings:
         None, "How far ahead of now a row may be stamped, as in 5 minutes.", ENGINE, "DURATION"
     )
     tokens: str | None = _option(
-        None, "A file of lines like “read TOKEN”; the roles are read, push and admin.", ACCESS, "FILE"
+        None,
+        "A file of lines like “read TOKEN query=NAME”; the roles are read, push and admin.",
+        ACCESS,
+        "FILE",
     )
     names: str | None = _option(None, "The host names that it answers to, parted by commas.", ACCESS, "NAMES")
     proxy: str | None = _option(
