@@ -73,9 +73,7 @@ _EXPERIMENTS = {
     ),
     "startup": Experiment("serve.startup", "import skyband and skyband --help, in fresh processes"),
     "spark": Experiment(
-        "spark.experiment",
-        "the pipeline in both placements against Spark's source into nothing",
-        scaled=True,
+        "spark.experiment", "the pipeline in both placements against Spark's source into nothing", scaled=True
     ),
 }
 

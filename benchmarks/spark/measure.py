@@ -65,10 +65,7 @@ PARTS = (
     "watch",
     "records",
 )
-_RUNS = {
-    "throughput": ("driver 1", "driver 1000"),
-    "many": ("driver 10000",),
-}
+_RUNS = {"throughput": ("driver 1", "driver 1000"), "many": ("driver 10000",)}
 _PLACEMENTS = ("driver 1000", "executors 1000")
 
 

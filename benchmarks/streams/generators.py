@@ -88,10 +88,7 @@ def scaled(points: Floats) -> Floats:
     return np.asarray(np.clip((points - low) / width, 0.0, 1.0), dtype=np.float64)
 
 
-DISTRIBUTIONS: Mapping[str, Callable[[int, int, int], Floats]] = {
-    "IND": independent,
-    "ANT": anticorrelated,
-}
+DISTRIBUTIONS: Mapping[str, Callable[[int, int, int], Floats]] = {"IND": independent, "ANT": anticorrelated}
 
 
 @dataclass(frozen=True)

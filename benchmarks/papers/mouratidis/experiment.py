@@ -69,10 +69,7 @@ def contestants(function: str = "linear", names: Sequence[str] = ()) -> list[Con
 
 
 def measure(
-    scale: Scale,
-    distribution: str,
-    who: Sequence[Contestant],
-    function: str = "linear",
+    scale: Scale, distribution: str, who: Sequence[Contestant], function: str = "linear"
 ) -> dict[str, dict[str, float]]:
     """One setting: everybody's cycles, sizes and bytes, over all seeds."""
     spent: dict[str, list[Spent]] = {each.name: [] for each in who}

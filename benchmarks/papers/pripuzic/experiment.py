@@ -293,10 +293,7 @@ def rates(size: Table9) -> list[Figure]:
         for d in (2, 4) if not tiny else (2,):
             found: dict[str, dict[str, float]] = {}
             plain = Contestant("rapf, no index", "rapf", UNINDEXED)
-            for sizes, who in (
-                (long, named("snn", "sma", "ra")),
-                (short, [*named("rapf", "sasf"), plain]),
-            ):
+            for sizes, who in ((long, named("snn", "sma", "ra")), (short, [*named("rapf", "sasf"), plain])):
                 other = replace(sizes, d=d)
                 found |= measure(other, dataset, with_options(who, other), turn=TURN)
             for name, values in found.items():

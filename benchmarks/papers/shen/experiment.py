@@ -376,14 +376,7 @@ def late(scale: Scale) -> list[Figure]:
         "late-shortcut", "Late rows that leave the skyband as it is, by their age", "age in rows", "mean", "%",
         str(scale), times=100.0, logarithmic=False,
     )  # fmt: skip
-    dear = timed(
-        "late-cost",
-        "CPU time of a row, by its age",
-        "age in rows",
-        scale,
-        "µs a row",
-        form="bars",
-    )
+    dear = timed("late-cost", "CPU time of a row, by its age", "age in rows", scale, "µs a row", form="bars")
     falling = Figure(
         "late-pairs",
         "Pairs of a late row that matter, by its age",

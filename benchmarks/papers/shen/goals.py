@@ -71,12 +71,7 @@ def beside(figure: Figure) -> list[list[str]]:
         word = "at least" if point.values["least"] else "at most"
         reached = "yes" if point.values["share"] <= 1 else "**no**"
         rows.append(
-            [
-                str(point.x),
-                f"{word} {number(point.values['goal'])}",
-                number(point.values["seen"]),
-                reached,
-            ]
+            [str(point.x), f"{word} {number(point.values['goal'])}", number(point.values["seen"]), reached]
         )
     return rows
 
