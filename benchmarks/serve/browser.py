@@ -3,9 +3,9 @@
 *Usable* is the moment when leaderboards with rows are on the screen, the connection is live and the buttons can be
 pressed, counted by the page's own clock from the beginning of its navigation, in a browser that has never seen it.
 
-*Smooth* is told by the frames: at sixty a second one takes 17 ms, and what takes long holds up the next. While a
-thousand and more changes a second go through the engine, each frame's length is noted, each task of more than 50 ms
-(the browser's own measure of what a person feels), and how old the state is that the page shows.
+*Smooth* is judged by the frames: at sixty a second one takes 17 ms, and a long task delays the next frame. While the
+engine reports a thousand and more changes a second, three things are noted: the length of each frame, each task of more
+than 50 ms (the browser's own measure of what a person notices), and the age of the state that the page shows.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from benchmarks.harness.figures import Figure
-
-if TYPE_CHECKING:
-    from benchmarks.serve.experiment import Scale
+from benchmarks.serve.load import NoBrowser, Pusher, Scale, add_durations, figure, prepared
+from skyband.server.testing import running
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = {"width": 1280, "height": 900}
@@ -44,8 +43,6 @@ SHOWN = "() => Number(document.querySelector('#rows-total').textContent.replace(
 
 @contextlib.contextmanager
 def browser() -> Iterator[Any]:
-    from benchmarks.serve.experiment import NoBrowser
-
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -61,15 +58,13 @@ def browser() -> Iterator[Any]:
 
 
 def page(scale: Scale) -> Figure:
-    """The page of a server with a hundred queries, opened again and again."""
-    from benchmarks.serve.experiment import figure, prepared, told
-
+    """Open the page of a server with a hundred queries again and again; note when it is usable."""
     fresh: list[float] = []
     again: list[float] = []
     with tempfile.TemporaryDirectory() as folder, browser() as opened:
         server = prepared(scale, Path(folder), scale.queries)
         for _ in range(scale.loads):
-            context = opened.new_context(viewport=SIZE)  # a browser that has never been here
+            context = opened.new_context(viewport=SIZE)  # without cookies and caches
             for found in (fresh, again):
                 shown = context.new_page()
                 shown.goto(server.url, wait_until="commit")
@@ -78,20 +73,18 @@ def page(scale: Scale) -> Figure:
             context.close()
         server.stop()
     made = figure(scale, "page", f"The dashboard of {scale.queries} queries, {scale.loads} times", "ms", 1e3)
-    told(made, "usable after, first visit", fresh)
-    told(made, "usable after, second visit", again)
+    add_durations(made, "usable after, first visit", fresh)
+    add_durations(made, "usable after, second visit", again)
     return made
 
 
 class Changes(threading.Thread):
-    """Twenty pushes a second, each of which changes most places of a dozen answers."""
+    """Pushes twenty times a second; each push changes most ranks of a dozen answers."""
 
     EVERY = 0.05
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
-        from benchmarks.serve.experiment import Pusher
-
         self.pusher = Pusher(url, "application/json")
         self.random = np.random.default_rng(7)
         self.stopping = threading.Event()
@@ -119,16 +112,13 @@ class Changes(threading.Thread):
         self.took = time.perf_counter() - began
 
     def age(self, shown: int, now: float) -> float:
-        """How long ago the state that has so many rows was no longer the newest."""
+        """Return how long ago a newer state than the one with `shown` rows was acknowledged."""
         newer = [at for at, rows in self.taken.copy() if rows > shown]
         return max(0.0, now - newer[0]) if newer else 0.0
 
 
 def smooth(scale: Scale) -> Figure:
-    """All boards at once, then one query closely, while everything changes."""
-    from benchmarks.serve.experiment import figure
-    from skyband.server.testing import running
-
+    """Show all leaderboards, then one query, while every answer changes."""
     made = figure(scale, "smooth", "", "ms", 1.0)
     titles = []
     with tempfile.TemporaryDirectory() as folder, browser() as opened:
@@ -161,7 +151,7 @@ def smooth(scale: Scale) -> Figure:
 
 
 def _watched(opened: Any, url: str, changes: Changes, seconds: float) -> tuple[Any, list[float], list[float]]:
-    """Frames and long tasks in milliseconds, and ages in seconds, of a page that is open for so long."""
+    """Open a page for some seconds; return frames and long tasks in milliseconds, and ages in seconds."""
     context = opened.new_context(viewport=SIZE)
     shown = context.new_page()
     shown.goto(url)

@@ -2,158 +2,55 @@
 
 * `arrow`, `lines`: rows a second that are acknowledged, at a hundred queries, by Arrow IPC and by JSON lines;
 * `latency`: from the moment a push is sent to its change on a WebSocket, at 50,000 rows a second;
-* `readers`: a thousand of them, and what they cost the one who pushes (readers.py);
+* `readers`: a thousand readers, and how they slow the pushes (readers.py);
 * `start`: from the start of the process to its first answer, with a thousand queries and a window of a million rows;
 * `page`, `smooth`: the dashboard in Chromium (browser.py).
 
-All are seconds of the clock, for that is what a client waits for: they say nothing on a machine with other work to do.
-Whoever pushes and reads takes part of the two cores, too. What the disk itself takes for the same bytes is measured
-beside it.
+All times are wall-clock times, since a client waits for these: they need a machine that does nothing else. The clients
+use the same two cores as the server. The time that the disk takes for the same bytes is measured beside.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.settings import Settings, parts_of
-from benchmarks.streams.generators import independent, weighted_sum, weights
-from skyband.core.errors import SkybandError
+from benchmarks.serve.browser import page, smooth
+from benchmarks.serve.load import (
+    ARROW,
+    CLOCK,
+    CPU,
+    LINES,
+    SCALES,
+    Load,
+    NoBrowser,
+    Pusher,
+    Scale,
+    add_durations,
+    as_arrow,
+    as_lines,
+    figure,
+    on_disk,
+    prepared,
+    table,
+)
+from benchmarks.serve.page import BOOK
+from benchmarks.serve.readers import readers
 from skyband.server.testing import Running, running
 
 
-class NoBrowser(SkybandError):
-    """A part needs what isn't installed here."""
-
-
-K, COLUMNS = 20, 4
-ARROW, LINES = "application/vnd.apache.arrow.stream", "application/x-ndjson"
-CLOCK, CPU = "by the clock", "for each CPU second"
-P50, P99 = "p50", "p99"
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The sizes of a run."""
-
-    name: str
-    window: int  # rows
-    queries: int
-    many_queries: int  # of the start
-    readers: int
-    seconds: float  # of each measurement
-    rate: int  # rows a second of the latency's load
-    arrow: int  # rows of one push
-    lines: int
-    step: int  # rows of one push of the load
-    loads: int  # of the page
-
-    def __str__(self) -> str:
-        return f"{self.name}: window of {self.window:,} rows, k = {K}, d = {COLUMNS}, {self.seconds:g} s each"
-
-
-SCALES = {
-    "tiny": Scale("tiny", 2_000, 3, 5, 5, 0.5, 1_000, 500, 200, 50, 1),
-    "quick": Scale("quick", 200_000, 100, 1_000, 1_000, 5.0, 50_000, 20_000, 5_000, 500, 5),
-    "full": Scale("full", 1_000_000, 100, 1_000, 1_000, 20.0, 50_000, 20_000, 5_000, 500, 9),
-}
-
-
-def figure(scale: Scale, name: str, title: str, unit: str, times: float = 1.0) -> Figure:
-    return Figure(name, title, "what", "value", unit, str(scale), times=times, form="bars")
-
-
-def sqls(queries: int, window: int) -> list[str]:
-    drawn = weights(queries, COLUMNS)
-    return [
-        f"SELECT x0 FROM s ORDER BY {weighted_sum(weight)} DESC LIMIT {K} WINDOW {window} ROWS"
-        for weight in drawn
-    ]
-
-
-def table(rows: int, seed: int) -> pa.Table:
-    points = independent(rows, COLUMNS, seed)
-    columns = {f"x{j}": pa.array(np.ascontiguousarray(points[:, j])) for j in range(COLUMNS)}
-    return pa.table({**columns, "mark": pa.array(np.zeros(rows))})
-
-
-def as_arrow(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def as_lines(rows: pa.Table) -> bytes:
-    return "\n".join(json.dumps(row) for row in rows.to_pylist()).encode()
-
-
-class Pusher:
-    """One connection that sends bodies and waits for each to be acknowledged."""
-
-    def __init__(self, url: str, kind: str) -> None:
-        parts = urlsplit(url)
-        self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
-        self.headers = {"content-type": kind}
-
-    def push(self, body: bytes) -> dict[str, Any]:
-        self.connection.request("POST", "/api/streams/s/rows", body, self.headers)
-        response = self.connection.getresponse()
-        answer = json.loads(response.read())
-        if response.status != 200:
-            raise RuntimeError(answer)
-        return answer  # type: ignore[no-any-return]
-
-    def call(self, method: str, path: str, given: Any = None) -> Any:
-        body = None if given is None else json.dumps(given)
-        self.connection.request(method, path, body, {"content-type": "application/json"} if body else {})
-        return json.loads(self.connection.getresponse().read())
-
-
-def prepared(scale: Scale, folder: Path, queries: int, leader: bool = False) -> Running:
-    """A server with these queries and a full window."""
-    # an installed package has its modules compiled, whatever the shell of who measures says about that
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    server = running(data=folder / "data", max_rate=1_000_000, max_subscribers=100_000, max_queries=100_000)
-    pusher = Pusher(server.url, ARROW)
-    pusher.push(as_arrow(table(10, 0)))
-    for number, sql in enumerate(sqls(queries, scale.window)):
-        pusher.call("POST", "/api/queries", {"name": f"q{number}", "sql": sql})
-    if leader:  # changes with every step
-        sql = f"SELECT mark FROM s ORDER BY mark DESC LIMIT 1 WINDOW {scale.window} ROWS"
-        pusher.call("POST", "/api/queries", {"name": "leader", "sql": sql})
-    for seed in range(1 + scale.window // 20_000):
-        pusher.push(as_arrow(table(min(20_000, scale.window), seed)))
-    return server
-
-
-def on_disk(body: bytes, count: int) -> list[float]:
-    """Seconds that the disk takes for one such body, appended and flushed, so many times."""
-    took = []
-    with tempfile.NamedTemporaryFile(buffering=0) as file:
-        for _ in range(count):
-            began = time.perf_counter()
-            file.write(body)
-            os.fsync(file.fileno())
-            took.append(time.perf_counter() - began)
-    return took
-
-
 def throughput(scale: Scale, part: str, kind: str, rows: int, pack: Callable[[pa.Table], bytes]) -> Figure:
-    """Rows a second from two connections, each with one push under way."""
+    """Measure rows a second from two connections, each with one push under way."""
     with tempfile.TemporaryDirectory() as folder:
         server = prepared(scale, Path(folder), scale.queries)
         bodies = [pack(table(rows, seed)) for seed in range(8)]
@@ -183,52 +80,8 @@ def throughput(scale: Scale, part: str, kind: str, rows: int, pack: Callable[[pa
     return found
 
 
-class Load:
-    """Pushes at a steady rate; the mark of each tells when it was sent."""
-
-    def __init__(
-        self, url: str, scale: Scale, seconds: float, every: float | None = None, begun: int = 0
-    ) -> None:
-        self.every = scale.step / scale.rate if every is None else every
-        self.count = max(3, int(seconds / self.every))
-        self.begun = begun  # marks go on from here, or nothing would change
-        self.rows = scale.step * self.count
-        self.took = 0.0
-        self.sent: dict[float, float] = {}
-        self.answered: list[float] = []
-        self._pusher = Pusher(url, ARROW)
-        base = table(scale.step, 99)
-        self._bodies = [as_arrow(self._marked(base, begun + n)) for n in range(1, self.count + 1)]
-
-    @property
-    def last(self) -> int:
-        return self.begun + self.count
-
-    def _marked(self, base: pa.Table, number: int) -> pa.Table:
-        marks = np.zeros(base.num_rows)
-        marks[0] = number
-        return base.set_column(COLUMNS, "mark", pa.array(marks))
-
-    def run(self) -> None:
-        began = time.perf_counter()
-        for number, body in enumerate(self._bodies, 1):
-            wait = began + number * self.every - time.perf_counter()
-            if wait > 0:
-                time.sleep(wait)
-            self.sent[float(self.begun + number)] = at = time.perf_counter()
-            self._pusher.push(body)
-            self.answered.append(time.perf_counter() - at)
-        self.took = time.perf_counter() - began
-
-
-def told(found: Figure, what: str, seconds: Any) -> None:
-    """The middle and the tail of some durations."""
-    found.add("", P50, what, value=float(np.percentile(seconds, 50)))
-    found.add("", P99, what, value=float(np.percentile(seconds, 99)))
-
-
 def waits(sent: dict[float, float], seen: dict[float, float]) -> list[float]:
-    """From each push to its change; one that was overtaken came with the one that overtook it."""
+    """Return the time from each push to its change; a skipped mark arrived with the next one that was seen."""
     found, at = [], float("inf")
     for mark in sorted(sent, reverse=True):
         at = min(at, seen.get(mark, float("inf")))
@@ -270,14 +123,14 @@ def latency(scale: Scale) -> Figure:
         "ms",
         1e3,
     )
-    told(found, "push to change", waits(load.sent, seen))
-    told(found, "push to acknowledgement", load.answered)
-    told(found, "the disk alone", on_disk(load._bodies[0], 200))
+    add_durations(found, "push to change", waits(load.sent, seen))
+    add_durations(found, "push to acknowledgement", load.answered)
+    add_durations(found, "the disk alone", on_disk(load._bodies[0], 200))
     return found
 
 
 def start(scale: Scale) -> Figure:
-    """A first start, a restart in order, and one after a kill."""
+    """Measure a first start, a start after a stop, and one after a kill."""
     found = figure(scale, "start", "From the start of the process to its first answer", "seconds")
 
     def add(what: str, seconds: float, server: Running) -> None:
@@ -300,7 +153,7 @@ def start(scale: Scale) -> Figure:
 
 
 def _started(data: Path) -> tuple[float, Running]:
-    """Seconds from the start of the process to an answer."""
+    """Start a server; return the seconds until its first answer, and the server."""
     began = time.perf_counter()
     server = running(data=data, max_queries=100_000)
     pusher = Pusher(server.url, ARROW)
@@ -310,37 +163,19 @@ def _started(data: Path) -> tuple[float, Running]:
     return time.perf_counter() - began, server
 
 
-def _readers(scale: Scale) -> Figure:
-    from benchmarks.serve.readers import readers
-
-    return readers(scale)
-
-
-def _page(scale: Scale) -> Figure:
-    from benchmarks.serve.browser import page
-
-    return page(scale)
-
-
-def _smooth(scale: Scale) -> Figure:
-    from benchmarks.serve.browser import smooth
-
-    return smooth(scale)
-
-
 PARTS: dict[str, Callable[[Scale], Figure]] = {
     "arrow": lambda scale: throughput(scale, "arrow", ARROW, scale.arrow, as_arrow),
     "lines": lambda scale: throughput(scale, "lines", LINES, scale.lines, as_lines),
     "latency": latency,
-    "readers": _readers,
+    "readers": readers,
     "start": start,
-    "page": _page,
-    "smooth": _smooth,
+    "page": page,
+    "smooth": smooth,
 }
 
 
 def measured(scale: Scale, parts: tuple[str, ...], asked: bool) -> Iterator[Figure]:
-    """The parts one after the other; without a browser those that need one are left out, unless asked for."""
+    """Yield the figures of the parts. Parts that need a missing browser are left out, unless `asked` for."""
     for part in parts:
         try:
             yield PARTS[part](scale)
@@ -351,8 +186,6 @@ def measured(scale: Scale, parts: tuple[str, ...], asked: bool) -> Iterator[Figu
 
 
 def main(settings: Settings) -> None:
-    from benchmarks.serve.page import BOOK
-
     scale = SCALES[settings.scale]
     parts = parts_of(settings, tuple(PARTS))
     load = os.getloadavg()[0]

@@ -2,8 +2,8 @@
 
 The same batches go to a monitor without a journal, to one with a journal that is called batch by batch, and to the
 engine behind it with eight batches under way, as a server has them, as the bytes of an Arrow IPC stream. Then the
-folder is opened again as a kill would have left it. Rows per second are by the clock, since a flush takes time and no
-CPU; a raw flush of the same bytes says what the disk can do.
+folder is opened again as a kill would have left it. Rows per second are by the wall clock, since a flush takes time and
+no CPU; a raw flush of the same bytes shows what the disk can do.
 """
 
 from __future__ import annotations

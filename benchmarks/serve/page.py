@@ -1,4 +1,4 @@
-"""The page of `python -m benchmarks serve`: its figures beside the goals."""
+"""The page of the server's figures, beside the goals."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ HEAD = """# The server: how fast it is
 
 Written by `python -m benchmarks serve` from its own figures ([options](../benchmarks.md#options)).
 
-`skyband serve` runs in a process of its own, journal on, and is asked over loopback from the same two cores by a client
-in Python, which takes its share of them. Times are by the clock, so all this needs a machine that does nothing else.
-*The disk alone* is the same bytes appended to a file and flushed one by one: nobody who acknowledges only what is on
-disk can be faster, but for sharing one flush among several pushes.
+`skyband serve` runs in a process of its own, with a journal. A client in Python uses it over loopback and shares its
+two cores. Times are wall-clock times, so all this needs a machine that does nothing else. *The disk alone* is the same
+bytes appended to a file and flushed one by one: a server that acknowledges only what is on disk can't be faster,
+unless several pushes share one flush.
 """
 
 

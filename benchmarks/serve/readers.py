@@ -1,4 +1,4 @@
-"""A thousand readers of one server, in a process of their own: the one who pushes must not wait for their Python."""
+"""A thousand readers of one server, in a process of their own, so that their Python doesn't slow the pushes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ import multiprocessing
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.harness.figures import Figure
+from benchmarks.serve.load import Load, Scale, add_durations, figure, prepared
 from skyband.server.run import room_for
-
-if TYPE_CHECKING:
-    from benchmarks.serve.experiment import Scale
 
 
 def readers(scale: Scale) -> Figure:
-    """Ten changes a second for each of them."""
-    from benchmarks.serve.experiment import Load, figure, prepared, told
-
+    """Measure pushes and changes with ten changes a second for each reader."""
     with tempfile.TemporaryDirectory() as folder:
         server = prepared(scale, Path(folder), scale.queries, leader=True)
         alone = Load(server.url, scale, scale.seconds / 2, every=0.1)
@@ -44,14 +40,16 @@ def readers(scale: Scale) -> Figure:
         f"{scale.readers:,} WebSockets, 10 changes a second, {1e6 * spent / max(1, len(seen)):.0f} µs of the "
     )
     found = figure(scale, "readers", title + "server's CPU for each message", "ms", 1e3)
-    told(found, f"push to change, {scale.readers:,} readers", [at - load.sent[mark] for mark, at in seen])
-    told(found, "push to acknowledgement, no readers", alone.answered)
-    told(found, f"push to acknowledgement, {scale.readers:,} readers", load.answered)
+    add_durations(
+        found, f"push to change, {scale.readers:,} readers", [at - load.sent[mark] for mark, at in seen]
+    )
+    add_durations(found, "push to acknowledgement, no readers", alone.answered)
+    add_durations(found, f"push to acknowledgement, {scale.readers:,} readers", load.answered)
     return found
 
 
 def _follow(url: str, many: int, last: int, pipe: Any) -> None:
-    """So many readers at once, until each has seen the last mark."""
+    """Run `many` readers until each has seen the last mark; send what they saw through the pipe."""
     room_for(many)
     pipe.send(asyncio.run(_all(url, many, last, pipe)))
 
@@ -70,12 +68,12 @@ async def _all(url: str, many: int, last: int, pipe: Any) -> list[tuple[float, f
 
 
 class Reader(asyncio.Protocol):
-    """A WebSocket that does as little as one can: a thousand whole clients would measure their own Python."""
+    """A WebSocket that does as little as possible: a thousand whole clients would measure their own Python."""
 
     def __init__(self, host: str, last: int) -> None:
         loop = asyncio.get_running_loop()
         self.host, self.last = host, last
-        self.ready: asyncio.Future[None] = loop.create_future()  # it was told where it stands
+        self.ready: asyncio.Future[None] = loop.create_future()  # its first message has come
         self.done: asyncio.Future[None] = loop.create_future()  # it has seen the last mark
         self.seen: list[tuple[float, float]] = []
         self._data = b""

@@ -1,4 +1,4 @@
-"""How long a fresh process takes to be there: wall-clock, best of five."""
+"""How long a fresh process takes to start: wall-clock time, best of five."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """Processor time on a standalone cluster: what executors use for a row, and what the driver uses beside them.
 
-On a machine of two cores wall time tells little of how a pipeline grows: two workers share what one had. Processor time
-does: if a row costs the executors the same whether one worker or two do the work, more workers do more of it. The
-pipeline runs as a process of its own, and the system is asked what it and the executors have used between the end of
-the warm-up and the end of the last batch that counts. The warm-up is long, because what is asked is what a row costs a
-pipeline that goes on: the JVMs of executors and driver compile their code for the first dozens of batches, each for
-itself, so that two workers do that twice.
+On a machine of two cores wall-clock time doesn't show how a pipeline scales: two workers share the cores that one had.
+Processor time does: if a row costs the executors the same with one worker and with two, then more workers do more work.
+The pipeline runs as a process of its own, and the system reports what it and the executors have used between the end of
+the warm-up and the end of the last batch that counts. The warm-up is long, because a long-running pipeline is measured:
+the JVMs of executors and driver compile their code during the first dozens of batches, each for itself.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.spark.measure import Plan, pipeline_text, write_files
+from benchmarks.spark.runs import Plan, pipeline_text, write_files
 from benchmarks.spark.standalone import SOURCE, Cluster, Used, processor_times, seconds_between
 from skyband.core.errors import InputError
 

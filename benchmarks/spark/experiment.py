@@ -18,155 +18,105 @@ if TYPE_CHECKING:
 
 HEAD = """# On Spark
 
-What the pipeline keeps of Spark's own speed (`python -m benchmarks spark`): everything in one session, in turn, on
-two cores; ratios of medians against Spark's own Parquet source read into its no-op sink. (The two placements are
-compared in a session of their own, with a JVM as the executors placement starts it.) Large batches are of
-weighted sums of four columns, k = 20, over the last million rows; nearest-neighbour queries ask for the 10 nearest rows
-in two columns, and Spark alone reads those two; of the small ones each has 200 rows; the restart is
-one on an old checkpoint, from the start of the run to the end of its first batch. The cluster is Spark's standalone one
-on the same two cores, with a core for each worker, and a thousand queries with their state with the executors: what the
-system says that executors and driver have used of the processors, for each row, after two dozen batches in which their
-JVMs compile most of their code. What the driver does for a batch doesn't depend on the number of its rows, so its share
-falls as batches grow: it is shown for batches twice as large, too. Then come batches that do nothing but
-read and write a blob of state for each of two keys, by either of Spark's stateful operators (with Pandas, in RocksDB);
-`skyband.spark.watch` on a DataFrame, a hundred weighted sums, into the no-op sink: with one unit, with two, and with
-two without the task that makes one answer of their parts; and reading JSON as Kafka's records have it, by Spark's own
-code and by our tasks, with nothing done with the rows. [Spark](../spark.md) says how it
-works.
+Written by `python -m benchmarks spark` from its own figures ([options](../benchmarks.md#options)).
+
+How much of Spark's own speed the pipeline keeps. Everything runs in one session, in turn, on two cores. Results are
+ratios of medians against Spark's own Parquet source read into its no-op sink. The two placements are compared in a
+session of their own, with a JVM as the executors placement starts it.
+
+- Large batches are of weighted sums of four columns, k = 20, over the last million rows. Nearest-neighbour queries ask
+  for the 10 nearest rows in two columns, and Spark alone reads these two. A small batch has 200 rows.
+- The restart is one on an old checkpoint, from the start of the run to the end of its first batch.
+- The cluster is Spark's standalone one on the same two cores, with a core for each worker. It runs a thousand queries
+  with their state with the executors. Processor time is what the system reports for executors and driver, for each row,
+  after two dozen batches in which their JVMs compile most of their code. The driver's work for a batch doesn't depend
+  on the number of its rows, so its share falls as batches grow: it is shown for batches twice as large, too.
+- The batches of the stateful operators only read and write a blob of state for each of two keys (with Pandas, in
+  RocksDB). Those of `skyband.spark.watch` are of a hundred weighted sums on a DataFrame, into the no-op sink: with one
+  unit, with two, and with two but without the task that makes one answer of their parts.
+- JSON is read as Kafka's records have it, by Spark's own code and by our tasks, which do nothing else with the rows.
+
+[Spark](../spark.md) says how it works.
 """
 
 
 def main(settings: Settings) -> None:
-    from benchmarks.spark.measure import FULL, PARTS, QUICK, measure
+    from benchmarks.spark.measure import PARTS, measure
+    from benchmarks.spark.runs import FULL, QUICK
 
-    plan = FULL if settings.scale == "full" else QUICK
-    found = measure(plan, parts_of(settings, PARTS))
-    print(found, flush=True)
-    known = settings.output / "spark"
-    BOOK.publish((each.joined(known, others=True) for each in figures(found, settings.scale)), settings)
+    found = measure(FULL if settings.scale == "full" else QUICK, parts_of(settings, PARTS))
+    folder = settings.output / "spark"
+    BOOK.publish((each.joined(folder, others=True) for each in figures(found, settings.scale)), settings)
 
 
 def figures(found: Figures, scale: str) -> Iterator[Figure]:
-    """What was measured, as figures of the page."""
+    """Yield what was measured as figures of the page."""
     plan = found.plan
-    size = f"{scale}: {plan.batch_rows:,} rows a batch, {plan.master}"
-    rates = Figure("throughput", "Rows a second", "queries", "ratio", "of Spark alone", size, form="bars")
-    rates.logarithmic = False
-    for name, ratio in found.ratios().items():
-        if "/" not in name:
+
+    def bars(
+        name: str, title: str, x: str, y: str, unit: str, sizes: str, logarithmic: bool = False
+    ) -> Figure:
+        return Figure(name, title, x, y, unit, f"{scale}: {sizes}", form="bars", logarithmic=logarithmic)
+
+    sizes = f"{plan.batch_rows:,} rows a batch, {plan.master}"
+    rates = bars("throughput", "Rows a second", "queries", "ratio", "of Spark alone", sizes)
+    alone = found.rates.get("nothing", 1.0)
+    for name, rate in found.rates.items():
+        if name != "nothing":
             placement, count = name.split()
-            rates.add(
-                "", placement, int(count), ratio=ratio, rate=found.rates[name], alone=found.rates["nothing"]
-            )
+            rates.add("", placement, int(count), ratio=rate / alone, rate=rate, alone=alone)
     yield rates
-    sizes = f"{scale}: 1,000 queries, {plan.master}"
-    both = Figure("placements", "Either placement", "rows a batch", "rate", "rows/s", sizes, form="bars")
-    both.logarithmic = False
+    sizes = f"1,000 queries, {plan.master}"
+    placements = bars("placements", "Either placement", "rows a batch", "rate", "rows/s", sizes)
     for rows, of_each in found.placements.items():
         for name, rate in of_each.items():
-            both.add("", name.split()[0], rows, rate=rate)
-    yield both
-    near = Figure(
-        "nearest",
-        "A thousand nearest-neighbour queries",
-        "rows rejected in",
-        "ratio",
-        "of Spark alone",
-        f"{scale}: {plan.batch_rows:,} rows a batch, {plan.master}",
-        form="bars",
-    )
-    near.logarithmic = False
+            placements.add("", name.split()[0], rows, rate=rate)
+    yield placements
+    title, sizes = "A thousand nearest-neighbour queries", f"{plan.batch_rows:,} rows a batch, {plan.master}"
+    nearest = bars("nearest", title, "rows rejected in", "ratio", "of Spark alone", sizes)
     alone = found.nearest.get("Spark alone", 1.0)
     for way, rate in found.nearest.items():
         if way != "Spark alone":
-            near.add("", "rows a second", way, ratio=rate / alone, rate=rate, alone=alone)
-    yield near
-    small = Figure(
-        "small",
-        "A trigger of 200 rows",
-        "placement",
-        "ms",
-        "ms",
-        f"{scale}: {plan.small_batches} batches",
-        form="bars",
-    )
+            nearest.add("", "rows a second", way, ratio=rate / alone, rate=rate, alone=alone)
+    yield nearest
+    sizes = f"{plan.small_batches} batches"
+    small = bars("small", "A trigger of 200 rows", "placement", "ms", "ms", sizes, logarithmic=True)
     for name, seconds in found.triggers.items():
         small.add("", "trigger", name, ms=1000 * seconds)
     yield small
-    first = Figure(
-        "restart",
-        "The first answer after a restart",
-        "placement",
-        "s",
-        "s",
-        f"{scale}: {plan.restart:,} queries",
-        form="bars",
+    sizes = f"{plan.restart:,} queries"
+    first = bars(
+        "restart", "The first answer after a restart", "placement", "s", "s", sizes, logarithmic=True
     )
     for name, seconds in found.first.items():
         first.add("", "first answer", name, s=seconds)
     yield first
-    used = Figure(
-        "cluster",
-        "Processor time on a cluster",
-        "workers",
-        "ns",
-        "ns a row",
-        f"{scale}: {plan.cluster_rows:,} rows a batch",
-        form="bars",
+    sizes = f"{plan.cluster_rows:,} rows a batch"
+    used = bars(
+        "cluster", "Processor time on a cluster", "workers", "ns", "ns a row", sizes, logarithmic=True
     )
-    rows = plan.cluster_counted
     for workers, (executors, driver) in found.cluster.items():
         for name, seconds in (("executors", executors), ("driver", driver)):
-            used.add("", name, workers, ns=1e9 * seconds / rows)
+            used.add("", name, workers, ns=1e9 * seconds / plan.cluster_counted)
     yield used
-    share = Figure(
-        "share",
-        "The driver's share of processor time",
-        "rows a batch",
-        "percent",
-        "% of all",
-        f"{scale}: two workers",
-        form="bars",
-    )
-    share.logarithmic = False
-    for batches, measured in (
-        (plan.cluster_rows, found.cluster.get(2)),
-        (plan.larger.cluster_rows, found.share),
-    ):
-        if measured is not None:
-            share.add("", "driver", batches, percent=100 * measured[1] / sum(measured))
+    title = "The driver's share of processor time"
+    share = bars("share", title, "rows a batch", "percent", "% of all", "two workers")
+    for rows, pair in ((plan.cluster_rows, found.cluster.get(2)), (plan.larger.cluster_rows, found.share)):
+        if pair is not None:
+            share.add("", "driver", rows, percent=100 * pair[1] / sum(pair))
     yield share
-    size = f"{scale}: two units, {4 * plan.batches} batches"
-    state = Figure(
-        "state",
-        "A batch that reads and writes state",
-        "bytes of a unit's blob",
-        "ms",
-        "ms",
-        size,
-        form="bars",
+    title, sizes = "A batch that reads and writes state", f"two units, {4 * plan.batches} batches"
+    state = bars("state", title, "bytes of a unit's blob", "ms", "ms", sizes)
+    watches = bars(
+        "watch", "A batch of watch", "rows a batch", "ms", "ms", f"100 queries, {2 * plan.batches} batches"
     )
-    state.logarithmic = False
-    for bytes_, of_each in found.blobs.items():
-        for name, seconds in of_each.items():
-            state.add("", name, bytes_, ms=1000 * seconds)
-    yield state
-    size = f"{scale}: 100 queries, {2 * plan.batches} batches"
-    watches = Figure("watch", "A batch of watch", "rows a batch", "ms", "ms", size, form="bars")
-    for rows, of_each in found.watches.items():
-        for name, seconds in of_each.items():
-            watches.add("", name, rows, ms=1000 * seconds)
-    yield watches
-    records = Figure(
-        "records",
-        "Reading records of JSON",
-        "by",
-        "rate",
-        "million a second",
-        f"{scale}: {plan.batch_rows:,} records of four numbers, {plan.master}",
-        form="bars",
-    )
-    records.logarithmic = False
+    for figure, measured in ((state, found.blobs), (watches, found.watches)):
+        for x, of_each in measured.items():
+            for name, seconds in of_each.items():
+                figure.add("", name, x, ms=1000 * seconds)
+        yield figure
+    sizes = f"{plan.batch_rows:,} records of four numbers, {plan.master}"
+    records = bars("records", "Reading records of JSON", "by", "rate", "million a second", sizes)
     for way, rate in found.records.items():
         records.add("", "records", way, rate=rate / 1e6)
     yield records

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.spark.measure import Plan, triggers, write_files
+from benchmarks.spark.runs import Plan, into_nothing, stream_of, triggers, write_files
 from skyband.spark.pipeline import run_pipeline
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ ALONE = "Spark alone"
 
 
 def nearest_rates(session: SparkSession, home: Path, plan: Plan) -> dict[str, float]:
-    """Rows a second each way, and of Spark alone."""
+    """Return rows a second by the pipeline and by Spark alone."""
     data = home / "nearest"
     write_files(data, plan.batches, plan.batch_rows)
     runs: dict[str, Callable[[Path], None]] = {ALONE: lambda folder: _nothing(session, data, folder)}
@@ -48,14 +48,11 @@ def _run(session: SparkSession, folder: Path, text: str) -> None:
 
 
 def _nothing(session: SparkSession, data: Path, folder: Path) -> None:
-    schema = ", ".join(f"{name} double" for name in _COLUMNS)
-    rows = session.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(data))
-    writer = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    into_nothing(stream_of(session, data, _COLUMNS), folder / "checkpoint")
 
 
 def _text(data: Path, master: str) -> str:
-    """A pipeline of so many points, each with its nearest rows."""
+    """Return a pipeline that asks for the rows nearest to each point."""
     columns = ", ".join(_COLUMNS)
     asked = ""
     for number, point in enumerate(np.random.default_rng(3).random((QUERIES, len(_COLUMNS)))):

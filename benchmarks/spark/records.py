@@ -1,4 +1,4 @@
-"""What it takes to read records of JSON: by Spark's own code, and by our tasks.
+"""How long reading records of JSON takes: by Spark's own code, and by our tasks.
 
 Both ways begin with the same values in memory of the JVM and end in the no-op sink: Spark's `from_json` with a filter
 behind it that lets next to nothing pass, and a task that gets the values by way of Arrow and reads them as the pipeline
@@ -27,7 +27,7 @@ _DIFFERENT = 100_000  # records that differ
 
 
 def values_rates(session: SparkSession, home: Path, records: int, turns: int) -> dict[str, float]:
-    """Records a second each way."""
+    """Return records a second each way."""
     values = _values(session, home / "values", records)
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(turns + 1):

@@ -1,8 +1,8 @@
 """A standalone cluster from the PySpark wheel: a master and some workers, each a process of its own.
 
 For tests and measurements on one machine. The wheel has no scripts to start them with, but it has their classes. Their
-numbers are printed, so that whoever reads a test's output can see who was killed; only processes that were started
-here are ever ended. What the processes have used of the processors is asked of the system.
+numbers are printed, so that a test's output shows which process was killed. Only processes that were started here are
+ever ended. The system reports what processor time they have used.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Cluster:
         return found
 
     def kill_executor(self) -> int:
-        """Kill one of them, with no chance to say goodbye."""
+        """Kill one executor, with SIGKILL."""
         pid = self.executors()[0]
         print(f"kill -9 of executor {pid}", file=sys.stderr, flush=True)
         os.kill(pid, signal.SIGKILL)
@@ -143,9 +143,9 @@ def processor_times(pid: int) -> dict[int, Used]:
 
 
 def seconds_between(before: Mapping[int, Used], after: Mapping[int, Used]) -> float:
-    """What was used between two moments. Processes that ended in between take what they had used before with them:
-    Spark ends Python workers that had nothing to do for a minute, and nobody waits for those. Of one whose parent waits
-    for it, the parent has all that it ever used."""
+    """Return the processor time used between two moments. A process that ended in between is missing in `after`: Spark
+    ends Python workers that were idle for a minute and doesn't wait for them. If its parent waited for it, the parent's
+    `ended` has all that it ever used."""
     total = 0.0
     for pid, now in after.items():
         then = before.get(pid, Used(0.0, 0.0, 0))

@@ -1,9 +1,9 @@
-"""The state's way to a Python worker and back, by either of Spark's stateful operators.
+"""How long state takes to a Python worker and back, by either of Spark's stateful operators.
 
-As a unit of the executors placement has it: one key, and under it one blob, which is read in every micro-batch and
-replaced by another one of its size. Nothing is done with it, so that what differs is the operator: the same files,
-keys, partitions and state store, a no-op sink, runs in turn. `applyInPandasWithState` has the blob as a text, as in the
-pipeline (`seven`). `transformWithStateInPandas` needs the package `protobuf`.
+The state is that of a unit of the executors placement: one key with one blob. Every micro-batch reads the blob and
+replaces it by another one of the same size, and does nothing else. So the runs differ in the operator only: they have
+the same files, keys, partitions and state store, and a no-op sink. `applyInPandasWithState` has the blob as a text, as
+in the pipeline (`seven`). `transformWithStateInPandas` needs the package `protobuf`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.spark.measure import triggers, write_files
+from benchmarks.spark.runs import into_nothing, stream_of, triggers, write_files
 from skyband.spark.executors import state_settings
 from skyband.spark.merging import STATE, state_bytes
 from skyband.spark.seven import to_text
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 UNITS = 2
 SIZES = (100_000, 1_300_000)  # bytes; five hundred queries of the benchmark have the second
-_TOLD = "unit bigint, size bigint"
+_OUTPUT = "unit bigint, size bigint"
 _NAMES = ("applyInPandasWithState", "transformWithState")
 
 
 def operators() -> tuple[str, ...]:
-    """Those that can be run here."""
+    """Return the operators that can run here."""
     try:
         known = importlib.util.find_spec("google.protobuf") is not None
     except ModuleNotFoundError:  # nothing of `google` at all
@@ -42,7 +42,7 @@ def operators() -> tuple[str, ...]:
 
 
 def blob_seconds(session: SparkSession, home: Path, batches: int, warm: int) -> dict[int, dict[str, float]]:
-    """By size of the blob, the seconds of a micro-batch with each operator."""
+    """Return the seconds of a micro-batch with each operator, by size of the blob."""
     data = home / "blobs"
     write_files(data, batches, 200)
     names = operators()
@@ -59,17 +59,15 @@ def blob_seconds(session: SparkSession, home: Path, batches: int, warm: int) -> 
 
 
 def _run(session: SparkSession, data: Path, folder: Path, name: str, size: int) -> None:
-    columns = ", ".join(f"x{number} double" for number in range(4))
-    rows = session.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(data))
+    rows = stream_of(session, data)
     keyed = rows.selectExpr(f"explode(sequence(0L, {UNITS - 1}L)) AS unit", "x0").groupBy("unit")
     with state_settings(session, UNITS):
-        told: DataFrame
+        found: DataFrame
         if name == _NAMES[0]:
-            told = keyed.applyInPandasWithState(_stepper(size), _TOLD, STATE, "append", "NoTimeout")
+            found = keyed.applyInPandasWithState(_stepper(size), _OUTPUT, STATE, "append", "NoTimeout")
         else:
-            told = keyed.transformWithStateInPandas(_processor(size), _TOLD, "append", "None")
-        writer = told.writeStream.format("noop").option("checkpointLocation", str(folder))
-        writer.trigger(availableNow=True).start().awaitTermination()
+            found = keyed.transformWithStateInPandas(_processor(size), _OUTPUT, "append", "None")
+        into_nothing(found, folder)
 
 
 def _stepper(size: int) -> Any:
