@@ -16,7 +16,7 @@ from benchmarks.harness.figures import Figure, number, place
 from skyband.core.errors import InputError
 
 RING = "ring"  # drawn around another mark
-# Okabe and Ito's colours: told apart with any eyes, and on paper with the marks.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; on paper the marks do.
 LOOKS: dict[str, tuple[str, str]] = {
     "tsl": ("#E69F00", "s"),
     "tma": ("#56B4E9", "^"),
@@ -49,7 +49,7 @@ def look(series: str, index: int) -> tuple[str, str]:
 
 def draw(figure: Figure, folder: Path) -> Path:
     """Write the figure's chart and return its path."""
-    # On a slow machine its first use says that it looks for fonts, among what goes wrong.
+    # On a slow machine its first use warns that it looks for fonts.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         import matplotlib
@@ -129,7 +129,7 @@ def _lines(axis: Any, figure: Figure, panel: str) -> None:
 
 
 def _bars(axis: Any, figure: Figure, panel: str) -> None:
-    """One group of bars for each place, named on the side: for places with long names."""
+    """Draw a group of bars for each place, named on the side: for places with long names."""
     places, every = figure.places(panel), figure.series()
     height = 0.8 / max(1, len(every))
     for index, series in enumerate(every):
@@ -152,7 +152,7 @@ def _bars(axis: Any, figure: Figure, panel: str) -> None:
 
 
 def _dots(axis: Any, figure: Figure, panel: str) -> None:
-    """One line of marks for each place: for values that are far apart."""
+    """Draw a line of marks for each place: for values that are far apart."""
     places = figure.places(panel)
     axis.hlines(range(len(places)), *_span(figure), color=PALE, linewidth=0.6, zorder=0)
     for index, series in enumerate(figure.series()):
@@ -172,14 +172,14 @@ def _dots(axis: Any, figure: Figure, panel: str) -> None:
 
 
 def _span(figure: Figure) -> tuple[float, float]:
-    """From a little below the least value to a little above the greatest."""
+    """Return the ends of the axis: a little below the least value and a little above the greatest."""
     values = [p.values[figure.y] * figure.times for p in figure.points if figure.y in p.values]
     low, high = min(values, default=1.0), max(values, default=1.0)
     return (0.8 * low, 1.25 * high) if figure.logarithmic else (0.0, 1.1 * high)
 
 
 def _sideways(axis: Any, figure: Figure, panel: str) -> None:
-    """Places down the side, values along the foot."""
+    """Put the places at the side and the values at the bottom."""
     places = figure.places(panel)
     axis.set_yticks(range(len(places)), [place(x) for x in places])
     axis.set_ylim(len(places) - 0.5, -0.5)
@@ -192,7 +192,7 @@ FORMS = {"line": _lines, "bars": _bars, "dots": _dots}
 
 
 def _upright(axis: Any, figure: Figure) -> None:
-    """A logarithmic axis has plain numbers; a linear one begins at nothing."""
+    """Give a logarithmic axis plain numbers; let a linear one begin at 0."""
     if not figure.logarithmic:
         axis.set_ylim(bottom=0)
         return
@@ -201,7 +201,7 @@ def _upright(axis: Any, figure: Figure) -> None:
 
 
 def _plain(axis: Any, low: float, high: float) -> None:
-    """Plain numbers on a logarithmic axis, more of them where it is short."""
+    """Put plain numbers on a logarithmic axis, more of them if it is short."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(base=10, subs=(1.0,) if high / low > 80 else (1.0, 2.0, 5.0)))

@@ -1,9 +1,9 @@
-"""What a paper saw, and whether it is seen here: the page of an experiment, with its claims judged.
+"""The page of an experiment: its figures, and the claims that they are judged by.
 
-A paper's text gives shapes (who is faster, what grows with what) and few numbers; its charts have none to take over.
-Each shape is a `Claim`: a sentence about the paper and a test of the figures measured, with the ratios that it was
-judged by. A shape that doesn't hold is shown as such. A `Book` holds what makes one paper's page: its head, its
-sections in order, its claims, and tables of its own for figures that the paper has numbers for.
+The text of a paper gives shapes (which algorithm is faster, what grows with what) and few numbers; its charts have no
+numbers to copy. Each shape is a `Claim`: a sentence about the paper and a test of the measured figures, with the ratios
+that decide. A claim that doesn't hold is shown as such. A `Book` holds all that makes one page: its head, its sections
+in order, its claims, and tables of its own for figures that the paper has numbers for.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from benchmarks.harness.settings import Settings
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper saw, and how it is judged here: None where it wasn't measured."""
+    """What the paper saw, and how it is judged here: None if it wasn't measured."""
 
     saw: str
     judge: Callable[[Figure], tuple[bool, str] | None]
 
 
 def ratios(figure: Figure, upper: str, lower: str, panel: str | None = None) -> list[float]:
-    """How many times as dear one is as the other, at each place."""
+    """Return the cost of one series divided by that of the other, at each place."""
     found = []
     for each in figure.panels() if panel is None else [panel]:
         for x in figure.places(each):
@@ -37,6 +37,7 @@ def ratios(figure: Figure, upper: str, lower: str, panel: str | None = None) -> 
 
 
 def span(values: list[float]) -> str:
+    """Return the smallest and the greatest ratio as text."""
     low, high = number(min(values)), number(max(values))
     return f"{low} times" if low == high else f"{low} to {high} times"
 
@@ -44,7 +45,7 @@ def span(values: list[float]) -> str:
 def dearer(
     upper: str, lower: str, panel: str | None = None, least: float = 1.0
 ) -> Callable[[Figure], tuple[bool, str] | None]:
-    """That one costs more than the other everywhere."""
+    """Judge that one series costs more than the other everywhere."""
 
     def judge(figure: Figure) -> tuple[bool, str] | None:
         found = ratios(figure, upper, lower, panel)
@@ -54,7 +55,7 @@ def dearer(
 
 
 def grows(*series: str) -> Callable[[Figure], tuple[bool, str] | None]:
-    """That the last place costs more than the first."""
+    """Judge that the last place costs more than the first."""
 
     def judge(figure: Figure) -> tuple[bool, str] | None:
         found: dict[str, list[float]] = {}
@@ -73,10 +74,10 @@ def grows(*series: str) -> Callable[[Figure], tuple[bool, str] | None]:
 
 @dataclass(frozen=True)
 class Beside:
-    """A table that sets a figure beside the paper's own numbers, and a sentence on it."""
+    """A second table of a figure, such as its values beside the paper's, and a text below it."""
 
     table: Callable[[Figure], list[list[str]]]
-    note: str = ""
+    note: str | Callable[[Figure], str] = ""
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,13 @@ class Book:
     head: str
     sections: Sequence[
         tuple[str, str]
-    ]  # figures by name, each with its heading (none: it belongs to the one before)
-    claims: Mapping[str, tuple[Claim, ...]]
+    ]  # names of figures, each with its heading (none: that of the one before)
+    claims: Mapping[str, tuple[Claim, ...]] = field(default_factory=dict)
     beside: Mapping[str, Beside] = field(default_factory=dict)
     said: str = "the paper saw"  # what heads the claims
+    goals: Callable[[Mapping[str, Figure]], list[list[str]]] | None = (
+        None  # a table over all figures, shown first
+    )
 
     def judged(self, figure: Figure) -> list[list[str]]:
         """The paper's claims about a figure: what it saw, whether that holds here, by which ratios."""
@@ -108,6 +112,8 @@ class Book:
             rows = self.beside[figure.name].table(figure)
             if len(rows) > 1:
                 lines.append(aligned(rows).replace("**", ""))
+            if callable(note := self.beside[figure.name].note):
+                lines.append(note(figure))
         for saw, held, by in self.judged(figure):
             lines.append(f"  {'holds' if held == 'yes' else 'DOES NOT HOLD'}: {saw} ({by})")
         return "\n".join(lines)
@@ -120,18 +126,27 @@ class Book:
                 continue
             print(f"{figure.text()}\n{self.verdicts(figure)}\n", flush=True)
             figure.write(folder)
-            if settings.charts:
+            if settings.charts and figure.name in dict(self.sections):
                 draw(figure, folder)
+        if self.goals is not None:
+            print(aligned(self.goals(self.read(folder))).replace("**", "") + "\n")
         print(f"Tables and charts are in {folder}, the page is {self.page(settings.output)}.")
+
+    @staticmethod
+    def read(folder: Path) -> dict[str, Figure]:
+        """Return the figures of a folder, by name."""
+        return {path.stem: Figure.read(path) for path in sorted(folder.glob("*.json"))}
 
     def page(self, output: Path) -> Path:
         """Write the page from the figures that lie in the folder."""
         folder = output / self.name
-        figures = {path.stem: Figure.read(path) for path in sorted(folder.glob("*.json"))}
+        figures = self.read(folder)
         machines = {
             " · ".join(f"{name} {value}" for name, value in f.machine.items()) for f in figures.values()
         }
         parts = [self.head, "Measured on: " + "; ".join(sorted(machines)) + ".\n"]
+        if self.goals is not None:
+            parts.append(markdown(self.goals(figures)) + "\n")
         for name, heading in self.sections:
             if name in figures:
                 parts += self.section(figures[name], heading, folder)
@@ -153,8 +168,8 @@ class Book:
             rows = beside.table(figure)
             if len(rows) > 1:
                 yield markdown(rows) + "\n"
-                if beside.note:
-                    yield beside.note + "\n"
+                if note := beside.note(figure) if callable(beside.note) else beside.note:
+                    yield note + "\n"
         rows = self.judged(figure)
         if rows:
             yield markdown([[self.said, "so here", "by"], *rows]) + "\n"

@@ -1,12 +1,13 @@
 """Algorithms driven by hand, as the papers measure them: the kernels alone, all on the same rows, in turns.
 
-The papers fill the window first and register the queries on it, and what they time is the algorithm: rows arrive and
-expire, answers are brought up to date. So here the algorithm objects are called directly, without a monitor around
-them: no Arrow, no change table. Columns lie ready as float64 arrays, as the monitor would hand them over. What the
-monitor adds is measured apart (`Pushed`), through Monitor.push with an Arrow table in and the change table out.
+The papers fill the window first and register the queries on it. What they time is the algorithm: rows arrive and
+expire, and answers are brought up to date. So here the algorithm objects are called directly, without a monitor, Arrow
+or a change table. The columns are float64 arrays, as the monitor would pass them. What the monitor adds is measured
+apart (`Pushed`), through Monitor.push with an Arrow table in and the change table out.
 
-In a `race` everybody gets the same batch, one after the other in changing order, and only the CPU seconds of the
-process count: a busy machine blurs all of them alike. Who has used up his time is stopped, and the figures say so.
+In a `race` all competitors get the same batch, one after the other in changing order. Only the CPU seconds of the
+process count: other work on the machine slows all of them alike. A competitor that has used up its time is stopped, and
+the figures say so.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from skyband.query.expression import Expression, columns_of, lift, render
 from skyband.query.expression.score_space import Space
 from skyband.query.sql.parser import parse
 
-LEAST = 3  # cycles that everybody gets, however slow
+LEAST = 3  # cycles of each competitor, however slow
 NONE = np.empty(0, dtype=np.int64)
 
 
 class Rows:
-    """A stream made in advance: rows side by side (as a copy would take them) and column by column."""
+    """A stream made in advance: by rows, as a copy would take them, and by columns."""
 
     def __init__(self, points: Floats) -> None:
         self.points = np.ascontiguousarray(points)
@@ -82,36 +83,36 @@ class Queries:
 
 
 def sql(function: str, weight: Floats, k: int, n: int, extra: str = "", options: str = "") -> str:
-    """A query as a user would write it."""
+    """Return a query as a user would write it."""
     return f"SELECT x0 FROM s {extra}ORDER BY {FUNCTIONS[function](weight)} DESC LIMIT {k} WINDOW {n} ROWS{options}"
 
 
 class Competitor(Protocol):
-    """Somebody in a race."""
+    """What runs in a race."""
 
     name: str
 
     def step(self, rows: Rows, first: int, last: int) -> float:
-        """Take the rows from first to last (they come next); the CPU seconds that it took."""
+        """Take the next rows, from `first` to `last`; return the CPU seconds that it took."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Who runs: an algorithm of the registry with options, under the name of the tables."""
+    """An algorithm of the registry with options, and its name in the tables."""
 
     name: str
     algorithm: str
     options: tuple[tuple[str, float], ...] = ()
 
 
-# The paper's sma looks for queries in the cell of every arrival, and its lists begin with exactly k rows; the tuned one
-# has a flag for cells that no query names, and heightmap's slack: lists begin with three times k rows.
+# The paper's sma looks for queries in the cell of every arrival, and its lists begin with exactly k rows. The tuned one
+# has a flag for cells without queries, and heightmap's slack: lists begin with three times k rows.
 PAPER_SMA = Contestant("sma", "sma", (("flag", 0.0), ("slack", 0.0)))
 TUNED_SMA = Contestant("sma, tuned", "sma", (("flag", 1.0), ("slack", 2.0)))
 
 
 def prepare(name: str, options: Mapping[str, float], queries: Queries, n: int, label: str = "") -> Engine:
-    """An algorithm of the registry, compiled and ready to be filled."""
+    """Return an algorithm of the registry, compiled and ready to be filled."""
     rehearse(name, queries.function, len(queries.columns))
     return _made(name, options, queries, n, label)
 
@@ -126,7 +127,7 @@ def _made(name: str, options: Mapping[str, float], queries: Queries, n: int, lab
 
 @cache
 def rehearse(name: str, function: str, columns: int) -> None:
-    """Have an algorithm's kernels for a shape compiled, by a short run on falling scores that nobody times."""
+    """Compile an algorithm's kernels for a shape, by a short run on falling scores that isn't timed."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         return
     n, r, cycles = 2_000, 200, 30
@@ -141,10 +142,10 @@ def rehearse(name: str, function: str, columns: int) -> None:
 
 
 def at_once(algorithm: Any) -> None:
-    """Let an algorithm believe that it has scored much already.
+    """Set an algorithm's counts of scores so high that it compiles a shape's kernels at once.
 
-    Some compile a shape's kernels only after so many scores, because few don't pay for the compiler. What is timed
-    here is how it runs from then on.
+    Some algorithms compile them only after many scores, since few don't pay for the compiler. The time after that is
+    what is measured here.
     """
     for name in ("scored", "scored_rows", "computed"):
         if isinstance(getattr(algorithm, name, None), int):
@@ -164,45 +165,45 @@ class Engine:
         raise NotImplementedError
 
     def fill(self, rows: Rows, batch: int) -> None:
-        """The first n rows, and then the queries."""
+        """Take the first n rows, and then the queries."""
         raise NotImplementedError
 
     def step(self, rows: Rows, first: int, last: int) -> float:
         raise NotImplementedError
 
     def horizons(self, last: int) -> tuple[Ints, Ints]:
-        """Everybody's window begins n rows before `last`."""
+        """Return the horizon of each query: its window begins n rows before `last`."""
         count = len(self.algorithm.ks)
         return np.zeros(count, dtype=np.int64), np.full(count, last - self.n, dtype=np.int64)
 
     def kept(self) -> float:
-        """Rows that a query's list holds, on average."""
+        """Return the rows that a query's list holds, on average."""
         return float(np.mean([self.algorithm.size(slot)[0] for slot in self.slots]))
 
     def list_bytes(self) -> int:
         return int(sum(self.algorithm.size(slot)[1] for slot in self.slots))
 
     def window_bytes(self) -> int:
-        """Rows and index, without the queries' lists."""
+        """Return the bytes of rows and index, without the queries' lists."""
         return 0
 
     def top(self, query: int, last: int) -> list[tuple[float, int]]:
-        """A query's answer when `last` rows have come: scores and seqs."""
+        """Return a query's answer after `last` rows: scores and seqs."""
         horizon = Recency(0, last - self.n)
         good, _, seq = self.algorithm.top(self.slots[query], self.queries.k, horizon)
         return list(zip(good.tolist(), seq.tolist(), strict=True))
 
     def counters(self) -> dict[str, int]:
-        """What it did, over all queries; what all of them tell alike was done once for all."""
-        told: dict[str, list[int]] = {}
+        """Return the counters, summed over all queries; a count that all of them share was counted once for all."""
+        found: dict[str, list[int]] = {}
         for slot in self.slots:
             for name, count in self.algorithm.counters(slot).items():
-                told.setdefault(name, []).append(count)
-        return {name: counts[0] if len(set(counts)) == 1 else sum(counts) for name, counts in told.items()}
+                found.setdefault(name, []).append(count)
+        return {name: counts[0] if len(set(counts)) == 1 else sum(counts) for name, counts in found.items()}
 
 
 class WindowEngine(Engine):
-    """An algorithm that keeps the window's rows: filled, then asked."""
+    """An algorithm that keeps the window's rows: it is filled before the queries come."""
 
     def make(self, kind: Any, options: Mapping[str, float]) -> WindowAlgorithm:
         made: WindowAlgorithm = kind(options, Space(self.queries.shape, self.queries.columns, 1.0))
@@ -229,7 +230,7 @@ class WindowEngine(Engine):
 
 
 class ListEngine(Engine):
-    """An algorithm that keeps candidates only: it has seen the window go by."""
+    """An algorithm that keeps candidates only: its queries come first, then the window's rows."""
 
     def make(self, kind: Any, options: Mapping[str, float]) -> ListAlgorithm:
         made: ListAlgorithm = kind(options)
@@ -285,19 +286,19 @@ class Pushed:
         return [group.algorithm for stream in self.monitor.streams.values() for group in stream.groups]
 
     def chosen(self) -> str:
-        """The algorithm that answers."""
+        """Return the algorithm that answers."""
         names = [g.algorithm_name for stream in self.monitor.streams.values() for g in stream.groups]
         return ", ".join(dict.fromkeys(names))
 
     def fill(self, rows: Rows, batch: int, n: int, begin: int = 0) -> None:
-        """Push the first n rows; the very first batch has `begin` rows: the planner looks at its size."""
+        """Push the first n rows; the first batch has `begin` rows, since the planner uses its size."""
         edges = [0, *range(begin or batch, n, batch), n]
         for first, last in pairwise(edges):
             self.monitor.push(rows.table(first, last))
 
     def stopwatch(self) -> None:
-        """From now on, note what the algorithms take of each batch: the step, and the comparison of the tops (or both
-        in one call, and what is left to do then)."""
+        """From now on, note the algorithms' part of each batch: the step, and the comparison of the tops (or both in
+        one call, and what is left to do after it)."""
         for algorithm in self.algorithms():
             at_once(algorithm)
             for name in ("step", "report", "go", "finish"):
@@ -326,7 +327,7 @@ class Pushed:
 
 
 class Own:
-    """A competitor with a stream of its own: the same rows at another level, say."""
+    """A competitor with a stream of its own, such as the same rows at another level."""
 
     def __init__(self, label: str, who: Competitor, rows: Rows) -> None:
         self.name, self.who, self.rows = label, who, rows
@@ -348,7 +349,7 @@ class Copy:
     def step(self, rows: Rows, first: int, last: int) -> float:
         at = first % self.n
         block, place = rows.points[first:last], self.ring[at : at + last - first]
-        if len(place) < len(block):  # the ring's end: cost without cutting
+        if len(place) < len(block):  # at the ring's end: the same cost in one piece
             place = self.ring[: last - first]
         start = time.process_time()
         place[:] = block
@@ -357,7 +358,7 @@ class Copy:
 
 @dataclass
 class Spent:
-    """The CPU seconds of one competitor's cycles, and what was looked at beside them."""
+    """The CPU seconds of one competitor's cycles, and what `look` returned after each."""
 
     seconds: list[float] = field(default_factory=list)
     settling: float = 0.0  # what the first cycles took, which aren't counted
@@ -386,13 +387,11 @@ def race(
 ) -> dict[str, Spent]:
     """Give each competitor `cycles` batches from row `first` on, in turns of `turn` batches.
 
-    The first `warm` cycles aren't counted: who puts off part of the work for new queries does it there. Who has used
-    more than `budget` CPU seconds is stopped. `look` is asked after each cycle, outside the time.
+    The first `warm` cycles aren't counted: an algorithm that postpones work for new queries does it there. A competitor
+    that has used more than `budget` CPU seconds is stopped. `look` is called after each cycle and isn't timed.
     """
     spent = {competitor.name: Spent() for competitor in competitors}
-    order = np.random.default_rng(
-        seed
-    )  # who comes after whom changes: a neighbour that fills the caches is shared
+    order = np.random.default_rng(seed)  # changes in each turn: one that fills the caches precedes all others
     gc.collect()
     gc.disable()
     try:
@@ -418,7 +417,7 @@ def race(
 
 
 def agree(engines: Sequence[Engine], last: int, most: int = 20) -> None:
-    """See that all have the same answers, to the last bit, on some queries: no figures of wrong answers."""
+    """Check that all have the same answers to some queries, to the last bit: wrong answers have no figures."""
     if not engines:
         return
     count = len(engines[0].slots)
@@ -433,7 +432,7 @@ def agree(engines: Sequence[Engine], last: int, most: int = 20) -> None:
 
 
 def joined(parts: Sequence[Spent]) -> Spent:
-    """The cycles of several seeds as one."""
+    """Return the cycles of several seeds as one."""
     whole = Spent()
     for part in parts:
         whole.seconds += part.seconds

@@ -1,8 +1,8 @@
 """What an experiment measured: as a table on standard output, as CSV and JSON in a folder, as a chart.
 
-A `Figure` is a list of measured points, each with its panel (IND or ANT), series (who), place on the axis that varies
-and values by name, and with the sizes that it was measured at: no figure is shown without them. JSON is what pages are
-made from, so that one experiment can be measured again without the others.
+A `Figure` is a list of measured points. Each has its panel (IND or ANT), its series (an algorithm), its place on the
+axis that varies, and values by name. A figure also holds the sizes that it was measured at, which are always shown.
+Pages are made from the JSON, so that one experiment can be measured again without the others.
 """
 
 from __future__ import annotations
@@ -81,21 +81,21 @@ class Figure:
         return list(dict.fromkeys(p.x for p in self.points if panel is None or p.panel == panel))
 
     def value(self, panel: str, series: str, x: float | str, name: str | None = None) -> float | None:
-        """One value of one point (the figure's own unless named), or None where it wasn't measured."""
+        """Return one value of one point (the figure's own unless named), or None if it wasn't measured."""
         for point in self.points:
             if (point.panel, point.series, point.x) == (panel, series, x):
                 return point.values.get(name or self.y)
         return None
 
     def line(self, panel: str, series: str) -> tuple[list[float | str], list[float]]:
-        """A series along the axis, without the places where it wasn't measured, in the figure's unit."""
+        """Return a series along the axis in the figure's unit, without the places where it wasn't measured."""
         places = [x for x in self.places(panel) if self.value(panel, series, x) is not None]
         return places, [(self.value(panel, series, x) or 0.0) * self.times for x in places]
 
     # -- forms ---------------------------------------------------------------------------------------------
 
     def table(self) -> list[list[str]]:
-        """Rows of text: a heading, then one row for each place of each panel; a dash where nothing was measured."""
+        """Return rows of text: a heading, then one row for each place of a panel; a dash for what wasn't measured."""
         rows = [["", self.x, *self.series()]]
         for panel in self.panels():
             for x in self.places(panel):
@@ -103,7 +103,7 @@ class Figure:
         return rows
 
     def cell(self, panel: str, series: str, x: float | str) -> str:
-        """A value as text, with a star where it stands for fewer cycles than were asked for."""
+        """Return a value as text, with a star if it is of fewer cycles than were asked for."""
         value = self.value(panel, series, x)
         if value is None:
             return "–"
@@ -121,7 +121,7 @@ class Figure:
         return markdown(self.table())
 
     def write(self, folder: Path) -> None:
-        """The figures as JSON and CSV."""
+        """Write the figure as JSON and CSV."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.json").write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
         names = list(dict.fromkeys(name for point in self.points for name in point.values))
@@ -132,7 +132,7 @@ class Figure:
                 lines.writerow([p.panel, p.series, p.x, *(p.values.get(name, "") for name in names)])
 
     def joined(self, folder: Path, others: bool = False) -> Figure:
-        """With the points of an earlier run at the same sizes that this one didn't measure again, in their order; with
+        """Add the points of an earlier run at the same sizes that this one didn't measure again, in their order; with
         `others` also those of other series at a place where this run has measured some."""
         path = folder / f"{self.name}.json"
         if not path.exists():
@@ -152,7 +152,7 @@ class Figure:
 
     @staticmethod
     def read(path: Path) -> Figure:
-        """A figure that an earlier run wrote."""
+        """Return a figure that an earlier run wrote."""
         try:
             blob: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             points = [Point(**point) for point in blob.pop("points")]
@@ -164,7 +164,7 @@ class Figure:
 
 
 def statistics(seconds: Sequence[float]) -> dict[str, float]:
-    """What is told of a series of cycles."""
+    """Return mean, median, 99th percentile and maximum of the cycles."""
     if not len(seconds):
         return {}
     return {
@@ -176,7 +176,7 @@ def statistics(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def machine() -> dict[str, str]:
-    """What the figures were measured on, in words that name no host."""
+    """Return what the figures were measured on, without the name of the host."""
     from importlib.metadata import PackageNotFoundError, version
 
     def of(package: str) -> str:
@@ -208,7 +208,7 @@ def _processor() -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that say something."""
+    """Return a number with three significant digits."""
     if value != value:
         return "–"
     size = abs(value)
@@ -222,14 +222,14 @@ def number(value: float) -> str:
 
 
 def place(x: float | str) -> str:
-    """A place on an axis: whole numbers with separators."""
+    """Return a place on an axis as text: whole numbers with separators."""
     if isinstance(x, str):
         return x
     return f"{int(x):,}" if x == int(x) else f"{x:g}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns under each other: words to the left, numbers to the right."""
+    """Return a table as text: words to the left, numbers to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     words = [all(not _numeric(row[i]) for row in rows[1:]) for i in range(len(rows[0]))]
     lines = []

@@ -1,11 +1,11 @@
 """Readings from a user's file, as the third paper reads SensorScope's.
 
-Any file that `skyband top` reads will do, and text in columns between blanks, with names in its first line or without
-(SensorScope's LUCE files are of the second kind: a line for each reading, the station and the time first). The columns
-are the first ones of numbers, in the file's order, or those that are named after a `#`, by name or by number, counted
-from one: `luce.txt#20,21,23,27`. A number after a name is the most that a reading may be, greater ones count as that:
-`luce.parquet#solar_ma:400,global_ma:100`. Faulty readings lie many times beyond the others, and scaled with them these
-would all be alike.
+The file is one that `skyband top` reads, or text with columns between blanks, with or without names in its first line
+(SensorScope's LUCE files have none: a line is a reading, with the station and the time first). The columns are the
+first ones of numbers, in the file's order, or those named after a `#`, by name or by number, counted from one:
+`luce.txt#20,21,23,27`. A number after a name is the greatest reading; greater ones count as that:
+`luce.parquet#solar_ma:400,global_ma:100`. Faulty readings are many times greater than the others, which would all be
+alike if they were scaled with these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NUMBERS = ("double", "float", *(f"{sign}int{bits}" for sign in ("", "u") for bit
 
 
 def from_file(data: Path, columns: int) -> Floats:
-    """So many columns of a file, each between 0 and 1, without rows that lack one."""
+    """Return columns of a file, each scaled to 0 to 1, without rows that lack one of them."""
     file, wanted = data, []
     if "#" in data.name and not data.exists():
         name, _, listed = data.name.rpartition("#")
@@ -45,7 +45,7 @@ def from_file(data: Path, columns: int) -> Floats:
 
 
 def _limits(there: dict[str, Floats], wanted: list[str]) -> tuple[list[str], list[float]]:
-    """Names without what follows the colon, and the most that a reading of each may be."""
+    """Return the names without what follows the colon, and the greatest reading of each."""
     names, most = [], []
     for each in wanted:
         name, colon, limit = each.rpartition(":")
@@ -70,7 +70,7 @@ def _chosen(there: dict[str, Floats], wanted: list[str], file: Path) -> list[str
 
 
 def _table(file: Path) -> dict[str, Floats]:
-    """The columns of numbers of a CSV, JSON lines or Parquet file."""
+    """Return the columns of numbers of a CSV, JSON lines or Parquet file."""
     import pyarrow as pa
 
     from skyband.files import open_rows
@@ -81,12 +81,12 @@ def _table(file: Path) -> dict[str, Floats]:
 
 
 def _between_blanks(file: Path) -> dict[str, Floats]:
-    """The columns of a text that has nothing but blanks between them; what is no number is NaN. Empty: it isn't one."""
+    """Return the columns of a text with blanks between them, NaN for what is no number; nothing for another file."""
     try:
         with file.open(encoding="utf-8") as lines:
             first = next((line for line in lines if line.strip() and not line.startswith(("#", "%"))), "")
     except (OSError, UnicodeDecodeError):
-        return {}  # whoever reads tables says what is wrong
+        return {}  # `_table` says what is wrong
     fields = first.split()
     named = not any(map(_number, fields))
     tabbed = named and "\t" in first  # a table with tabs

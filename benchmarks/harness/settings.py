@@ -7,8 +7,6 @@ from pathlib import Path
 
 from skyband.core.errors import InputError
 
-SCALES = ("tiny", "quick", "full")
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -22,7 +20,7 @@ class Settings:
 
 
 def parts_of(settings: Settings, known: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts of an experiment that were asked for."""
+    """Return the parts that were asked for: all, if none is named."""
     for part in settings.only:
         if part not in known:
             raise InputError(f'There is no part "{part}" in this experiment; there are {", ".join(known)}.')

@@ -1,7 +1,7 @@
 """What an algorithm really holds: the bytes of every array that can be reached from it.
 
-What algorithms tell of their size are the rows and lists that they speak of. Room kept for the next step, lists' spare
-places and counters of each query are memory, too; here nothing is left out but Python's own objects.
+The sizes that algorithms report are those of their rows and lists. Room for the next step, spare places in lists and
+counters of each query are memory, too. Here everything counts but Python's own objects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def held(thing: Any) -> int:
-    """Bytes of all arrays below `thing`, each piece of memory once."""
+    """Return the bytes of all arrays that `thing` refers to, each piece of memory once."""
     found: dict[int, int] = {}
     seen: set[int] = set()
     todo: list[Any] = [thing]
@@ -31,7 +31,7 @@ def held(thing: Any) -> int:
 
 
 def _whole(array: Any) -> Any:
-    """The array that a view is a part of."""
+    """Return the array that a view is a part of."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

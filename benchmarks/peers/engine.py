@@ -3,8 +3,8 @@
 Each competitor gets the same batches, in turns. After the window has filled they are timed over one more window:
 
 * `ra` and `sa` through Monitor.push, changes and all;
-* the brute force: a ring of the window's rows, scored and partitioned anew after each batch, in numpy;
-* DuckDB asked again after each batch: the rows inserted, the old ones deleted, ORDER BY … LIMIT k;
+* the brute force: a ring of the window's rows; all of it is scored and partitioned after each batch, in numpy;
+* DuckDB after each batch: the rows inserted, the old ones deleted, ORDER BY … LIMIT k;
 * the machine's limit: copying the batch's columns once, and scoring it once.
 """
 
@@ -37,7 +37,7 @@ def monitor(algorithm: str, queries: int, n: int) -> Step:
 
 
 def brute_force(n: int) -> Step:
-    """Keep the window in a ring, score all of it after each batch."""
+    """Keep the window in a ring and score all of it after each batch."""
     ring = np.zeros((COLUMNS, n))
     weight = weights(1, COLUMNS)[0]
     at = 0
@@ -57,7 +57,7 @@ def brute_force(n: int) -> Step:
 
 
 def duckdb_again(n: int) -> Step | None:
-    """The window as a table, asked anew after each batch; None where DuckDB isn't installed."""
+    """Keep the window as a table and run the query after each batch; None if DuckDB isn't installed."""
     try:
         import duckdb
     except ImportError:
@@ -105,11 +105,11 @@ def score_only() -> Step:
 
 
 def measure(steps: dict[str, Step], batches: list[pa.Table], warm: int) -> dict[str, list[float]]:
-    """CPU seconds of each competitor's batches after the first `warm`, in turns."""
+    """Run the competitors in turns; return the CPU seconds of their batches after the first `warm`."""
     spent: dict[str, list[float]] = {name: [] for name in steps}
     order = np.random.default_rng(
         1
-    )  # who comes after whom changes: a neighbour that fills the caches is shared
+    )  # changes in each turn: a contestant that fills the caches precedes all others
     for number, batch in enumerate(batches):
         for name in order.permutation(list(steps)).tolist():
             start = time.process_time()
@@ -149,8 +149,8 @@ def main() -> None:
         spent,
         "ra",
     )
-    # alone as well: competitors that walk the whole window empty the caches for those after them
+    # alone as well: competitors that read the whole window empty the caches for the next one
     alone = measure({"ra, alone": monitor("ra", 1, N)}, batches * 5, filled)
-    show("Q = 1, nobody else in the caches (nine windows)", alone, "ra, alone")
+    show("Q = 1, nothing else in the caches (nine windows)", alone, "ra, alone")
     many: dict[str, Step] = {"ra": monitor("ra", 1000, N)}
     show("Q = 1,000 weighted sums, the same", measure(many, batches, filled), "ra")

@@ -1,9 +1,9 @@
 """`heightmap` head to head: against one copy of the rows, against `sma`, on streams whose level moves.
 
-The yardstick is what nobody can go below who keeps the window's rows: one memcpy of a batch as a row-major block into
-a ring of the window's size. Beside it, in turns and on the same rows, run the kernels alone (as in drive.py) and the
-whole way through Monitor.push, with an Arrow table in and the change table out. The goals stand beside what was
-reached; a goal is reached only where every distribution reaches it in the mean over all seeds.
+The yardstick is a lower bound for every algorithm that keeps the window's rows: one memcpy of a batch as a row-major
+block into a ring of the window's size. Beside it, in turns and on the same rows, run the kernels alone (as in drive.py)
+and the whole way through Monitor.push, with an Arrow table in and the change table out. The goals are shown beside what
+was reached; a goal is reached if every distribution reaches it in the mean over all seeds.
 
 Means and 99th percentiles are over whole windows that pass after the first is full: five of them at the full scale.
 Less is too short to see lists run empty, which is what makes such engines slow.
@@ -12,13 +12,13 @@ Less is too short to see lists run empty, which is what makes such engines slow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.charts import draw
+from benchmarks.harness.claims import Book
 from benchmarks.harness.drive import (
     PAPER_SMA,
     TUNED_SMA,
@@ -35,7 +35,7 @@ from benchmarks.harness.drive import (
     race,
     sql,
 )
-from benchmarks.harness.figures import Figure, Scale, aligned, markdown, number
+from benchmarks.harness.figures import Figure, Scale, number
 from benchmarks.harness.settings import Settings, parts_of
 from benchmarks.harness.sizes import held
 from benchmarks.streams.generators import DISTRIBUTIONS, DRIFTS, LEVEL, Drift, weights
@@ -57,7 +57,7 @@ EACH = "heightmap, a family each"
 
 
 def engine(name: str, scale: Scale, rows: Rows, label: str = "", **options: float) -> Engine:
-    """An algorithm with its queries on a full window."""
+    """Return an algorithm with its queries on a full window."""
     queries = Queries.of("linear", scale.q, scale.d, scale.k)
     made = prepare(name, options, queries, scale.n, label)
     made.fill(rows, scale.r)
@@ -79,7 +79,7 @@ def stream(scale: Scale, distribution: str, seed: int, drift: Drift = LEVEL) -> 
 
 
 def run(who: Sequence[Competitor], rows: Rows, scale: Scale, seed: int, turn: int = 1) -> dict[str, Spent]:
-    """All cycles of the scale, after a few that nobody counts."""
+    """Run all cycles of the scale, after a few that aren't counted."""
     warm, cycles = WARM, scale.cycles + WARM
     return race(who, rows, scale.n, scale.r, cycles, BUDGET[scale.name], warm=warm, turn=turn, seed=seed)
 
@@ -95,7 +95,7 @@ def figure_of(name: str, title: str, x: str, scale: Scale, **changes: object) ->
 
 
 def against_copy(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
-    """Kernels and push beside the copy, each pair apart: a third in the caches would slow all."""
+    """Measure kernels and push beside the copy, each pair apart: a third contestant in the caches would slow all."""
     figure = figure_of("copy", "One cycle beside one memcpy of its rows", "seed", scale, form="dots")
     for distribution in distributions:
         for seed in scale.seeds:
@@ -104,7 +104,7 @@ def against_copy(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figu
                 copy, who = Copy(scale.n, scale.d), make()
                 copy.fill(rows)
                 spent = run([copy, who], rows, scale, seed)
-                # the copy's median: a busy machine must not make the yardstick longer
+                # the copy's median: other work on the machine must not lengthen the yardstick
                 one = float(np.median(spent[copy.name].seconds))
                 own = spent[who.name].values()
                 own |= {"copies": own["mean"] / one, "copies, median": own["median"] / one}
@@ -136,7 +136,7 @@ def against_sma(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figur
 
 
 def over_drift(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
-    """Each drifting stream in turns with the same rows at a level."""
+    """Measure each drifting stream in turns with the same rows without drift."""
     figure = figure_of("drift", "Cost of a drifting stream against a level one", "stream", scale, form="bars")
     figure.y, figure.times, figure.unit = "times level", 1.0, "times the cost without drift"
     sudden = figure_of(
@@ -180,7 +180,7 @@ def over_queries(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figu
 
 
 def over_bytes(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
-    """What a window row and a query take at the end of the run, level and under drift; and all arrays together."""
+    """Measure bytes of a window row, of a query and of all arrays at the end of the run, level and under drift."""
     figure = figure_of("bytes", "Bytes of a window row and of a query", "of", scale, form="dots")
     figure.y, figure.unit, figure.times = "bytes", "bytes", 1.0
     for distribution in distributions:
@@ -196,7 +196,7 @@ def over_bytes(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure
 
 
 def boxed(scale: Scale, n: int, q: int, side: float, who: str) -> Pushed:
-    """Queries with a box each, of this side along every axis, somewhere in the unit cube."""
+    """Return queries with a box each, of this side along every axis, at random places of the unit cube."""
     random = np.random.default_rng(5)
     texts = []
     for place, weight in enumerate(weights(q, scale.d)):
@@ -211,8 +211,8 @@ def boxed(scale: Scale, n: int, q: int, side: float, who: str) -> Pushed:
 
 
 def over_boxes(scale: Scale, distributions: Sequence[str] = DATA) -> list[Figure]:
-    """Constrained queries, through Monitor.push: one family in the map, against sma, and against a family each where
-    so many windows fit into memory."""
+    """Measure constrained queries through Monitor.push: one family with a map, sma, and a family for each query if so
+    many windows fit into memory."""
     figure = figure_of("boxes", "Queries with a box each", "", scale, form="dots")
     figure.scale = (
         f"{scale.name}: k = {scale.k}, d = {scale.d}, batches of a hundredth of the window, 60 of them"
@@ -256,7 +256,7 @@ SEEDED = ("copy", "sma")  # parts with a figure for each seed
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure to reach: what it is read from, and whether it is met at most or at least there."""
+    """A value to reach: the figure it is read from, its bound, and whether it may be at most or at least that."""
 
     words: str
     figure: str
@@ -291,7 +291,7 @@ def at(place: str, name: str, series: str = WHO) -> Callable[[Figure, str], floa
 
 
 def growth(figure: Figure, panel: str) -> float | None:
-    """The exponent of Q between 100 and 10,000."""
+    """Return the exponent of Q between 100 and 10,000."""
     few, many = figure.value(panel, WHO, 100), figure.value(panel, WHO, 10_000)
     return None if few is None or many is None else math.log(many / few) / math.log(100)
 
@@ -329,7 +329,7 @@ GOALS = (
 
 
 def goals(figures: Mapping[str, Figure]) -> list[list[str]]:
-    """Target and reached side by side; 'missed' where a distribution misses it."""
+    """Return a table of targets beside what was reached; a goal is missed if a distribution misses it."""
     rows = [["goal", "target", *DISTRIBUTIONS, ""]]
     for goal in GOALS:
         figure = figures.get(goal.figure)
@@ -341,7 +341,7 @@ def goals(figures: Mapping[str, Figure]) -> list[list[str]]:
             cells.append("–" if value is None else number(value))
             if value is not None:
                 verdicts.append(value <= goal.bound if goal.at_most else value >= goal.bound)
-        word = "not measured" if not verdicts else "reached" if all(verdicts) else "missed"
+        word = "not measured" if not verdicts else "reached" if all(verdicts) else "**missed**"
         rows.append([goal.words, f"{'≤' if goal.at_most else '≥'} {goal.bound:,}", *cells, word])
     return rows
 
@@ -352,58 +352,50 @@ HEAD = """# heightmap: head to head
 
 Written by `python -m benchmarks heightmap` from its own figures ([options](../benchmarks.md#options)).
 
-A *copy* is one memcpy of a batch's rows as a row-major block into a ring of the window's size, measured in turns with
-what it is compared to; the median copy counts, so that a busy machine doesn't lengthen the yardstick. *Kernels* are
+A *copy* is one memcpy of a batch's rows as a row-major block into a ring of the window's size. It runs in turns with
+the algorithm; the median copy counts, so that other work on the machine doesn't lengthen the yardstick. *Kernels* are
 the algorithm alone, *push* is the whole way through `Monitor.push` with an Arrow table in and the change table out.
 Times are CPU time; a figure is the mean over all cycles and seeds. The first five cycles after the queries came aren't
 counted: part of the work for new queries is done there.
 
-Drifting streams drift for as long as is counted. At the full scale that is five windows, in which every list is made
-anew several times; one window (`quick`) shows little of that and costs less. Most cycles are cheap there, and some
-take many milliseconds: lists run short in waves.
-
+Drifting streams drift in all cycles that count. At the full scale these are five windows, in which every list is
+rebuilt several times; one window (`quick`) shows little of that and costs less. Most cycles are cheap there, and some
+take many milliseconds, because many lists run short at the same time.
 """
 
 
-def page(output: Path, figures: Mapping[str, Figure]) -> Path:
-    folder = output / "heightmap"
-    parts = [
-        HEAD + markdown([[cell.replace("missed", "**missed**") for cell in row] for row in goals(figures)])
-    ]
-    for name in [
-        n for n in ("copy", "sma", "drift", "drift-p99", "queries", "bytes", "boxes") if n in figures
-    ]:
-        figure = figures[name]
-        parts.append(f"\n## {figure.title}\n\n{figure.unit}. Scale: {figure.scale}.\n")
-        if (folder / f"{name}.svg").exists():
-            parts.append(f"![{figure.title}]({folder.name}/{name}.svg)\n")
-        parts.append(figure.markdown())
-    machines = {" · ".join(f"{name} {value}" for name, value in f.machine.items()) for f in figures.values()}
-    parts.append("\nMeasured on: " + "; ".join(sorted(machines)) + ".\n")
-    path = output / "heightmap.md"
-    path.write_text("\n".join(parts), encoding="utf-8")
-    return path
+BOOK = Book(
+    "heightmap",
+    HEAD,
+    (
+        ("copy", "Against one copy of the rows"),
+        ("sma", "Against sma"),
+        ("drift", "Drifting streams"),
+        ("drift-p99", ""),
+        ("queries", "The number of queries"),
+        ("bytes", "Memory"),
+        ("boxes", "Queries with a box each"),
+    ),
+    goals=goals,
+)
 
 
 def main(settings: Settings) -> None:
     if WHO not in REGISTRY:
         raise InputError(f"This version has no algorithm {WHO}: there is nothing to measure.")
     scale = SCALES[settings.scale]
-    folder = settings.output / "heightmap"
     # each part can be measured by halves, and those with a figure for each seed by seeds
     halves = [f"{part}-{panel}" for part in PARTS for panel in DATA]
     pieces = [f"{half}-{seed}" for half in halves if half.split("-")[0] in SEEDED for seed in scale.seeds]
-    for name in parts_of(settings, (*PARTS, *halves, *pieces)) if settings.only else PARTS:
+    parts = parts_of(settings, (*PARTS, *halves, *pieces)) if settings.only else tuple(PARTS)
+    BOOK.publish(measured(parts, scale, settings.output / "heightmap"), settings)
+
+
+def measured(parts: Sequence[str], scale: Scale, folder: Path) -> Iterator[Figure]:
+    """Yield the figures of the parts, joined with those of the folder."""
+    for name in parts:
         part, panel, seed = (*name.split("-"), "", "")[:3]
-        measured = replace(scale, seeds=(int(seed),)) if seed else scale
-        for figure in PARTS[part](measured, (panel,) if panel else DATA):
-            if seed:
-                figure.scale = f"{scale.name}: {scale}"
-            figure = figure.joined(folder)
-            print(f"{figure.text()}\n", flush=True)
-            figure.write(folder)
-            if settings.charts:
-                draw(figure, folder)
-    figures = {path.stem: Figure.read(path) for path in sorted(folder.glob("*.json"))}
-    print(aligned(goals(figures)))
-    print(f"\nTables and charts are in {folder}, the page is {page(settings.output, figures)}.")
+        of_part = replace(scale, seeds=(int(seed),)) if seed else scale
+        for figure in PARTS[part](of_part, (panel,) if panel else DATA):
+            figure.scale = f"{scale.name}: {scale}" if seed else figure.scale
+            yield figure.joined(folder)

@@ -2,25 +2,24 @@
 
 A dozen workloads, from one query and one row a batch to a thousand queries and ten thousand rows, are run with every
 algorithm that has a cost on its card and once with none named, all through Monitor.push, in turns on the same rows. The
-*regret* of a workload is what the planner's pick took, divided by what the fastest took, less one.
+*regret* of a workload is the time of the planner's pick, divided by that of the fastest, less one.
 
 The second part measures what a batch costs each algorithm over a grid of sizes: the step and the comparison of the
-tops, without what every watch pays alike. From this table the predictions on the algorithms' cards are fitted; it has
-the prediction beside the measured cost.
+tops, without what every watch costs alike. The predictions on the algorithms' cards are fitted to this table, which
+has the prediction beside the measured cost.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.charts import draw
+from benchmarks.harness.claims import Beside, Book
 from benchmarks.harness.drive import Pushed, Rows, race, rehearse, sql
-from benchmarks.harness.figures import Figure, aligned, markdown, number
+from benchmarks.harness.figures import Figure, number
 from benchmarks.harness.settings import Settings, parts_of
 from benchmarks.streams.generators import DISTRIBUTIONS, DRIFTS, weights
 from skyband.algorithms import REGISTRY, Workload
@@ -31,12 +30,12 @@ MOST_CYCLES = {"tiny": 5, "quick": 200, "full": 1000}
 SHRINK = {"tiny": 1000, "quick": 10, "full": 1}  # large windows are divided by this
 
 
-WARM = 5  # batches that nobody times
+WARM = 5  # batches that aren't timed
 
 
 @dataclass(frozen=True)
 class Case:
-    """A workload: how many queries of which shape, over which window, how many rows a batch."""
+    """A workload: its queries, its window and its batches."""
 
     name: str
     q: int
@@ -102,7 +101,7 @@ CASES = (
 
 @dataclass
 class Measured:
-    """What each algorithm took for a batch of a workload: CPU seconds of the push, and of the algorithm in it."""
+    """CPU seconds of each algorithm for a batch of a workload: of the push, and of the algorithm in it."""
 
     pushed: dict[str, float]
     within: dict[str, float]
@@ -114,7 +113,7 @@ AUTO = "auto"
 
 
 def candidates() -> list[str]:
-    """The algorithms among which the planner chooses, with a cost on their card, and `sa`."""
+    """Return the algorithms among which the planner chooses, which have a cost on their card, and `sa`."""
     return [
         name
         for name, kind in REGISTRY.items()
@@ -123,7 +122,7 @@ def candidates() -> list[str]:
 
 
 def measure(case: Case, scale: str) -> Measured:
-    """Every algorithm that fits, and the planner's own pick, in turns on the same rows."""
+    """Run every algorithm that fits, and the planner's own pick, in turns on the same rows."""
     cycles = min(MOST_CYCLES[scale], max(10, 2 * case.n // case.r))
     drift = DRIFTS[case.drift]
     points = DISTRIBUTIONS[case.distribution](case.n + (WARM + cycles) * case.r, case.d, 31)
@@ -133,7 +132,7 @@ def measure(case: Case, scale: str) -> Measured:
         try:
             each = Pushed(name or AUTO, case.texts(name))
         except QueryError:
-            continue  # it says itself that it can't answer this
+            continue  # it can't answer this
         if name is not None and not getattr(REGISTRY[name], "spaced", False):
             # others need a monitor around them: they compile as they go
             rehearse(name, case.function, case.d)
@@ -157,7 +156,7 @@ def some(least: int, most: int) -> Callable[[str], list[Figure]]:
 
 
 def picks(scale: str, least: int = 0, most: int = 1_000) -> list[Figure]:
-    """The workloads with so many queries."""
+    """Measure the workloads that have from `least` to `most` queries."""
     figure = Figure(
         "regret", "What a batch costs by algorithm, and the planner's pick", "workload", "mean", "µs a batch",
         f"{scale}: the sizes are in the table of workloads", times=1e6, form="dots",
@@ -192,7 +191,7 @@ def picks(scale: str, least: int = 0, most: int = 1_000) -> list[Figure]:
 
 
 def grid(scale: str) -> Iterator[Case]:
-    """Sizes around which costs are fitted: all pairs of Q and r over two windows, then k and d alone."""
+    """Yield the sizes that costs are fitted to: all pairs of Q and r over two windows, then k and d alone."""
     windows = (10_000, 100_000) if scale != "full" else (10_000, 100_000, 1_000_000)
     for n in windows:
         for q in (1, 10, 100, 1_000):
@@ -235,7 +234,7 @@ FEWER = {"few": some(0, 99), "hundred": some(100, 999), "thousand": some(1_000, 
 
 
 def table(figure: Figure) -> list[list[str]]:
-    """One line for each workload: its sizes, the pick, the fastest and the regret."""
+    """Return a row for each workload: its sizes, the pick, the fastest and the regret."""
     rows = [["workload", "Q", "N", "r", "k", "d", "pick", "fastest", "regret"]]
     for x in figure.places():
         of = {p.series: p.values for p in figure.points if p.x == x}
@@ -257,9 +256,9 @@ def summary(figure: Figure) -> str:
     )
 
 
-def errors(figure: Figure) -> str:
-    """How far the cards' predictions are from what was measured."""
-    lines = []
+def errors(figure: Figure) -> list[list[str]]:
+    """Return how far the cards' predictions are from what was measured, as factors."""
+    rows = [["predicted against measured cost", "off by (median)", "off by (worst)"]]
     for who in figure.series():
         ratios = [
             p.values["predicted"] / p.values["within"]
@@ -267,10 +266,9 @@ def errors(figure: Figure) -> str:
             if p.series == who and p.values.get("predicted") and p.values["within"] > 0
         ]
         if ratios:
-            off = math.exp(float(np.median(np.abs(np.log(ratios)))))
-            worst = math.exp(float(np.max(np.abs(np.log(ratios)))))
-            lines.append(f"  {who}: off by {off:.1f} times (median), {worst:.1f} times (worst)")
-    return "\n".join(["Predicted against measured cost:", *lines]) if lines else ""
+            off = np.exp(np.abs(np.log(ratios)))
+            rows.append([who, f"{np.median(off):.1f} times", f"{np.max(off):.1f} times"])
+    return rows
 
 
 HEAD = """# planner: how far the pick is from the best
@@ -278,46 +276,30 @@ HEAD = """# planner: how far the pick is from the best
 Written by `python -m benchmarks planner` from its own figures ([options](../benchmarks.md#options)).
 
 Every workload runs with `sa`, with each algorithm that the planner knows the cost of and once with none named, in turns
-on the same rows, through `Monitor.push`. Regret is what the pick took above the fastest. An algorithm that keeps the
-window's rows is taken only where it promises to be clearly faster than one that doesn't, for fewer than eight queries
-four times as fast: memory has a price too, so the regret of one query alone is meant. What it buys: a state of k ln n
-rows however long the window is, in memory, in every save, snapshot and checkpoint, and some seconds less of compiling
-the first time. `explain` tells both speeds; `WITH (algorithm = 'heightmap')` takes the other.
-
+on the same rows, through `Monitor.push`. Regret is the time of the pick above that of the fastest. An algorithm that
+keeps the window's rows is taken only if it promises to be clearly faster than one that doesn't, for fewer than eight
+queries four times as fast: memory has a price, too, so the regret of one query alone is intended. What that buys: a
+state of k ln n rows, however long the window is, in memory and in every save, snapshot and checkpoint, and some seconds
+less of compiling the first time. `explain` shows both speeds; `WITH (algorithm = 'heightmap')` takes the other.
 """
 
 
-def page(output: Path) -> Path:
-    folder = output / "planner"
-    figure = Figure.read(folder / "regret.json")
-    parts = [HEAD + markdown(table(figure)), "", summary(figure), "", f"## {figure.title}\n"]
-    parts.append(f"{figure.unit}, mean. Scale: {figure.scale}.\n")
-    if (folder / "regret.svg").exists():
-        parts.append(f"![{figure.title}]({folder.name}/regret.svg)\n")
-    parts.append(figure.markdown())
-    machine = " · ".join(f"{name} {value}" for name, value in figure.machine.items())
-    parts.append(f"\nMeasured on: {machine}.\n")
-    path = output / "planner.md"
-    path.write_text("\n".join(parts), encoding="utf-8")
-    return path
+BOOK = Book(
+    "planner",
+    HEAD,
+    (("regret", "What a batch costs by algorithm, and the planner's pick"),),
+    beside={"regret": Beside(table, summary), "costs": Beside(errors)},
+)
 
 
 def main(settings: Settings) -> None:
-    folder = settings.output / "planner"
     known = PARTS | FEWER
-    for part in parts_of(settings, tuple(known)) if settings.only else PARTS:
-        for figure in known[part](settings.scale):
-            figure = figure.joined(folder) if part in FEWER else figure
-            figure.write(folder)
-            if part == "costs":
-                print(f"{figure.text()}\n{errors(figure)}\n", flush=True)
-                continue
-            print(f"{figure.text()}\n\n{aligned(table(figure))}\n{summary(figure)}\n", flush=True)
-            if settings.charts:
-                draw(figure, folder)
-    words = (
-        f"the page is {page(settings.output)}"
-        if (folder / "regret.json").exists()
-        else "no page without picks"
-    )
-    print(f"Tables are in {folder}, {words}.")
+    parts = parts_of(settings, tuple(known)) if settings.only else tuple(PARTS)
+    BOOK.publish(measured(parts, settings), settings)
+
+
+def measured(parts: Sequence[str], settings: Settings) -> Iterator[Figure]:
+    """Yield the figures of the parts; those of some workloads are joined with the others of the folder."""
+    for part in parts:
+        for figure in (PARTS | FEWER)[part](settings.scale):
+            yield figure.joined(settings.output / "planner") if part in FEWER else figure

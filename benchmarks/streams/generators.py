@@ -1,8 +1,8 @@
 """Rows and queries to measure with: what the papers use, and streams whose level moves.
 
-Independent attributes are uniform in [0, 1]. Anti-correlated ones lie near the plane through the middle of the
-cube, good on one axis and bad on another (Börzsönyi, Kossmann and Stocker): there many rows are nearly best, and
-every algorithm has more to do. All is made in advance from a seed: the same seed gives the same rows everywhere.
+Independent attributes are uniform in [0, 1]. Anti-correlated rows lie near the plane through the middle of the cube,
+good on one axis and bad on another (Börzsönyi, Kossmann and Stocker): many of them are nearly best, and every algorithm
+has more work. All is made in advance from a seed: the same seed gives the same rows everywhere.
 
 A stream *drifts* where its level moves: all attributes (or one) shrink by some part in each window, or jump. Falling
 scores are the hard case for every algorithm that keeps only what lies above a threshold.
@@ -26,7 +26,7 @@ def independent(rows: int, columns: int, seed: int) -> Floats:
 
 
 def anticorrelated(rows: int, columns: int, seed: int) -> Floats:
-    """Rows near the plane through the cube's middle: what one axis gains its neighbour loses."""
+    """Rows near the plane through the cube's middle: what one axis gains the next one loses."""
     random = np.random.default_rng(seed)
     points = np.empty((rows, columns))
     made = 0
@@ -46,8 +46,7 @@ def anticorrelated(rows: int, columns: int, seed: int) -> Floats:
 
 
 def clustered(rows: int, columns: int, seed: int) -> Floats:
-    """Two clusters around random centres, of variance 0.1 on each axis, inside [0, 1]: what falls outside is drawn
-    anew."""
+    """Two clusters around random centres, of variance 0.1 on each axis; rows outside [0, 1] are drawn again."""
     random = np.random.default_rng(seed)
     centres = random.random((2, columns))
     points = centres[random.integers(0, 2, rows)] + random.normal(0, np.sqrt(0.1), (rows, columns))
@@ -64,8 +63,8 @@ STATIONS = 23  # as many as the deployment that the paper reads
 
 
 def sensors(rows: int, columns: int, seed: int) -> Floats:
-    """Readings of some stations in order of time: each follows the day and its own slow wander, so that a reading is
-    much like the station's last one. In this order it is the hard case, highly correlated in time; shuffled it is not.
+    """Readings of some stations in order of time. A station follows the day and a slow random walk of its own, so that
+    a reading is much like the station's last one. This order is the hard case; shuffled readings are not.
     """
     random = np.random.default_rng(seed)
     rounds = rows // STATIONS + 1

@@ -1,8 +1,8 @@
-"""Streams that tell of the same objects, each on its own time: the generator of Haghani, Michel and Aberer (2009).
+"""Streams of the same objects, each at its own time: the generator of Haghani, Michel and Aberer (2009).
 
-Each of d streams tells of an object once. The next one is, with the probability `recent`, an object among the last C
-that the other streams have told of, and else a new one. What they leave open is chosen as papers' readers would:
-streams take turns, values are uniform.
+Each of d streams contains an object once. With the probability `recent` the next row is of an object among the last C
+of the other streams, else of a new one. What the paper leaves open is chosen here: streams take turns, values are
+uniform.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from collections import deque
 
 import numpy as np
 
-Told = tuple[int, int, float]
-"""An object's id, the stream, the value."""
+Row = tuple[int, int, float]  # an object's id, the stream, the value
 
 
-def incomplete(n: int, d: int, last: int, recent: float, rng: np.random.Generator) -> list[Told]:
-    rows: list[Told] = []
+def incomplete(n: int, d: int, last: int, recent: float, rng: np.random.Generator) -> list[Row]:
+    rows: list[Row] = []
     lately: list[deque[int]] = [deque(maxlen=last) for _ in range(d)]
     sent: list[set[int]] = [set() for _ in range(d)]
     fresh = 0

@@ -90,7 +90,7 @@ def test_heightmap(tmp_path: Path) -> None:
     options = ("--scale", "tiny", "--only", "copy-IND-21", "--no-charts")
     assert bench(tmp_path, "heightmap", *options)[0] == 0
     after = json.loads((folder / "copy.json").read_text(encoding="utf-8"))
-    # one seed of one distribution anew, all others as they were
+    # one seed of one distribution is measured again, all others are kept
     assert before["scale"] == after["scale"] and len(before["points"]) == len(after["points"])
     assert [p for p in before["points"] if p["panel"] == "ANT"] == [
         p for p in after["points"] if p["panel"] == "ANT"
@@ -120,7 +120,7 @@ def test_several_one_after_the_other(tmp_path: Path) -> None:
     assert (code, err) == (0, "") and out.count("== mouratidis: tsl, tma and sma") == 2
 
 
-def test_wrong_calls_are_told_what_to_do(tmp_path: Path) -> None:
+def test_wrong_calls_get_a_sentence(tmp_path: Path) -> None:
     assert bench(tmp_path, "mouratidis", "nothing")[1:] == (
         "",
         "Invalid value: there is no experiment 'nothing'; there are engine, sizes, mouratidis, pripuzic, shen, "

@@ -91,7 +91,9 @@ def test_on_spark(tmp_path: Path) -> None:
     except InputError as problem:
         pytest.skip(str(problem))
     small = "r.QUICK = r.Plan(3, 1000, 1, 5, master='local[1]'); m._RUNS['throughput'] = 'driver 40', 'executors 40'"
-    code = f"from benchmarks.spark import measure as m, runs as r; {small}; from benchmarks import Settings, run"
+    code = (
+        f"from benchmarks.spark import measure as m, runs as r; {small}; from benchmarks import Settings, run"
+    )
     code += "; run('spark', Settings(only=('throughput',)))"
     paths = os.pathsep.join([SRC, str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

@@ -85,7 +85,7 @@ def test_the_same_figures_draw_the_same_chart(tmp_path: Path, form: str) -> None
 
 
 def test_the_search_for_fonts_is_no_failure(tmp_path: Path) -> None:
-    """matplotlib tells it on standard error where it takes more than five seconds, once on a machine."""
+    """matplotlib warns on standard error if its search takes more than five seconds, once on a machine."""
     logging.getLogger("matplotlib").setLevel(logging.NOTSET)
     draw(made(tsl=[10, 20, 300]), tmp_path)
     assert not logging.getLogger("matplotlib.font_manager").isEnabledFor(logging.WARNING)
@@ -152,6 +152,6 @@ def test_a_goal_that_one_distribution_misses_is_missed() -> None:
         figure.add("IND", "heightmap", seed, copies=copies, p99=2.0, median=1.0)
         figure.add("ANT", "heightmap", seed, copies=copies + 2, p99=2.0, median=1.0)
     rows = {row[0]: row[1:] for row in heightmap.goals({"copy": figure})}
-    assert rows["kernels, in copies of the rows"] == ["≤ 6", "5.00", "7.00", "missed"]
+    assert rows["kernels, in copies of the rows"] == ["≤ 6", "5.00", "7.00", "**missed**"]
     assert rows["kernels: p99 of a cycle, in medians"] == ["≤ 3", "2.00", "2.00", "reached"]
     assert rows["times as fast as sma"] == ["≥ 6", "–", "–", "not measured"]

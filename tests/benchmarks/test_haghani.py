@@ -35,7 +35,7 @@ def test_exact_ones_are_right_and_the_order_of_sizes() -> None:
     assert found["correlated"]["kept"] <= found["eaa"]["kept"] <= found["sla"]["kept"] == 120
 
 
-def test_the_generator_tells_of_an_object_once_in_a_stream() -> None:
+def test_the_generator_has_an_object_once_in_a_stream() -> None:
     rows = incomplete(600, 3, 20, 0.5, np.random.default_rng(1))
     assert len({row[:2] for row in rows}) == 600 and {row[1] for row in rows} == {0, 1, 2}
     assert len({row[0] for row in rows}) < 450
@@ -47,10 +47,10 @@ def test_the_published_table_is_set_beside() -> None:
 
 def test_every_goal_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("haghani", Settings("tiny", ("joined", "idsets", "grouped"), tmp_path))
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     goals = [c.saw for part in ("joined", "idsets", "grouped") for c in CLAIMS[part]]
-    assert len(goals) == 6 and all(goal in told for goal in goals)
-    assert "0 unequal" in told
+    assert len(goals) == 6 and all(goal in printed for goal in goals)
+    assert "0 unequal" in printed
 
 
 @pytest.mark.parametrize("kind", KINDS)

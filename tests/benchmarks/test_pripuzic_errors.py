@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.harness.drive import Contestant, Pushed, Rows
 from benchmarks.harness.figures import Figure
-from benchmarks.papers.pripuzic.errors import SETTLING, Run, run, told
+from benchmarks.papers.pripuzic.errors import SETTLING, Run, misses_of, run
 from benchmarks.papers.pripuzic.page import BOOK, never_sure, runs, used
 from benchmarks.papers.pripuzic.settings import UNIFORM, Table9, points_of, queries
 from skyband.engine.approximate_group import Approximate
@@ -19,7 +19,7 @@ LARGE_ERROR = 0.9
 
 
 def by_asking(size: Table9, windows: int, seed: int) -> tuple[float, float, int, int]:
-    """Rows missed, rows told in error and wrong answers, each answer asked for with top(); and answers in all."""
+    """Return rows missed, rows shown in error and wrong answers, each answer by top(); and the count of answers."""
     points = points_of(UNIFORM, size, (SETTLING + windows) * size.n, seed)
     rows = Rows(points)
     engines = [
@@ -82,7 +82,7 @@ def test_a_wrong_answer_that_is_counted_as_certified_is_seen(monkeypatch: pytest
 
 def figure_of(found: Sequence[Run]) -> Figure:
     figure = Figure("errors", "Misses", "k", "count", "rows", "tiny")
-    figure.add(UNIFORM, "missed", 9, **told(found, 0.5))
+    figure.add(UNIFORM, "missed", 9, **misses_of(found, 0.5))
     return figure
 
 

@@ -1,7 +1,7 @@
 """The experiments of Haghani, Michel and Aberer (CIKM 2009, section 6), measured again.
 
-What is kept is counted right after a pass over the instances, the mean over many moments after the window is full; the
-exact totals of `sums` say which of the approximation's answers are right. Speed is our own addition (haghani_speed.py).
+What is kept is counted right after a pass over the instances, as the mean over many moments after the window is full.
+The exact totals of `sums` show which of the approximation's answers are right. Speed is our own addition (speed.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.settings import Settings, parts_of
-from benchmarks.papers.haghani import speed as haghani_speed
+from benchmarks.papers.haghani import speed
 from benchmarks.papers.haghani.page import BOOK
 from benchmarks.papers.haghani.speed import kept_by, score_of
 from benchmarks.streams.incomplete import incomplete
@@ -27,7 +27,7 @@ RECENT = 167  # objects of each stream that others draw from
 
 @dataclass(frozen=True)
 class Size:
-    """How much is run."""
+    """The sizes of a run."""
 
     name: str
     moments: int  # at which the state is looked at
@@ -48,13 +48,13 @@ SCALES = {
 def measure(
     size: Size, d: int, k: int, window: int, recent: float, seed: int = 4
 ) -> dict[str, dict[str, float]]:
-    """What sla, eaa and correlated keep, and how right the last is."""
+    """Return what sla, eaa and correlated keep, and the precision of the last."""
     step = max(1, window // 25)
     rows = incomplete(2 * window + size.moments * step, d, RECENT, recent, np.random.default_rng(seed))
     ids, streams = np.array([row[0] for row in rows]), np.array([row[1] for row in rows], dtype=np.uint8)
     values = np.array([row[2] for row in rows])
     state = {name: kept_by(name, d, k) for name in ("sums", "eaa", "correlated")}
-    score, told = score_of(d), {name: [0.0, 0.0, 0.0] for name in ("sla", "eaa", "correlated")}
+    score, sums = score_of(d), {name: [0.0, 0.0, 0.0] for name in ("sla", "eaa", "correlated")}
     for begin in range(0, len(rows), step):
         end = min(begin + step, len(rows))
         for name, objects in state.items():
@@ -69,23 +69,23 @@ def measure(
             continue
         right = state["sums"].best(k)
         wanted = state["sums"].keys.values(right[0]).to_pylist()
-        told["sla"][0] += min(window, end)
+        sums["sla"][0] += min(window, end)
         for name in ("eaa", "correlated"):
             found = state[name].best(k)
             held = set(state[name].keys.values(found[0]).to_pylist())
-            told[name][0] += len(state[name].linked())
-            told[name][1] += sum(key in held for key in wanted) / len(wanted)
-            told[name][2] += float(np.abs(found[1] - right[1][: len(found[1])]).mean())
+            sums[name][0] += len(state[name].linked())
+            sums[name][1] += sum(key in held for key in wanted) / len(wanted)
+            sums[name][2] += float(np.abs(found[1] - right[1][: len(found[1])]).mean())
     moments = len(range(2 * window + (-2 * window) % step, len(rows), step))
-    told["sla"][1] = moments
+    sums["sla"][1] = moments
     return {
         name: {"kept": kept / moments, "precision": right_ / moments, "error": error / moments}
-        for name, (kept, right_, error) in told.items()
+        for name, (kept, right_, error) in sums.items()
     }
 
 
-def skyline(size: Size) -> list[Figure]:
-    """Figure 4: instances that nobody dominates, by the number of rows and by the interval's width."""
+def skyline(size: Size) -> Figure:
+    """Figure 4: instances that no other dominates, by the number of rows and by the width of the interval."""
     figure = Figure(
         "skyline", "Rows that none dominates", "n, or width", "kept", "rows", f"{size.name}: {size.runs} runs"
     )
@@ -105,7 +105,7 @@ def skyline(size: Size) -> list[Figure]:
         figure.add(
             "width", "intervals", width, kept=float(np.mean([kept(1000, width) for _ in range(size.runs)]))
         )
-    return [figure]
+    return figure
 
 
 def sweep(
@@ -122,60 +122,43 @@ def sweep(
     return figure
 
 
-def over_window(size: Size) -> list[Figure]:
-    w = size.window
-    return [
-        sweep(size, "window", "What is kept against the window", "W", (w // 2, w, 2 * w, 4 * w),
-              lambda n: ("3 streams", 3, 10, int(n), 0.5)),
-    ]  # fmt: skip
+def over_window(size: Size) -> Figure:
+    w, title = size.window, "What is kept against the window"
+    return sweep(
+        size, "window", title, "W", (w // 2, w, 2 * w, 4 * w), lambda n: ("3 streams", 3, 10, int(n), 0.5)
+    )
 
 
-def over_recent(size: Size) -> list[Figure]:
-    return [
-        sweep(size, "recent", "What is kept against the share of recent objects, two streams", "share",
-              (0.1, 0.3, 0.5, 0.7, 0.9), lambda share: ("2 streams", 2, 10, size.window, float(share))),
-    ]  # fmt: skip
+def over_recent(size: Size) -> Figure:
+    title = "What is kept against the share of recent objects, two streams"
+    at = lambda share: ("2 streams", 2, 10, size.window, float(share))  # noqa: E731
+    return sweep(size, "recent", title, "share", (0.1, 0.3, 0.5, 0.7, 0.9), at)
 
 
-def over_streams(size: Size) -> list[Figure]:
-    return [
-        sweep(size, "streams", "What is kept against the number of streams", "streams", (3, 4, 6),
-              lambda d: ("k = 10", int(d), 10, size.window, 0.5)),
-    ]  # fmt: skip
+def over_streams(size: Size) -> Figure:
+    title = "What is kept against the number of streams"
+    return sweep(
+        size, "streams", title, "streams", (3, 4, 6), lambda d: ("k = 10", int(d), 10, size.window, 0.5)
+    )
 
 
-def over_ranks(size: Size) -> list[Figure]:
-    return [
-        sweep(size, "ranks", "What is kept against k", "k", (10, 20, 50, 100),
-              lambda k: ("3 streams", 3, int(k), size.window, 0.5)),
-    ]  # fmt: skip
+def over_ranks(size: Size) -> Figure:
+    at = lambda k: ("3 streams", 3, int(k), size.window, 0.5)  # noqa: E731
+    return sweep(size, "ranks", "What is kept against k", "k", (10, 20, 50, 100), at)
 
 
-def joined(size: Size) -> list[Figure]:
-    return haghani_speed.joined(size.name, size.rows)
-
-
-def id_sets(size: Size) -> list[Figure]:
-    return haghani_speed.id_sets(size.name, size.rows // 10)
-
-
-def grouped(size: Size) -> list[Figure]:
-    return haghani_speed.grouped(size.name, size.ids, size.slides)
-
-
-PARTS: dict[str, Callable[[Size], list[Figure]]] = {
+PARTS: dict[str, Callable[[Size], Figure]] = {
     "skyline": skyline,
     "window": over_window,
     "recent": over_recent,
     "streams": over_streams,
     "ranks": over_ranks,
-    "joined": joined,
-    "idsets": id_sets,
-    "grouped": grouped,
+    "joined": lambda size: speed.joined(size.name, size.rows),
+    "idsets": lambda size: speed.id_sets(size.name, size.rows // 10),
+    "grouped": lambda size: speed.grouped(size.name, size.ids, size.slides),
 }
 
 
 def main(settings: Settings) -> None:
     size = SCALES[settings.scale]
-    measured = (figure for part in parts_of(settings, tuple(PARTS)) for figure in PARTS[part](size))
-    BOOK.publish(measured, settings)
+    BOOK.publish((PARTS[part](size) for part in parts_of(settings, tuple(PARTS))), settings)

@@ -1,9 +1,9 @@
-"""eaa as the paper has it: a set of ids with each instance, to be compared with.
+"""eaa as the paper has it, with a set of ids for each instance, to compare eaa with.
 
-Haghani, Michel and Aberer (2009), section 3.2. Each instance keeps the ids of the objects that dominate it, up to k of
-them, and goes when it has k. A row changes the scores of its object's instances, and whatever lies between an old score
-and the new one has to be looked at. They find those by two sorted lists; here one loop over the instances, which lie in
-order of time, compares all of them: of a list that is crossed by a tenth that is no slower. Scores are plain sums.
+Haghani, Michel and Aberer (2009), section 3.2. Each instance keeps the ids of up to k objects that dominate it, and is
+removed when it has k. A row changes the scores of its object's instances; every instance between an old score and the
+new one must be visited. The paper finds these by two sorted lists. Here a loop over the instances in order of time
+compares all of them, which is no slower where a tenth of the list is crossed. Scores are plain sums.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def squeeze(
     first: int, end: int, seq: Ints, whose: Ints, older: Ints, score: Floats, best: Floats, alive: Any, count: Ints,
     sets: Ints, newest: Ints, moved: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Instances that live, moved to the front."""
+    """Move the living instances to the front."""
     write = 0
     for p in range(first, end):
         before = moved[older[p]] if older[p] >= first else -1

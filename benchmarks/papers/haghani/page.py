@@ -1,6 +1,6 @@
 """What Haghani, Michel and Aberer saw, and whether it is seen here: the page.
 
-Figure 4 and both tables of the synthetic data have numbers or shapes to be set beside; what the tables leave open (how
+Figure 4 and both tables of the synthetic data have numbers or shapes to compare with. What the tables leave open (how
 many recent objects a stream draws from, how rows are counted) was chosen once, so their numbers are shapes, too.
 """
 
@@ -37,7 +37,7 @@ def beside(published: Mapping[int, tuple[float, ...]], what: str) -> Beside:
         table,
         "Their window of 1,000 evidently held 500 tuples, for eaa's size goes no higher; here it has 500 rows. The "
         "approximation keeps more than theirs, at a better precision: with the exact counts of the window's joins its "
-        "formula lets go of no more.",
+        "formula removes no more.",
     )
 
 
@@ -188,7 +188,7 @@ SECTIONS = (
     ("recent", "Figure 5 (c) and (d): how much streams have in common"),
     ("streams", "Table 1: the number of streams"),
     ("ranks", "Table 2: k"),
-    ("joined", "Speed, which the paper doesn't tell"),
+    ("joined", "Speed, which the paper doesn't report"),
     ("idsets", "eaa against the paper's sets of ids"),
     ("grouped", "Several rows for one object, against DuckDB asked again at every slide"),
 )
@@ -198,16 +198,16 @@ HEAD = """# haghani: the fourth paper's experiments, measured again
 Written by `python -m benchmarks haghani` from its own figures ([options](../benchmarks.md#options)).
 
 Parisa Haghani, Sebastian Michel and Karl Aberer, *Evaluating Top-k Queries over Incomplete Data Streams* (CIKM 2009),
-section 6, in Java. Streams that tell of the same objects, each on its own time; an object comes once in each stream;
-the score is the sum. They measure what is kept (rows, or instances), how many of the reported objects are right, and
-the mean difference of scores at equal rank. Rows are generated as they say; what they leave open (values are uniform,
-streams take turns, C = 167 recent objects) was chosen here, so their numbers are shapes to be set beside.
+section 6, in Java. Several streams contain the same objects, each at its own time, and each object once; the score is
+the sum. The paper measures what is kept (rows, or instances), how many of the reported objects are right, and the mean
+difference of scores at equal rank. Rows are generated as described there. What the paper leaves open (values are
+uniform, streams take turns, C = 167 recent objects) was chosen here, so its numbers are compared as shapes.
 
-Rows that begin with (goal) are figures that this project set itself; speeds are those of the engines alone, without a
-monitor around them, on one core.
+Rows that begin with (goal) are goals of this project. Speeds are those of the engines alone, without a monitor, on one
+core.
 
-**Tables 3 and 4** are about the log of the 1998 World Cup's web servers, 1.35 thousand million requests that can't be
-had here, cut into chunks and ids in a way that is not told. They are not measured.
+**Tables 3 and 4** use the log of the 1998 World Cup's web servers: 1.35 thousand million requests, which are not
+available here, cut into chunks and ids in a way that the paper doesn't describe. They are not measured.
 """
 
 BOOK = Book(

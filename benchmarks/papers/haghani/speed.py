@@ -1,4 +1,4 @@
-"""How fast objects are kept: our own addition to the fourth paper's experiments, and the figures to reach.
+"""The speed of the engines for objects: our own addition to the fourth paper's experiments, with goals.
 
 The engines alone on one core, in CPU time, each by itself on the same rows: joined streams under three promises, `eaa`
 against the paper's sets of ids, and grouped sums over a million ids against DuckDB asked again at every slide. At the
@@ -43,7 +43,7 @@ def score_of(d: int) -> Callable[..., Any]:
 def kept_by(
     name: str, d: int, k: int, counts: str = "sketch", rows: int | None = 1, ever: bool = True
 ) -> Any:
-    """One algorithm's state for d streams of values from 0 to 1, each object so often in each."""
+    """Return an algorithm's state for d streams of values from 0 to 1, each object `rows` times in each."""
     plan = tuple(Aggregate(SUM, 0, stream) for stream in range(d))
     asked = Asked(
         plan, 1, True, d, (1.0,) * d, rows, ever, tuple(range(d)), 1.0, True, options={"counts": counts}
@@ -55,11 +55,13 @@ def kept_by(
 
 
 def rows_of(kind: str, n: int, w: int, d: int, rng: np.random.Generator) -> tuple[Ints, Any, int]:
-    """Ids and streams of n rows that keep a promise, and how often an object comes in a stream of a window."""
+    """Return ids and streams of n rows that keep a promise, and how often an object is in a stream of a window."""
     if kind == "once ever":  # within half a window
         at = (np.sort(rng.random(n // d + 1)) * n)[:, None] + rng.random((n // d + 1, d)) * 0.5 * w
         drawn = np.argsort(at.ravel(), kind="stable")[:n]
-    elif kind == "once per window":  # from a pool of two windows, in turns: one lies between two of a kind
+    elif (
+        kind == "once per window"
+    ):  # from a pool of two windows, in turns: a window lies between two rows of an id
         pool = 2 * w // d * d
         turn = rng.permutation(pool)
         parts: list[Any] = []
@@ -79,14 +81,14 @@ def rows_of(kind: str, n: int, w: int, d: int, rng: np.random.Generator) -> tupl
 
 
 def rate_of(objects: Any, rows: tuple[Ints, Any, Floats], w: int, step: int, begin: int) -> float:
-    """Rows of a CPU second from row `begin` on, an answer after each step."""
+    """Return rows a CPU second from row `begin` on, with an answer after each step."""
     ids, streams, values = rows
     score, started = score_of(D), 0.0
     n = len(ids) // step * step
     keys, times, seqs = pa.array(ids), np.zeros(step, dtype=np.int64), np.arange(n)
     for at in range(0, n, step):
         if at == begin:
-            gc.collect()  # what the compiler left behind is not swept at the engine's cost
+            gc.collect()  # the compiler's garbage must not be collected in the engine's time
             started = time.process_time()
         here = slice(at, at + step)
         objects.expire(Recency(0, max(0, at + step - w)))
@@ -96,7 +98,7 @@ def rate_of(objects: Any, rows: tuple[Ints, Any, Floats], w: int, step: int, beg
     return (n - begin) / max(1e-9, time.process_time() - started)
 
 
-def joined(name: str, w: int) -> list[Figure]:
+def joined(name: str, w: int) -> Figure:
     """Four streams, k = 20, an answer every 1,000 rows."""
     step = min(1000, w // 10)
     figure = Figure(
@@ -115,10 +117,10 @@ def joined(name: str, w: int) -> list[Figure]:
                 for _ in range(ROUNDS)
             ]
             figure.add("four streams", who, kind, rate=float(np.median(rates)))
-    return [figure]
+    return figure
 
 
-def id_sets(name: str, w: int) -> list[Figure]:
+def id_sets(name: str, w: int) -> Figure:
     """eaa against the paper's own structure."""
     step = max(1, w // 10)
     figure = Figure(
@@ -146,8 +148,8 @@ def id_sets(name: str, w: int) -> list[Figure]:
     exact = kept_by("sums", D, K)
     rate_of(exact, (ids[:short], streams[:short], values[:short]), w, step, 0)
     if not np.allclose(found, exact.best(K)[1]):
-        raise AssertionError("the sets of ids have another answer")
-    return [figure]
+        raise AssertionError("the sets of ids have a different answer")
+    return figure
 
 
 def ids_of(kind: str, n: int, w: int, rng: np.random.Generator) -> Ints:
@@ -158,7 +160,7 @@ def ids_of(kind: str, n: int, w: int, rng: np.random.Generator) -> Ints:
     return np.asarray(rng.permutation(w)[drawn])
 
 
-def grouped(name: str, w: int, slides: int) -> list[Figure]:
+def grouped(name: str, w: int, slides: int) -> Figure:
     """SUM over as many ids as the window has rows: sums, and DuckDB asked again at every slide."""
     step = max(1, w // 100)
     figure = Figure(
@@ -195,13 +197,13 @@ def grouped(name: str, w: int, slides: int) -> list[Figure]:
             again.append(time.process_time() - started)
         if again:
             if not np.allclose(sorted(found), sorted(good.tolist())):
-                raise AssertionError("DuckDB's answer is another one")
+                raise AssertionError("DuckDB has a different answer")
             figure.add(kind, "DuckDB asked again", w, mean=float(np.mean(again)))
-    return [figure]
+    return figure
 
 
 def pushed(ids: Ints, values: Floats, w: int, step: int) -> float:
-    """The same the whole way, from a table of rows to a table of changes: the mean time of a slide."""
+    """Return the mean time of a slide through Monitor.push, from a table of rows to a table of changes."""
     monitor = sb.Monitor(schema={"id": "int64", "x": "double"})
     monitor.watch(f"SELECT id FROM s GROUP BY id ORDER BY SUM(x) DESC LIMIT {K} WINDOW {w} ROWS")
     spent = []
@@ -215,21 +217,21 @@ def pushed(ids: Ints, values: Floats, w: int, step: int) -> float:
 
 
 def sums_unequal(objects: Any, ids: Ints, values: Floats) -> int:
-    """How many of a window's groups have another sum than math.fsum of their rows, to the last bit."""
+    """Return how many of a window's groups differ from math.fsum of their rows in any bit."""
     order = np.argsort(ids, kind="stable")
     first = np.flatnonzero(np.diff(ids[order], prepend=ids[order[0]] - 1))
     held = np.flatnonzero(objects.totals.record[:, COUNT])
     names = np.asarray(objects.keys.values(held))
     sums = dict(zip(names.tolist(), objects.values(held)[0][0].tolist(), strict=True))
-    told, ends = values[order].tolist(), [*first[1:].tolist(), len(order)]
+    in_order, ends = values[order].tolist(), [*first[1:].tolist(), len(order)]
     wrong = abs(len(sums) - len(first))
     for begin, end in zip(first.tolist(), ends, strict=True):
-        wrong += sums.get(int(ids[order[begin]])) != math.fsum(told[begin:end])
+        wrong += sums.get(int(ids[order[begin]])) != math.fsum(in_order[begin:end])
     return wrong
 
 
 def duckdb_again(k: int) -> Callable[[Any, Any], list[float]] | None:
-    """Ask DuckDB, one thread, over arrays as they lie there; None where it isn't installed."""
+    """Return a function that asks DuckDB, with one thread, over arrays; None if it isn't installed."""
     try:
         import duckdb
     except ImportError:

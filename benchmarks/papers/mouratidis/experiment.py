@@ -2,8 +2,8 @@
 
 One parameter varies, the others stay at their defaults: the dimensions, the window (with a hundredth of it arriving in
 each cycle), the arrival rate, the number of queries, k, the grid, and two functions that are not linear. The window
-is full before the queries come, as in the paper: an algorithm that begins empty has an easier life (it never has to
-recompute). `tsl`, `tma` and `sma` are the paper's; `heightmap` and `ra` run beside them on the same rows.
+is full before the queries come, as in the paper: an algorithm that begins with an empty window never has to recompute.
+`tsl`, `tma` and `sma` are the paper's; `heightmap` and `ra` run beside them on the same rows.
 
 What is timed is the algorithms alone (see drive.py), in turns, for as many cycles as the paper has.
 """
@@ -57,7 +57,7 @@ GRIDDED = ("tma", "sma")  # the paper's
 
 
 def contestants(function: str = "linear", names: Sequence[str] = ()) -> list[Contestant]:
-    """Those that exist and can answer such a function."""
+    """Return the contestants that exist and can answer such a function."""
     wanted = ("any",) if function == "distance" else ("any", "monotone")
     return [
         who
@@ -71,7 +71,7 @@ def contestants(function: str = "linear", names: Sequence[str] = ()) -> list[Con
 def measure(
     scale: Scale, distribution: str, who: Sequence[Contestant], function: str = "linear"
 ) -> dict[str, dict[str, float]]:
-    """One setting: everybody's cycles, sizes and bytes, over all seeds."""
+    """Measure one setting: each contestant's cycles, sizes and bytes, over all seeds."""
     spent: dict[str, list[Spent]] = {each.name: [] for each in who}
     beside: dict[str, list[dict[str, float]]] = {each.name: [] for each in who}
     for seed in scale.seeds:
@@ -111,7 +111,7 @@ def kept(engine: Competitor) -> float:
 
 
 def aside(engine: Engine, began: Mapping[str, int], spent: Spent) -> dict[str, float]:
-    """What is told of an algorithm beside its times: sizes, bytes, and what it did in a cycle."""
+    """Return what is reported of an algorithm beside its times: sizes, bytes, and its counters for each cycle."""
     values = {
         "kept": float(np.mean(spent.looked)),
         "list bytes": float(engine.list_bytes()),
@@ -132,11 +132,11 @@ def sweep(
     distributions: Sequence[str] = ("IND", "ANT"),
     who: Callable[[int], Sequence[Contestant]] | None = None,
 ) -> None:
-    """Measure along an axis; all figures get all values, and show the one that is their own."""
+    """Measure along an axis; all figures get all values, and each shows one of them."""
     for distribution in distributions:
         for x in places:
-            everybody = contestants(function) if who is None else who(x)
-            for name, values in measure(at(x), distribution, everybody, function).items():
+            here = contestants(function) if who is None else who(x)
+            for name, values in measure(at(x), distribution, here, function).items():
                 for figure in figures:
                     figure.add(distribution, name, x, **values)
 
@@ -173,7 +173,7 @@ def over_q(scale: Scale) -> list[Figure]:
 
 
 def over_k(scale: Scale) -> list[Figure]:
-    """Time and space are of one run."""
+    """Measure time and space in one run."""
     time = timed("time-k", "CPU time of a cycle against k", "k", scale)
     space = Figure("space-k", "Space against k", "k", "bytes", "MB", time.scale, times=1e-6)
     sweep([time, space], KS[scale.name], lambda k: replace(scale, k=k))
@@ -181,7 +181,7 @@ def over_k(scale: Scale) -> list[Figure]:
 
 
 def sizes(scale: Scale) -> list[Figure]:
-    """Views and skybands, over several streams: the queries of one share their best rows and err together."""
+    """Measure views and skybands over several streams, since the queries of one stream share their best rows."""
     scale = replace(scale, q=min(scale.q, 100), seeds=(3,) if scale.name == "tiny" else (3, 4, 5, 6, 7))
     words = timed("", "", "k", scale).scale
     figure = Figure(

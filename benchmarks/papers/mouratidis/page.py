@@ -1,8 +1,7 @@
 """What Mouratidis, Bakiras and Papadias saw, and whether it is seen here: the page.
 
-The paper's text gives shapes (who is faster, what grows with what) and one table of numbers, the sizes of views and
-skybands; its charts have no numbers to take over. Each shape is a `Claim` here: a sentence about the paper and a test
-of the figures measured, with the ratios that it was judged by. A shape that doesn't hold is shown as such.
+The paper's text gives shapes (which algorithm is faster, what grows with what) and one table of numbers, the sizes of
+views and skybands.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ EXPECTED = {
 
 
 def band(k: int) -> float:
-    """How far one stream's mean may be from the expectation: its queries share rows, so they err together."""
+    """Return how far one stream's mean may be from the expectation: its queries share rows, so errors correlate."""
     return 1.0 if k <= 20 else 2.5
 
 
@@ -57,7 +56,7 @@ def anticorrelated_dearer(figure: Figure) -> tuple[bool, str] | None:
 
 
 def linear(figure: Figure) -> tuple[bool, str] | None:
-    """That the cost grows about as fast as the axis: the slope between its ends, on logarithms."""
+    """Judge that the cost grows about as fast as the axis: the slope between its ends, on logarithms."""
     import math
 
     found: dict[str, list[float]] = {}
@@ -169,8 +168,8 @@ SECTIONS = (
 
 
 def table_2(figure: Figure) -> list[list[str]]:
-    """Sizes beside the paper's and beside the expectation, with the band that they should be in."""
-    rows = [["", "k", "who", "here", "paper", "expected", "band", "inside"]]
+    """Return sizes beside the paper's and beside the expectation, with the band that they should be in."""
+    rows = [["", "k", "algorithm", "here", "paper", "expected", "band", "inside"]]
     for panel in figure.panels():
         for x in figure.places(panel):
             k = int(x)
@@ -200,14 +199,14 @@ HEAD = """# mouratidis: the first paper's experiments, measured again
 Written by `python -m benchmarks mouratidis` from its own figures ([options](../benchmarks.md#options)).
 
 Kyriakos Mouratidis, Spiridon Bakiras and Dimitris Papadias, *Continuous Monitoring of Top-k Queries over Sliding
-Windows* (SIGMOD 2006), section 8, on a 3.2 GHz Pentium with 1 GB. Their charts have no numbers in the text, so what is
-set beside them is their shape: who is faster, what grows with what. Table 2 has numbers.
+Windows* (SIGMOD 2006), section 8, on a 3.2 GHz Pentium with 1 GB. The text has no numbers for the charts, so shapes are
+compared: which algorithm is faster, what grows with what. Table 2 has numbers.
 
 `tsl`, `tma` and `sma` are the paper's algorithms, `heightmap` and `ra` run beside them on the same rows. The window is
 full before the queries come. A time is the CPU time of the algorithm alone for one cycle (r rows arrive, r expire, all
-answers are up to date), the mean over all cycles; everybody gets the same batch, in turns. The first three cycles after
-the queries came aren't counted: who puts off some of the work for new queries does it there. Ratios within a table are
-of one run.
+answers are up to date), the mean over all cycles. All algorithms get the same batch, in turns. The first three cycles
+after the queries came aren't counted: an algorithm that postpones work for new queries does it there. Ratios within a
+table are of one run.
 """
 
 BOOK = Book(
@@ -219,8 +218,8 @@ BOOK = Book(
         "sizes-k": Beside(
             table_2,
             "Expected is the mean of a simulation of ranks alone: how many rows a list holds depends on no "
-            "distribution, so IND and ANT have one expectation. The queries of one stream share their best rows "
-            "and err together.",
+            "distribution, so IND and ANT have one expectation. The queries of one stream share their best rows, so "
+            "their errors are correlated.",
         )
     },
 )

@@ -1,14 +1,13 @@
-"""How often `pa` is wrong (Figure 8), over runs with seeds of their own, and how often it says that it may be.
+"""How often `pa` is wrong (Figure 8), over runs with seeds of their own, and how often it reports that it may be.
 
-In a run the exact `ra` and `pa` get the same rows, and after each batch their answers are set against each other, as
-the change tables tell them. A row is *missed* if it belongs in an answer and isn't there, which is to say that `pa` had
-dropped it; it counts once, however long or often. That is what the calibrated error is the expectation of
-(algorithms/kernels/capacity.py). A row *told in error* was shown in the place of a missed row and never belonged in the
-answer.
+In a run the exact `ra` and `pa` get the same rows. After each batch their answers are compared, as the change tables
+give them. A row is *missed* if it belongs in an answer and isn't there, because `pa` has dropped it; it counts once,
+however long or often. The calibrated error is the expectation of these (algorithms/kernels/capacity.py). A row *shown
+in error* is in the place of a missed row and never belonged in the answer.
 
-Misses count from the third window on. Rows that came while the first one filled up had fewer rows before them to be
-dropped behind, and the last of them leaves with the second. Wrong answers, and whether one of them was certified, are
-looked at from the first row on: a certificate has to be right at any time.
+Misses count from the third window on: while the first window fills up, rows have fewer older rows to be dropped behind,
+and the last of these rows leaves at the end of the second window. Wrong answers, and whether one of them was certified,
+count from the first row on: a certificate has to be right at any time.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ SEQ_BITS = 40  # of a key that has the query above them
 
 @dataclass(frozen=True)
 class Run:
-    """What one run saw."""
+    """The counts of one run."""
 
     missed: float  # rows, for a query and n rows
-    false: float  # told in error, likewise
+    false: float  # shown in error, likewise
     answers: int
     certified: int  # of these
     wrong: int
@@ -53,7 +52,7 @@ class Run:
 
 
 def errors(size: Table9) -> list[Figure]:
-    """Figure 8: rows that pa missed and rows it told in error, against `ra`."""
+    """Figure 8: rows that pa missed and rows that it showed in error, against `ra`."""
     runs, windows = RUNS[size.name]
     size = replace(size, n=min(size.n, 1_000), u=min(size.u, 100), r=20)
     figure = Figure(
@@ -69,16 +68,16 @@ def errors(size: Table9) -> list[Figure]:
             # a run draws its queries with the seed after that of its rows: no two runs have one in common
             seeds = range(11, 11 + 100 * runs, 100)
             found = [run(replace(size, k=k), dataset, ERROR, windows, seed) for seed in seeds]
-            figure.add(dataset, "missed", k, **told(found, calibrated[k]))
-            figure.add(dataset, "told in error", k, count=float(np.mean([each.false for each in found])))
+            figure.add(dataset, "missed", k, **misses_of(found, calibrated[k]))
+            figure.add(dataset, "shown in error", k, count=float(np.mean([each.false for each in found])))
             figure.add(dataset, "stated error", k, count=ERROR)
             figure.add(dataset, "calibrated error", k, count=calibrated[k])
     return [figure]
 
 
-def told(runs: Sequence[Run], calibrated: float) -> dict[str, float]:
-    """Misses of the runs, as rows and as parts of the calibrated error: their mean and its standard error, the lowest
-    and the highest run; and the answers of all of them."""
+def misses_of(runs: Sequence[Run], calibrated: float) -> dict[str, float]:
+    """Return the misses of the runs, as rows and as parts of the calibrated error: their mean and its standard error,
+    the lowest and the highest run; and the answers of all runs."""
     parts = np.array([each.missed for each in runs]) / calibrated
     return {
         "count": float(np.mean(parts)) * calibrated,
@@ -95,7 +94,7 @@ def told(runs: Sequence[Run], calibrated: float) -> dict[str, float]:
 
 
 def run(size: Table9, dataset: str, error: float, windows: int, seed: int) -> Run:
-    """`ra` and `pa` over the same rows, their answers compared after each batch."""
+    """Run `ra` and `pa` over the same rows and compare their answers after each batch."""
     points = points_of(dataset, size, (SETTLING + windows) * size.n, seed)
     rows = Rows(points)
     exact = Pushed("ra", queries(points, Contestant("ra", "ra"), size, seed))
@@ -119,7 +118,7 @@ def run(size: Table9, dataset: str, error: float, windows: int, seed: int) -> Ru
         before, sure = sure, group.shares[:, 0].copy()
         for query in {key >> SEQ_BITS for key in apart}:
             wrong += 1
-            # the count of certified answers, or the watch itself: whoever says so
+            # certified by the count of certified answers, or by the watch
             wrong_certified += bool(
                 sure[query] > before[query] or loose.monitor.watches[f"q{query}"].certified
             )
@@ -132,7 +131,7 @@ def run(size: Table9, dataset: str, error: float, windows: int, seed: int) -> Ru
 
 
 class First(dict[int, int]):
-    """At which row something was seen first."""
+    """The row at which each key was seen first."""
 
     def see(self, at: int, keys: Iterable[int]) -> None:
         for key in keys:
@@ -143,7 +142,7 @@ class First(dict[int, int]):
 
 
 class Moves(NamedTuple):
-    """A change table: which row of which query, as one number, and 1 where it enters, -1 where it leaves."""
+    """A change table: query and row as one number, and 1 if it enters, -1 if it leaves."""
 
     keys: Ints
     signs: Ints
@@ -155,8 +154,8 @@ class Moves(NamedTuple):
         return Moves(query << SEQ_BITS | table["seq"].to_numpy(), signs)
 
     def without(self, other: Moves) -> Iterator[tuple[int, int]]:
-        """What both don't have in common: 1 is a row more than the other one has, -1 a row less. Most changes are the
-        same in both, so no Python for these."""
+        """Yield what differs: 1 is a row more than the other one has, -1 a row less. Most changes are the same in both,
+        so these take no Python."""
         keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
         sums = np.bincount(place, weights=np.concatenate([self.signs, -other.signs]), minlength=len(keys))
         for at in np.flatnonzero(sums).tolist():
@@ -164,7 +163,7 @@ class Moves(NamedTuple):
 
 
 def decoded(column: Any, value: Callable[[str], int]) -> Ints:
-    """A column of words as numbers, each word looked at once."""
+    """Return a dictionary column as numbers; `value` is called once for each word."""
     words = column.combine_chunks()
     numbers = np.array([value(word) for word in words.dictionary.to_pylist()], dtype=np.int64)
     found: Ints = numbers[words.indices.to_numpy()]
@@ -179,7 +178,7 @@ def families(engine: Pushed) -> list[Approximate]:
 def certified(
     size: Table9, dataset: str, error: float, windows: int, option: tuple[str, float], seed: int = 11
 ) -> float:
-    """The share of certified answers."""
+    """Return the share of certified answers."""
     points = points_of(dataset, size, (1 + windows) * size.n, seed)
     rows = Rows(points)
     loose = Pushed("pa", queries(points, Contestant("pa", "pa", (("error", error), option)), size, seed))

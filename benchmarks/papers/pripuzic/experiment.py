@@ -3,14 +3,14 @@
 Nearest neighbours over a window of rows: u points, drawn from the data, ask for the k rows nearest to them. One
 parameter varies, the others stay at Table IX's defaults. The data is uniform, clustered, sensor readings in random
 order, or the same readings in order of time, where each is much like the one before: the hard case. The readings are
-generated unless a file is named (`--data`): then they are columns of that (pripuzic_data.py), in the file's order, as
-with the SensorScope file that the paper reads; the parts with readings are measured on these alone, as figures of their
-own.
+generated unless a file is named (`--data`): then they are columns of that file (harness/readings.py), in its order, as
+with the SensorScope file that the paper reads. The parts with readings are then measured on these alone, as figures of
+their own.
 
-Everybody gets the same batches through Monitor.push, in turns, and what is told is the CPU time of the algorithms
-alone, as in the paper. The paper's engine takes one row at a time, this one a batch; part `r` shows what that
-does. (`snn` goes through a batch row by row, and its lists are right after each.) `rapf2` is `rapf` with the longest
-buffer that is safe, half of the window.
+All algorithms get the same batches through Monitor.push, in turns. What is reported is the CPU time of the algorithms
+alone, as in the paper. The paper's engine takes one row at a time, this one a batch; part `r` shows the difference.
+(`snn` takes a batch row by row, and its lists are right after each row.) `rapf2` is `rapf` with the longest safe
+buffer, half of the window.
 """
 
 from __future__ import annotations
@@ -49,16 +49,20 @@ UNINDEXED = (("cells", 1.0),)
 WORK = ("filtered", "entered", "admitted")
 COUNTED = ("searches", *WORK)  # for each row that comes, and each query
 WARM = 3
-MOMENT, MOMENTS = 50, 20  # rows of a batch at most, and moments, where it is told what is kept
-SHORT_TURN = 5  # where two streams are compared: what the machine does beside it changes within seconds
-TURN = 20  # batches of one after the other, where rows a second are told: else everybody would find his caches empty
+MOMENT, MOMENTS = 50, 20  # for what is kept: rows of a batch at most, and moments
+SHORT_TURN = (
+    5  # batches of a turn if two streams are compared: other work on the machine changes within seconds
+)
+TURN = (
+    20  # batches of a turn for rows a second: in shorter ones every algorithm would begin with empty caches
+)
 
 
 # -- a race ------------------------------------------------------------------------------------------------------------
 
 
 def engine(who: Contestant, size: Table9, points: Floats, rows: Rows, seed: int) -> Pushed:
-    """An algorithm with its queries, its window full."""
+    """Return an algorithm with its queries on a full window."""
     made = Pushed(who.name, queries(points, who, size, seed))
     made.fill(rows, max(size.r, 200), size.n)
     made.stopwatch()
@@ -67,7 +71,7 @@ def engine(who: Contestant, size: Table9, points: Floats, rows: Rows, seed: int)
 
 @cache
 def rehearse(algorithm: str, options: tuple[tuple[str, float], ...], d: int) -> None:
-    """Have an algorithm's kernels loaded, by a short run that nobody times: rows in time, so that lists run short."""
+    """Load an algorithm's kernels, by a short run that isn't timed, on rows in time, so that lists run short."""
     size = Table9("", 1_000, 20, 3, d, 50, 100, 15)
     given = tuple((name, min(value, 50.0)) if name == "buffer" else (name, value) for name, value in options)
     rows = Rows(sensors(size.n + size.batches * size.r, d, 1))
@@ -79,7 +83,7 @@ def rehearse(algorithm: str, options: tuple[tuple[str, float], ...], d: int) -> 
 def measure(
     size: Table9, dataset: str, who: Sequence[Contestant], seed: int = 11, turn: int = 1
 ) -> dict[str, dict[str, float]]:
-    """One setting: the CPU time of everybody's algorithm for a row, and what it keeps; in turns of so many batches."""
+    """Measure one setting: the CPU time of each algorithm for a row, and what it keeps; in turns of `turn` batches."""
     rows_needed = size.n + (WARM + size.batches) * size.r
     points = points_of(dataset, size, rows_needed, seed)
     rows = Rows(points)
@@ -93,13 +97,13 @@ def measure(
     exact = [e for e, each in zip(engines, who, strict=True) if each.algorithm != "pa"]
     alike([e for e in exact if not spent[e.name].stopped])
     return {
-        each.name: told(each, spent[each.name], size, start)
+        each.name: values_of(each, spent[each.name], size, start)
         for each, start in zip(engines, before, strict=True)
     }
 
 
 def totals(engine: Pushed) -> dict[str, int]:
-    """What an algorithm has counted so far, over all queries."""
+    """Return what an algorithm has counted so far, over all queries."""
     (algorithm,) = engine.algorithms()
     found: dict[str, int] = {}
     for slot in np.flatnonzero(algorithm.ks).tolist():
@@ -110,7 +114,7 @@ def totals(engine: Pushed) -> dict[str, int]:
     return found
 
 
-def told(engine: Pushed, spent: Spent, size: Table9, before: Mapping[str, int]) -> dict[str, float]:
+def values_of(engine: Pushed, spent: Spent, size: Table9, before: Mapping[str, int]) -> dict[str, float]:
     (algorithm,) = engine.algorithms()
     slots = np.flatnonzero(algorithm.ks).tolist()
     met = WARM + len(spent.seconds)
@@ -130,7 +134,7 @@ def told(engine: Pushed, spent: Spent, size: Table9, before: Mapping[str, int]) 
 
 
 def alike(engines: Sequence[Pushed]) -> None:
-    """See that the exact ones have the same answers: no figures of wrong answers."""
+    """Check that the exact algorithms have the same answers: wrong answers have no figures."""
     for name in ("q0", "q1", "q2"):
         answers = {each.name: each.monitor.watches[name].top()["seq"].to_pylist() for each in engines}
         if len(set(map(tuple, answers.values()))) > 1:
@@ -145,7 +149,7 @@ def named(*names: str) -> list[Contestant]:
 
 
 def with_options(who: Sequence[Contestant], size: Table9, *more: tuple[str, float]) -> list[Contestant]:
-    """Everybody with the buffer of the setting, and with further options where he has them."""
+    """Return the contestants with the buffer of the setting, and with those further options that they know."""
     from skyband.algorithms import REGISTRY
 
     found = []
@@ -268,7 +272,7 @@ PARAMETERS = {  # Figure 11: one parameter after the other
 
 
 def rates(size: Table9) -> list[Figure]:
-    """The fastest exact engine and its fellows at Table IX's sizes, as rows a second; and why the filters differ."""
+    """Measure exact algorithms at Table IX's sizes, as rows a second; and why the filters differ."""
     tiny = size.name == "tiny"
     long = (
         size
@@ -310,7 +314,7 @@ def rates(size: Table9) -> list[Figure]:
 
 
 def in_order(size: Table9) -> Figure:
-    """`snn` on readings in order of time in turns with the same ones shuffled: a busy moment counts for both."""
+    """Measure `snn` on readings in order of time in turns with the same ones shuffled: other work slows both."""
     scale = f"{size.words('d')}, {SHORT_TURN} in turn"
     title = "snn on readings in order of time, in turns with the same ones shuffled"
     figure = Figure("rates-order", title, "d", "rate", "million rows a second", scale, times=1e-6)
@@ -330,10 +334,10 @@ def in_order(size: Table9) -> Figure:
 
 
 def with_and_without(size: Table9) -> list[Figure]:
-    """What an index over the queries does for `pa`: its cost by the batch, and the certificates that it loses."""
+    """Measure an index over the queries for `pa`: the cost by the batch, and the certificates that it loses."""
     tiny = size.name == "tiny"
     size = size if tiny else replace(size, n=40_000, u=400, budget=1.0)
-    cells = ("cells", 48.0)  # named, so that small batches are looked up, too
+    cells = ("cells", 48.0)  # given, so that small batches use the index, too
     who = [Contestant("index", "pa", (cells,)), Contestant("no index", "pa", UNINDEXED)]
     scale = f"{size.name}: n = {size.n:,}, {size.u} queries, d = {size.d}, {cells[1]:.0f} cells on each axis"
     figure = timed("pa-index", "CPU time of a row against the batch: pa", "r", scale)
@@ -359,7 +363,7 @@ def with_and_without(size: Table9) -> list[Figure]:
 
 
 def in_batches(size: Table9, r: int, who: Sequence[Contestant]) -> tuple[Table9, Sequence[Contestant]]:
-    """About as many rows in all, cut otherwise."""
+    """Return the setting with about as many rows in batches of r."""
     batches = max(LEAST + 1, size.batches * size.r // r)
     other = replace(size, r=r, batches=min(batches, 20 * size.batches))
     return other, with_options(who, other)
@@ -374,8 +378,8 @@ def held(size: Table9) -> list[Figure]:
     references = Figure("held-references", "References for a query", "k", "references", "rows", scale)
     for k in size.ks:
         # laws are about rows that come one by one: a batch of more than k would be swept against itself
-        at, everybody = at_k(replace(size, r=min(k, MOMENT)), k, who)
-        for name, values in kept(at, everybody).items():
+        at, exact = at_k(replace(size, r=min(k, MOMENT)), k, who)
+        for name, values in kept(at, exact).items():
             objects.add(UNIFORM, name, k, **values)
             references.add(UNIFORM, name, k, **values)
         # and about filters that have seen the whole buffer, not only what lies in their cells
@@ -385,7 +389,7 @@ def held(size: Table9) -> list[Figure]:
 
 
 def kept(size: Table9, who: Sequence[Contestant], seed: int = 11) -> dict[str, dict[str, float]]:
-    """What everybody keeps: the mean of moments that lie evenly in two windows."""
+    """Return what each keeps: the mean of moments at equal distances in two windows."""
     points = points_of(UNIFORM, size, 3 * size.n, seed)
     rows = Rows(points)
     found = {}
@@ -409,7 +413,7 @@ def admissions(size: Table9) -> list[Figure]:
     tiny = size.name == "tiny"
     ks = (9,) if size.name == "quick" else size.ks
     size = size if tiny else replace(size, n=40_000, u=400, b=2_000, r=1_000, ks=ks, budget=20.0)
-    few = size if tiny else replace(size, u=20)  # without an index a query doesn't know of the others
+    few = size if tiny else replace(size, u=20)  # without an index queries are independent
     scale = f"{size.words('k')}; without an index {few.u} queries"
     admitted, filtered = (
         Figure(
@@ -455,7 +459,7 @@ def main(settings: Settings) -> None:
 
 
 def measured(part: str, size: Table9) -> list[Figure]:
-    """A part's figures; those of a file's readings stand beside those of generated ones."""
+    """Measure a part; the figures of a file's readings have names of their own."""
     found = PARTS[part](size)
     if size.data is not None and part in OF_FILES:
         for figure in found:

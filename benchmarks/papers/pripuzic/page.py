@@ -1,7 +1,7 @@
 """What Pripužić, Podnar Žarko and Aberer saw, and whether it is seen here: the page.
 
-Their charts have no numbers in the text; the text gives ratios (up to one order of magnitude, 4 to 8 times) and who
-groups with whom. The sizes have laws: the k-skyband's k(1 + H_n - H_k), and what a relaxed one keeps on top.
+The text has no numbers for the charts; it gives ratios (up to one order of magnitude, 4 to 8 times) and groups of
+algorithms. The sizes have laws: the k-skyband's k(1 + H_n - H_k), and what a relaxed one keeps on top.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_FILE = "-file"  # ends the names of figures that are of a file's readings
 def faster(
     quick: str, slow: str, panel: str | None = None, least: float = 1.0, at: str = "everywhere"
 ) -> Callable[[Figure], Verdict]:
-    """That one is faster than the other: everywhere, at the greatest place of the axis, or somewhere."""
+    """Judge that one is faster than the other: everywhere, at the greatest place of the axis, or somewhere."""
 
     def judge(figure: Figure) -> Verdict:
         panels = figure.panels() if panel is None else [panel]
@@ -54,12 +54,12 @@ def bounded(figure: Figure) -> Verdict:
 
 
 def of_runs(figure: Figure) -> list[tuple[str, float | str, dict[str, float]]]:
-    """The points that are means of runs: data, k and what was seen."""
+    """Return the points that are means of runs: data, k and values."""
     return [(p.panel, p.x, p.values) for p in figure.points if p.series == "missed" and "runs" in p.values]
 
 
 def used(data: str) -> Callable[[Figure], Verdict]:
-    """That of the error that is allowed at least a fifth is used, at each k in the mean of runs enough to tell."""
+    """Judge that at least a fifth of the allowed error is used, at each k with enough runs for a mean."""
 
     def judge(figure: Figure) -> Verdict:
         found = [
@@ -80,7 +80,7 @@ def within(ratio: float) -> bool:
 
 
 def never_sure(figure: Figure) -> Verdict:
-    """That no answer was wrong and certified."""
+    """Judge that no answer was wrong and certified."""
     found = [values for _, _, values in of_runs(figure)]
     if not found:
         return None
@@ -91,7 +91,7 @@ def never_sure(figure: Figure) -> Verdict:
 
 
 def runs(figure: Figure) -> list[list[str]]:
-    """What single runs missed, in parts of the calibrated error, and how often a wrong answer was certified."""
+    """Return what single runs missed, in parts of the calibrated error, and how many wrong answers were certified."""
     low, high = (f"{edge:g}" for edge in USED)
     rows = [
         ["data", "k", "runs", "mean", "± (standard error)", "lowest run", "highest run",
@@ -107,10 +107,12 @@ def runs(figure: Figure) -> list[list[str]]:
 
 def fewer_false(figure: Figure) -> Verdict:
     missed = sum(figure.value(p, "missed", x) or 0.0 for p in figure.panels() for x in figure.places(p))
-    false = sum(figure.value(p, "told in error", x) or 0.0 for p in figure.panels() for x in figure.places(p))
+    false = sum(
+        figure.value(p, "shown in error", x) or 0.0 for p in figure.panels() for x in figure.places(p)
+    )
     if not missed and not false:
         return None
-    return false < missed, f"in all {number(missed)} missed, {number(false)} told in error"
+    return false < missed, f"in all {number(missed)} missed, {number(false)} shown in error"
 
 
 def correlated_dearer(figure: Figure) -> Verdict:
@@ -130,7 +132,7 @@ def correlated_dearer(figure: Figure) -> Verdict:
 
 
 def grouped(first: tuple[str, ...], second: tuple[str, ...]) -> Callable[[Figure], Verdict]:
-    """That, at the greatest k and without the index, everybody of the first group is slower than all of the second."""
+    """Judge that at the greatest k, without the index, all of the first group are slower than all of the second."""
 
     def judge(figure: Figure) -> Verdict:
         places = figure.places("no index")
@@ -165,7 +167,7 @@ def index_gain(figure: Figure) -> Verdict:
 
 
 def gains(figure: Figure) -> Verdict:
-    """That the index saves time in every setting; from which batch on it does."""
+    """Judge that the index saves time in every setting, and show from which batch on it does."""
     found = {
         r: [v for p in figure.panels() if (v := _gain(figure, p, r)) is not None] for r in figure.places()
     }
@@ -180,13 +182,13 @@ def _gain(figure: Figure, panel: str, x: float | str) -> float | None:
 
 
 def certain_still(figure: Figure) -> Verdict:
-    """That an index costs no certificates, or hardly any: a tenth more answers in doubt at most."""
+    """Judge that an index costs no or few certificates: at most a tenth more answers in doubt."""
     found = [ratio for panel in figure.panels() for ratio in ratios(figure, "index", "no index", panel)]
     return (max(found) <= 1.1, f"in doubt, index / no index: {span(found)}") if found else None
 
 
 def falls(*series: str) -> Callable[[Figure], Verdict]:
-    """That the last place costs less than the first."""
+    """Judge that the last place costs less than the first."""
     turned = grows(*series)
 
     def judge(figure: Figure) -> Verdict:
@@ -204,7 +206,7 @@ def six(figure: Figure, panel: str, x: float | str) -> dict[str, float]:
 
 
 def same_first(figure: Figure) -> Verdict:
-    """That without an index a strict and a relaxed filter let the same rows through."""
+    """Judge that without an index a strict and a relaxed filter let the same rows through."""
     found = [
         values for x in figure.places("no index") if len(values := six(figure, "no index", x)) == len(SIX)
     ]
@@ -215,7 +217,7 @@ def same_first(figure: Figure) -> Verdict:
 
 
 def six_differ(figure: Figure) -> Verdict:
-    """That the filters differ: a probable one takes in fewer rows, or lets more through."""
+    """Judge that the filters differ: a probable one takes in fewer rows, or lets more through."""
     words, apart = [], True
     for panel in figure.panels():
         for x in figure.places(panel):
@@ -231,7 +233,7 @@ def six_differ(figure: Figure) -> Verdict:
 
 
 def at_least(series: str, d: float, million: float) -> Callable[[Figure], Verdict]:
-    """That so many million rows a second are reached on uniform data."""
+    """Judge that so many million rows a second are reached on uniform data."""
 
     def judge(figure: Figure) -> Verdict:
         rate = figure.value("uniform", series, d)
@@ -255,7 +257,7 @@ def slowed(series: str, most: float) -> Callable[[Figure], Verdict]:
 
 
 def quicker(quick: str, slow: str, least: float, panel: str = "uniform") -> Callable[[Figure], Verdict]:
-    """That one has so many times the rows a second of the other, on uniform data."""
+    """Judge that one has so many times the rows a second of the other, on uniform data."""
 
     def judge(figure: Figure) -> Verdict:
         found = ratios(figure, quick, slow, panel)
@@ -265,7 +267,7 @@ def quicker(quick: str, slow: str, least: float, panel: str = "uniform") -> Call
 
 
 def smaller(first: str, second: str) -> Callable[[Figure], Verdict]:
-    """That one series lies below the other."""
+    """Judge that one series lies below the other."""
 
     def judge(figure: Figure) -> Verdict:
         found = [ratio for panel in figure.panels() for ratio in ratios(figure, first, second, panel)]
@@ -275,7 +277,7 @@ def smaller(first: str, second: str) -> Callable[[Figure], Verdict]:
 
 
 def least_at(low: float, high: float, *series: str) -> Callable[[Figure], Verdict]:
-    """That everybody takes least between two places of the axis."""
+    """Judge that all take least between two places of the axis."""
 
     def judge(figure: Figure) -> Verdict:
         found = {}
@@ -290,9 +292,9 @@ def least_at(low: float, high: float, *series: str) -> Callable[[Figure], Verdic
 
 
 def laws(figure: Figure) -> list[list[str]]:
-    """Sizes beside their laws: n' = k(1 + H_n - H_k) for sa, and (1 + gamma/2) n' - (gamma/2) k for ra; for the six see
-    `expected` in algorithms/buffered/variants.py."""
-    rows = [["k", "who", "here", "law", "within 3 %", "with index"]]
+    """Return sizes beside their laws: n' = k(1 + H_n - H_k) for sa, (1 + gamma/2) n' - (gamma/2) k for ra, and for the
+    six `expected` in algorithms/buffered/variants.py."""
+    rows = [["k", "algorithm", "here", "law", "within 3 %", "with index"]]
     n = int(figure.scale.split("n = ")[1].split(", ")[0].replace(",", ""))
     for x in figure.places("uniform"):
         k = int(x)
@@ -345,7 +347,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             for data in ("uniform", "clustered", "readings, shuffled")
         ),
         Claim("(wanted here) no wrong answer is certified", never_sure),
-        Claim("rows told in error are fewer than rows missed", fewer_false),
+        Claim("rows shown in error are fewer than rows missed", fewer_false),
     ),
     "data-k": (
         Claim("pa is faster than rapf", faster("pa", "rapf")),
@@ -359,7 +361,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
             faster("rapf2", "snn", "uniform", 4.0, "at the greatest"),
         ),
         Claim("sasf is the slowest: rapf is faster", faster("rapf", "sasf")),
-        Claim("in order of time everybody is slower than on the same rows shuffled", correlated_dearer),
+        Claim("in order of time all are slower than on the same rows shuffled", correlated_dearer),
         Claim("… and rapf2 is faster than snn there", faster("rapf2", "snn", "readings, in time")),
     ),
     "index-uniform": _INDEX,
@@ -369,7 +371,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
     "pa-doubt": (Claim("(not said there) an index costs pa hardly a certificate", certain_still),),
     "over-d": (Claim("cost grows with d", grows("pa", "ra", "sasf", "rapf")),),
     "over-cells": (
-        Claim("on a regular grid everybody takes least at 9 or 10 intervals", least_at(8, 10, "sasf", "rapf", "rarf")),
+        Claim("on a regular grid all take least at 9 or 10 intervals", least_at(8, 10, "sasf", "rapf", "rarf")),
     ),
     "over-r": (Claim("(not said there) larger batches cost less", falls("pa", "ra", "sasf", "rapf", "snn")),),
     "held-objects": (
@@ -458,37 +460,36 @@ Written by `python -m benchmarks pripuzic` from its own figures ([options](../be
 
 Krešimir Pripužić, Ivana Podnar Žarko and Karl Aberer, *Time- and Space-Efficient Sliding Window Top-k Query
 Processing* (TODS 2015), section 8, in Java on a 3.3 GHz i3. Nearest neighbours by Euclidean distance; sizes as in its
-Table IX unless a table says otherwise. Their charts have no numbers in the text, so what is set beside them is their
-shape. The readings are generated (23 stations, a daily cycle and a slow wander); those of a file that is named with
+Table IX unless a table says otherwise. The text has no numbers for the charts, so shapes are compared. The readings are
+generated (23 stations, a daily cycle and a slow wander); those of a file that is named with
 `--data` have a section of their own at the end.
 
-A time is the CPU time of the algorithm alone for one row that comes, all answers brought up to date with each batch;
-everybody gets the same batches, in turns. `rapf2` is `rapf` with a buffer of half the window. The index partitions
+A time is the CPU time of the algorithm alone for one row; all answers are brought up to date with each batch. All
+algorithms get the same batches, in turns. `rapf2` is `rapf` with a buffer of half the window. The index partitions
 the space by the data's quantiles, where the paper has a regular grid. `ra` has no index: it scores every row for
 every query, in vector instructions. So does `pa` in batches of fewer than 4,096 rows, and in every table here but its
 own: there an index saves scores, which are cheap, but not the work on the lists, which is most of a small batch's,
 and its regions move with every row that leaves. In larger batches it looks rows up. Its certificates need the best
-score that was dropped, and an index doesn't score what it passes over; what is registered there is a bound for it,
-and is deep enough below what is kept that an answer in a thousand loses its certificate at k = 1 and none at larger k
-(part `pa` of this command). In every table here that has both, `pa` without an index takes less time than the fastest
-filter behind one, but for `rapf2` (Figure 9), whose buffer is half the window, and batches of ten rows, where both
-take the same.
+score that was dropped, and an index doesn't score the rows that it skips. It registers a bound for that score, so low
+that an answer in a thousand loses its certificate at k = 1 and none at larger k (part `pa` of this command). In every
+table here that has both, `pa` without an index takes less time than the fastest filter behind one. The exceptions are
+`rapf2` (Figure 9), whose buffer is half the window, and batches of ten rows, where both take the same.
 
 **What the filters are for, here.** They keep rows away from the skybands, and so save memory. A gain in time on `ra`
 is not seen, unlike in the paper. `rapf` is more than three times as fast as `sasf` at d = 4, and about three times at
 d = 2 where generated rows come in random order (2.9 to 3.7 times in seven runs on two machines). Counted (second
 section): behind an index both let about as many rows into their skybands. A probable filter takes in fewer rows than
-a strict one (those that better ones of the same batch push out at once are neither written nor counted), but only a
-few times fewer, because what a strict filter has no use for doesn't reach it either: the index passes over cells that
-are worse than its k-th row, where the paper's strict filter without an index meets every row. In exchange the region
-of a probable filter is larger (it reaches to its worst row, not to its k-th) and moves with every row that the filter
-loses. So it is entered in the index four times as large as it is, where a strict filter's is entered twice as large,
-and anew only when it has become sixteen times as large; and its cells are larger, some four to a region where a
-strict filter's has sixteen. So each row is scored for several times as many queries as it concerns, which costs less
-than entering regions. Most of `rapf`'s time at d = 2 goes into the filters and the hand-over (rows into filters, out
-of the buffer, into skybands and sweeps of these), and no part of that dominates; look-ups and answers `sasf` has
-alike. The finer cells are what makes `sasf` fast. `ra` meanwhile scores every row for every query in vector
-instructions, and sweeps a batch against itself before it takes anything in. Without an index a probable filter is
+a strict one (rows that better ones of the same batch replace at once are neither written nor counted), but only a few
+times fewer, because rows that a strict filter rejects don't reach it either: the index skips cells that are worse than
+its k-th row, while the paper's strict filter without an index meets every row. In exchange the region of a probable
+filter is larger (it reaches to its worst row, not to its k-th) and moves with every row that the filter loses. So it
+is entered in the index four times as large as it is, while a strict filter's is entered twice as large, and again
+only when it has become sixteen times as large. Its cells are larger, too: some four to a region, while a strict
+filter's has sixteen. So each row is scored for several times as many queries as it concerns, which costs less than
+entering regions. Most of `rapf`'s time at d = 2 goes into the filters and the hand-over (rows into filters, out of the
+buffer, into skybands and sweeps of these), and no part of that dominates; look-ups and answers cost `sasf` the same.
+The finer cells are what makes `sasf` fast. `ra` scores every row for every query in vector instructions, and sweeps a
+batch against itself before it inserts anything. Without an index a probable filter is
 many times faster than a strict or relaxed one (Figure 10), though the paper's groups are not seen.
 
 **The file** of the last section is SensorScope's LUCE, as in the paper: solar panel current, global current, primary
@@ -500,30 +501,30 @@ sensorscope-monitor-[0-9]*.txt > luce.txt` the command is `python -m benchmarks 
 'luce.txt#17:400,18:100,15:5.6,16:5'`: a few readings lie far beyond the others and count as 400 mA, 100 mA, 5.6 V and
 5 V. Some readings are equal, and so are some queries, which are drawn from them; these share their lists. On these
 readings, too, `snn` in order of time is some four times slower than on the same ones shuffled at d = 4, and one and a
-half times at d = 2, the two currents, where searches are rare. What makes the difference is searches for lists that
-ran short, and the many rows that longer lists take in and sweep out again, which are those of queries whose rows come
-and leave together; `rates.json` beside the table has how many rows lists take in, and how many searches there are. The
-ratio of the two orders is told by a table of its own, for which both streams run in turns.
+half times at d = 2, the two currents, where searches are rare. The difference is made by searches for lists that ran
+short, and by the many rows that longer lists take in and sweep out again: those of queries whose rows come and leave
+together. `rates.json` beside the table has the rows that lists take in, and the searches. The ratio of the two orders
+has a table of its own, for which both streams run in turns.
 
 **The errors of `pa`** (Figure 8) are those of many runs, each with a seed of its own for its rows and its queries. A
 row is missed if after some batch it belongs in an answer and isn't there, and it counts once. Misses count from the
-third window on: what came while the first one filled up had fewer rows before it to be dropped behind. The calibrated
-error is the exact expectation for a list of the k + limit best of a window of n rows in random order. Of 1,000 rows
-and k = 81 it is three fifths of what a very long window has, from which the limit follows, so beside that one the
-ratios at k = 81 would be three fifths of those that are told. The table is of the scale `full`, fifty runs of twenty
-windows. Twenty runs of eight windows, the scale `quick`, are few for k = 81: the mean is uncertain by a seventh to a
-fifth of itself, and that of shuffled readings once came out at 0.199.
+third window on: while the first window fills up, rows have fewer older rows to be dropped behind. The calibrated error
+is the exact expectation for a list of the k + limit best of a window of n rows in random order. For 1,000 rows and
+k = 81 it is three fifths of that of a very long window, from which the limit follows; against that one the ratios at
+k = 81 would be three fifths of those shown. The table is of the scale `full`, fifty runs of twenty windows. Twenty
+runs of eight windows, the scale `quick`, are few for k = 81: the standard error of the mean is a seventh to a fifth of
+it, and the mean of shuffled readings was once 0.199.
 
-`snn` goes through a batch row by row, so that its answers are right after each; it is alone in that. Competitors run
-in turns and empty one another's caches; where rows a second are told, a turn is twenty batches, so that this doesn't
-count for much. At the scale `quick` most parts have a quarter of Table IX's sizes (n = 10,000, b = 500, 100 queries or
-fewer); rows a second and the admissions of the six have its own. The published run was made on an otherwise idle
-machine. Parts that are missing on this page (`python -m benchmarks pripuzic --only` names them) were not measured yet.
+`snn` takes a batch row by row, so that its answers are right after each row, unlike all others. Competitors run in
+turns and empty one another's caches; for rows a second a turn is twenty batches, which makes that effect small. At the
+scale `quick` most parts have a quarter of Table IX's sizes (n = 10,000, b = 500, 100 queries or fewer); rows a second
+and the admissions of the six have its own. The published run was made on an otherwise idle machine. Parts that are
+missing on this page (`python -m benchmarks pripuzic --only` names them) were not measured yet.
 """
 
 _ERRORS = Beside(
     runs, "Misses as parts of the calibrated error. What is wanted, 0.2 to 1, is of the mean of the runs. A single run "
-    "may lie outside: it sees few misses, and at large k these come in bursts, several rows of several queries at "
+    "may lie outside: it has few misses, and at large k these come in bursts, several rows of several queries at "
     "once. Wrong answers are those of all queries after each batch, from the first row on. Certified is what the watch "
     "calls certainly exact, or counts as that."
 )  # fmt: skip
@@ -534,9 +535,9 @@ BOOK = Book(
         f"errors{OF_FILE}": _ERRORS,
         "held-references": Beside(
             laws, "The laws are for rows in random order, one by one, and for filters that have seen the whole buffer, "
-            "so the six are measured without their index here. Behind it a strict or relaxed filter knows only rows of "
-            "its cells, takes a row for one of the buffer's k best more often, and hands more on (last column). All "
-            "are means over all queries and twenty moments of two windows, with batches of k rows and at most fifty."
+            "so the six are measured without their index here. Behind it a strict or relaxed filter meets only rows of "
+            "its cells, takes a row for one of the buffer's k best more often, and hands on more rows (last column). "
+            "All are means over all queries and twenty moments of two windows, with batches of k rows, at most fifty."
         ),
     },
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """The experiments of Shen, Cheema, Lin, Zhang and Wang on top-k pairs, measured again.
 
 One parameter varies, the others stay: K = 20, two columns, the closest pairs by the sum of their differences, and the
-window that the scale names. What is timed is the algorithms alone, in CPU time, in turns over the same rows.
+window that the scale names. The algorithms alone are timed, in CPU time, in turns over the same rows.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def scores(scale: Scale) -> list[Figure]:
 
 
 def lists(scale: Scale) -> Iterator[Figure]:
-    """Sorted lists and a tree against scoring everything; filled by `kd`, which is the quickest at that."""
+    """Measure sorted lists and a tree against scoring everything; `kd` fills the window, since it is the quickest."""
     by_n = timed(
         "time-lists", "CPU time of a row: sorted lists and a tree against scoring the window", "N", scale
     )
@@ -134,7 +134,7 @@ def lists(scale: Scale) -> Iterator[Figure]:
 
 
 def _long(asked: Any, n: int, rows: Any, scale: Scale) -> dict[str, dict[str, float]]:
-    """kd fills the window; the others go on from its state."""
+    """Fill the window by kd; the others continue from its state."""
     first = Run("kd", asked, scale.k, n, rows)
     first.fill(step=max(2000, n // 20))
     first.push(scale.step)
@@ -156,7 +156,7 @@ def _long(asked: Any, n: int, rows: Any, scale: Scale) -> dict[str, dict[str, fl
 
 
 def sizes(scale: Scale) -> list[Figure]:
-    """Tables 2 and 3: the mean size of the skyband along a stream, beside the exact expectation."""
+    """Tables 2 and 3: measure the mean size of the skyband along a stream, beside the exact expectation."""
     by_k = Figure("sizes-k", "Pairs in the skyband", "K", "mean", "pairs", str(scale), logarithmic=True)
     by_n = Figure("sizes-n", "Pairs in the skyband", "N", "mean", "pairs", str(scale), logarithmic=False)
     memory = Figure(
@@ -186,7 +186,7 @@ def sizes(scale: Scale) -> list[Figure]:
 
 
 def snapshots(scale: Scale) -> list[Figure]:
-    """Any k and window: a priority search tree against a walk of the skyband."""
+    """Measure answers of any k and window: a priority search tree against a walk of the skyband."""
     figure = timed("snapshots", "CPU time of a snapshot against k", "k", scale, "µs an answer")
     most = max(scale.ks)
     run = Run("scase", question("s1", 2), most, scale.n, table("uniform", 2 * scale.n, 2))
@@ -215,8 +215,8 @@ def snapshots(scale: Scale) -> list[Figure]:
 
 
 def batch(scale: Scale) -> list[Figure]:
-    """The answers for many k and windows: all together by one walk by recency or by one scan by score (Algorithm 7), or
-    each by a walk or by a look into a tree of its own."""
+    """Measure answers for many k and windows: all together by one walk by recency or one scan by score (Algorithm 7),
+    or each alone by a walk or by a search tree."""
     figure = timed(
         "batch",
         "CPU time of an answer against how many are asked for at once",
@@ -256,7 +256,7 @@ def batch(scale: Scale) -> list[Figure]:
 
 
 def asked_for(scale: Scale) -> list[Figure]:
-    """The cost of a row with one continuous question of a k and a window, from a state for the greatest K and N."""
+    """Measure a row with one continuous query of a k and a window, from a state for the greatest K and N."""
     most, n = max(scale.ks), scale.n
     state_for = f"from a state for K = {most}"
     by_k = timed(
@@ -292,14 +292,14 @@ def asked_for(scale: Scale) -> list[Figure]:
 
 
 def _answered(run: Run, k: int, window: int) -> float:
-    """CPU seconds of an answer."""
+    """Return the CPU seconds of an answer."""
     started = time.process_time()
     run.algorithm.best(k, Recency(0, run.at - window))
     return time.process_time() - started
 
 
 def continuous(scale: Scale) -> list[Figure]:
-    """Many watches of one score: of pairs, and of rows by lazy, ra and sma, through the whole engine."""
+    """Measure many watches of one score: of pairs, and of rows by lazy, ra and sma, through the whole engine."""
     pairs = timed(
         "continuous",
         "CPU time of a row of pairs against the number of watches of one score",
@@ -342,11 +342,11 @@ def _engine(select: str, algorithm: str, watches: int, scale: Scale, step: int |
             started = time.process_time()
             monitor.push(batch)
             spent.append(time.process_time() - started)
-    return float(np.mean(spent[2:])) / step  # what is compiled, is in the first two
+    return float(np.mean(spent[2:])) / step  # the first two compile
 
 
 def spare(scale: Scale) -> list[Figure]:
-    """Answers that follow the rows, by the rule for continuous questions: with k ranks alone, and with spare ones."""
+    """Measure answers that follow the rows: with k ranks alone, and with spare ranks."""
     sizes = SIZES[scale.name]
     words = (
         f"{scale.name}: {sizes.watches} watches of one score, k from {sizes.ks[0]} to {sizes.ks[1]}, windows from "
@@ -370,7 +370,7 @@ def spare(scale: Scale) -> list[Figure]:
 
 
 def late(scale: Scale) -> list[Figure]:
-    """Rows that come late: what they cost, and how many of their pairs matter, by how late they are."""
+    """Measure late rows: their cost, and how many of their pairs matter, by how late they are."""
     figure = timed("late", "CPU time of a row against the share of late rows", "late rows, %", scale)
     shortcut = Figure(
         "late-shortcut", "Late rows that leave the skyband as it is, by their age", "age in rows", "mean", "%",
@@ -397,7 +397,7 @@ def late(scale: Scale) -> list[Figure]:
         spent = [run.push(scale.step, times) / scale.step for _ in range(scale.steps)]
         figure.add("s1", "scase", share, mean=float(np.mean(spent)))
     for age in (1, n // 100, n // 10, n // 2):
-        # rows in order, but every tenth is so many rows old
+        # rows in order, but every tenth is `age` rows late
         times = 10 * np.arange(total)
         chosen = np.arange(n // 2, total, 10)
         times[chosen] -= 10 * age + 5
@@ -417,7 +417,7 @@ def late(scale: Scale) -> list[Figure]:
 
 
 def _aged(run: Run, times: Any, late_by: int, size: int, steps: int) -> tuple[float, Any]:
-    """CPU seconds of a row in steps of rows that so many rows are newer than; and the times of all rows then."""
+    """Return the CPU seconds of a row in steps of rows that are `late_by` rows late, and the times of all rows."""
     spent = []
     for _ in range(steps):
         now = times.max()

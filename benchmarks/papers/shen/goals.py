@@ -1,6 +1,6 @@
-"""The figures that pairs and many watches of one score are to reach, each beside its goal.
+"""The goals for pairs and for many watches of one score, each beside what was reached.
 
-Everything runs on one core, in CPU time, and what is a ratio is of runs in turns over the same rows.
+Everything runs on one core, in CPU time; ratios are of runs in turns over the same rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skyband.algorithms.pairs.pair_skyband import better
 from skyband.algorithms.pairs.scase import expected
 from skyband.algorithms.skyband.lazy import Lazy
 
-RATE = 1e6  # rows/s are told in millions
+RATE = 1e6  # rows a second are shown in millions
 ROUNDS = 5
 
 
@@ -65,7 +65,7 @@ class Goals:
 
 
 def beside(figure: Figure) -> list[list[str]]:
-    """Goal, seen, and whether that is reached."""
+    """Return each goal, what was seen, and whether the goal is reached."""
     rows = [["figure to reach", "goal", "seen", "reached"]]
     for point in figure.points:
         word = "at least" if point.values["least"] else "at most"
@@ -96,7 +96,7 @@ def goals(scale: str) -> list[Figure]:
 
 
 def _scoring(sizes: Sizes, found: Goals) -> None:
-    """The skyband against only scoring, the loops alone: after every row, without float32, and with `refresh = 4`,
+    """Compare the skyband with only scoring, the loops alone: after every row, without float32, and with `refresh = 4`,
     which keeps the K best in order after every row."""
     rows = table("uniform", sizes.n + (sizes.steps + 1) * sizes.step, 2)
     kinds = {
@@ -113,7 +113,7 @@ def _scoring(sizes: Sizes, found: Goals) -> None:
 
 
 def _long_windows(sizes: Sizes, found: Goals) -> None:
-    """A long window: filled by `ta`, whose state scase goes on from; and snapshots of it."""
+    """Measure a long window, which `ta` fills and scase continues, and snapshots of it."""
     asked, n = question("s2", 2), sizes.large
     spent = {}
     for rows_in in (n // 10, n):
@@ -137,7 +137,7 @@ def _long_windows(sizes: Sizes, found: Goals) -> None:
 
 
 def repeated(call: Callable[[], Any], times: int) -> float:
-    """CPU seconds of a call, the median of several rounds."""
+    """Return the CPU seconds of a call, the median of several rounds."""
     call()
     rounds = []
     for _ in range(5):
@@ -149,7 +149,7 @@ def repeated(call: Callable[[], Any], times: int) -> float:
 
 
 def _sorted_lists(sizes: Sizes, found: Goals) -> None:
-    """ta against scase in a window for which it is made, and how much of the window it looks at."""
+    """Compare ta with scase in a window for which ta is made; measure how much of the window it reads."""
     n = sizes.lists
     for score in ("s1", "s2"):
         rows = table("uniform", n + 6 * sizes.step, 2)
@@ -170,7 +170,7 @@ def _sorted_lists(sizes: Sizes, found: Goals) -> None:
 
 
 def _sizes(sizes: Sizes, found: Goals) -> None:
-    """The mean size of the skyband along a stream."""
+    """Measure the mean size of the skyband along a stream."""
     run = Run("scase", question("s1", 2), sizes.k, sizes.n, table("uniform", 8 * sizes.n, 2))
     run.fill()
     kept = []
@@ -182,7 +182,7 @@ def _sizes(sizes: Sizes, found: Goals) -> None:
 
 
 def _watches(sizes: Sizes, found: Goals) -> None:
-    """Many watches of one score, each with a k and a window of its own, answered after every batch."""
+    """Measure many watches of one score, each with a k and a window of its own, answered after every batch."""
     seen = watching("lazy", sizes)
     words = f"{sizes.watches} watches of one score, M rows/s"
     found.at_least(f"{words}: kernels", 5.0, seen.kernels)
@@ -190,7 +190,7 @@ def _watches(sizes: Sizes, found: Goals) -> None:
 
 
 class Watching(NamedTuple):
-    """Millions of rows a second: of the algorithm alone, and through Monitor.push; answers searched for in a step."""
+    """Millions of rows a second: of the algorithm alone, and through Monitor.push; answers searched in a step."""
 
     kernels: float
     whole: float
@@ -214,10 +214,10 @@ def watching(algorithm: str, sizes: Sizes, repeats: int = 400) -> Watching:
     for _ in range(10):
         monitor.push(batch(sizes.batch))
     (group,) = next(iter(monitor.streams.values())).groups
-    group.algorithm.scored = FUSE_SCORES  # as after some time: scores are computed by generated code
+    group.algorithm.scored = FUSE_SCORES  # as later in a stream: generated code computes the scores
     monitor.push(batch(sizes.batch))
     batches = [batch(sizes.batch) for _ in range(min(repeats, 4 * sizes.steps * 5))]
-    rounds = [batches[i::ROUNDS] for i in range(ROUNDS)]  # the median of several: a machine has its moods
+    rounds = [batches[i::ROUNDS] for i in range(ROUNDS)]  # the median of several, since timings vary
     whole, kernels = [], []
     before = _searched(group.algorithm)
     for some in rounds:
@@ -241,13 +241,13 @@ def _searched(algorithm: Any) -> int:
 
 
 def _timed(algorithm: Any, spent: list[float]) -> None:
-    """Count what the algorithm's own calls take."""
+    """Add the time of the algorithm's own calls to `spent`."""
     for name in ("step", "report"):
         own = getattr(algorithm, name)
 
         def call(*args: Any, own: Any = own) -> Any:
             if isinstance(args[0], Arrivals):
-                args[0].columns()  # reading them is the engine's
+                args[0].columns()  # the engine's work, not the algorithm's
             started = time.perf_counter()  # asking for the CPU time takes longer than a few rows do
             found = own(*args)
             spent[0] += time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""The page of `python -m benchmarks shen`: what the paper on top-k pairs saw, and whether it is seen here."""
+"""What the paper on top-k pairs saw, and whether it is seen here: the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PUBLISHED = {
 
 
 def within(most: float) -> Callable[[Figure], tuple[bool, str] | None]:
-    """That scase is at most so many times the bound."""
+    """Judge that scase is at most so many times the bound."""
 
     def judge(figure: Figure) -> tuple[bool, str] | None:
         found = ratios(figure, "scase", "supreme")
@@ -78,7 +78,7 @@ def together_wins(figure: Figure) -> tuple[bool, str] | None:
 
 
 def quickest(figure: Figure) -> list[list[str]]:
-    """For so many answers, Algorithm 7 beside one walk."""
+    """Return Algorithm 7 beside one walk, by the number of answers."""
     rows = [["answers", "one walk / Algorithm 7", "one walk / Algorithm 7, sorting first"]]
     for x in figure.places():
         walk, scan, sorting = (
@@ -106,7 +106,7 @@ def fewer_with_colours(figure: Figure) -> tuple[bool, str] | None:
 
 
 def by_age(figure: Figure) -> list[list[str]]:
-    """Each age beside a row that comes in order."""
+    """Return the cost of rows of each age beside that of a row in order."""
     rows = [["age in rows", *(f"times a row in order, {words}" for words in figure.series())]]
     for age in figure.places():
         taken = [(figure.value("s1", words, age), figure.value("s1", words, 0)) for words in figure.series()]
@@ -173,28 +173,28 @@ HEAD = """# shen: the experiments on top-k pairs, measured again
 Written by `python -m benchmarks shen` from its own figures ([options](../benchmarks.md#options)).
 
 Zhitao Shen, Muhammad Aamir Cheema, Xuemin Lin, Wenjie Zhang and Haixun Wang, *A Generic Framework for Top-k Pairs and
-Top-k Objects Queries over Sliding Windows* (2012). Their charts have no numbers in the text, so what is set beside them
-is their shape; Tables 2 and 3 have numbers. `supreme` is the bound: it only computes the scores of a new row with the
-whole window, and what the paper's oracle takes is not counted; storing the rows of a step counts for all. `naive` and
-`basic` are the paper's yardsticks, by numpy and by counting. A time is the CPU time of the algorithm alone for one row,
-in turns over the same rows; ratios within a table are of one run.
+Top-k Objects Queries over Sliding Windows* (2012). The text has no numbers for the charts, so shapes are compared;
+Tables 2 and 3 have numbers. `supreme` is the bound: it only computes the scores of a new row with the whole window. The
+time of the paper's oracle is not counted; storing the rows of a step counts for all. `naive` and `basic` are its
+baselines, by numpy and by counting. A time is the CPU time of the algorithm alone for one row, in turns over the same
+rows; ratios within a table are of one run.
 """
 
 NOTE = (
-    "Expected is exact for scores that are independent of age. A single look varies by tens; these are means along a "
+    "Expected is exact for scores that are independent of age. A single size varies by tens; these are means along a "
     "stream."
 )
 LATE = (
-    "Fewer pairs of an older row matter, and mostly none, so the skyband isn't touched (Lemma 3), and in steps of "
-    "fifty rows an older row costs less. At the greatest age next to nothing is left of that part, so the time there "
-    "is what doesn't fall: scoring the row with the whole window, making room for it in every column, where all newer "
-    "rows move up, and above all the two dozen calls of compiled code and of numpy that one late row takes; with one "
-    "row a step, the step itself."
+    "Fewer pairs of an older row matter, and mostly none. Then the skyband doesn't change (Lemma 3), and in steps of "
+    "fifty rows an older row costs less. At the greatest age hardly any of that part is left. The time there is the "
+    "part that doesn't fall: scoring the row with the whole window, moving newer rows in every column by one place, "
+    "and above all the two dozen calls of compiled code and of numpy for one late row; with one row a step, the step "
+    "itself."
 )
 BATCH = (
-    "One walk goes through the skyband by recency, as it is kept; Algorithm 7 through its pairs by score, which are in "
-    "that order where a priority search tree was made for snapshots (making it counts neither there nor for a tree for "
-    "each), and have to be sorted elsewhere."
+    "One walk reads the skyband by recency, as it is kept. Algorithm 7 reads its pairs by score. They are in that "
+    "order if a priority search tree was made for snapshots (the time of which isn't counted), else they have to be "
+    "sorted."
 )
 GOALS = (
     "Ratios to only scoring are of the loops alone, without storing rows. The K best after every row are kept in order "
