@@ -23,8 +23,8 @@ from skyband.query.expression import (
     Truth,
     nodes,
 )
-from skyband.query.expression.exact_compare import plain
 from skyband.query.expression.nodes import all_of, any_of, negate
+from skyband.query.expression.source import decoded
 
 COLUMNS = ("x", "y", "z")
 many = settings(max_examples=max(200, settings.default.max_examples))  # type: ignore[union-attr]
@@ -44,7 +44,7 @@ class Rows:
         return self.columns[name]
 
     def number(self, name: str) -> np.ndarray:
-        array = plain(self.columns[name])
+        array = decoded(self.columns[name])
         if pa.types.is_timestamp(array.type):
             unit = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}[array.type.unit]
             return array.cast(pa.int64()).to_numpy(zero_copy_only=False) / unit

@@ -1,7 +1,8 @@
 """The algorithms, by name. Adding one is a file and a line here (CONTRIBUTING, "how to add an algorithm")."""
 
 from skyband.algorithms.approximate.pa import PA
-from skyband.algorithms.base import Algorithm, Arrivals, Card, ListAlgorithm, Workload
+from skyband.algorithms.arrivals import Arrivals
+from skyband.algorithms.base import Algorithm, Card, ListAlgorithm, Workload
 from skyband.algorithms.buffered.variants import RAPF, RARF, RASF, SAPF, SARF, SASF
 from skyband.algorithms.grid.cpm import CPM
 from skyband.algorithms.grid.sma import SMA

@@ -32,11 +32,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from skyband.algorithms.arrivals import Arrivals
 from skyband.algorithms.kernels.answer_diff import Board, Changes
 from skyband.algorithms.kernels.batch_skyband import select
 from skyband.algorithms.kernels.candidate_lists import Lists, expire_all, remove
 from skyband.algorithms.kernels.score_select import fused
-from skyband.algorithms.parallel_insert import insert_shares
+from skyband.algorithms.parallel_insert import Share, bars_of, run_all
 from skyband.core.order import first_inside, inside_of
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.window import Window
@@ -89,30 +90,6 @@ class Workload:
     def lists(self) -> int:
         """Candidate lists: queries of one score share one."""
         return self.scores or self.queries
-
-
-@dataclass
-class Arrivals:
-    """The rows of one step that a family may use, newest first."""
-
-    time: Ints
-    seq: Ints
-    place: Ints  # position of each row among the step's rows
-    mark: npt.NDArray[np.uint8]  # by that position: set where a row was taken by somebody
-    good: Callable[[int], Floats]  # the scores of a slot's query, more is better
-    constants: Floats  # one row a slot
-    sign: float
-    rendered: str | None  # the score as generated code, where that rounds like numpy
-    columns: Callable[[], tuple[Floats, ...]]
-    # the same oldest first, where they lie so, or None: for whoever keeps rows in that order
-    arrived: Callable[[], tuple[Floats, ...] | None] = lambda: None
-
-    def oldest_first(self) -> tuple[Floats, ...]:
-        """The columns in order of recency, for reading."""
-        return self.arrived() or tuple(column[::-1] for column in self.columns())
-
-    def __len__(self) -> int:
-        return len(self.time)
 
 
 class Algorithm(ABC):
@@ -271,7 +248,7 @@ class ListAlgorithm(Algorithm):
     def _insert_fused(self, rows: Arrivals) -> None:
         if self.threads > 1 and len(self.ks) * len(rows) >= SHARED_SCORES:
             shared = np.array_split(np.flatnonzero(self.ks), self.threads)
-            insert_shares(self, [(rows, slots) for slots in shared])
+            self.insert_shares([(rows, slots) for slots in shared])
             return
         many = self._fused(rows)
         slot = 0
@@ -283,6 +260,29 @@ class ListAlgorithm(Algorithm):
             if slot >= len(self.ks):
                 return
             self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+
+    def insert_shares(self, divided: Sequence[tuple[Arrivals, Ints]]) -> None:
+        """Insert each part's rows into its slots, on up to `threads` threads.
+
+        No two parts have a slot in common. The score must be a rendered one.
+        """
+        self.fresh.fill(-np.inf)
+        shares = self._shares(divided)
+        many = self._fused(shares[0].rows) if shares else None
+
+        def grow(slot: int) -> None:
+            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+
+        run_all(shares, self.threads, many, self.horizon_time, self.horizon_seq, self.state, grow)
+
+    def bars_of(self, divided: Sequence[tuple[Arrivals, Ints]]) -> Floats:
+        """Return each slot's k-th best score among its part's rows, -inf where there are fewer. No row is kept."""
+        return bars_of(self._shares(divided), len(self.ks), self.threads, self.horizon_time, self.horizon_seq)
+
+    def _shares(self, divided: Sequence[tuple[Arrivals, Ints]]) -> list[Share]:
+        parts = [(rows, slots) for rows, slots in divided if len(rows) and len(slots)]
+        self._scratch(max((len(rows) for rows, _ in parts), default=0))
+        return [Share(rows, self.ks, slots, len(self._heap)) for rows, slots in parts]
 
     def _insert_scored(
         self, slot: int, good: Floats, time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8]

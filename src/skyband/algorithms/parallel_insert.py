@@ -1,64 +1,82 @@
-"""Rows for some queries, other rows for others: the work of one step, dealt out to threads.
+"""The work of one step divided among threads, query by query.
 
-Candidate lists have nothing in common, and kernels run outside the interpreter's lock. So the queries of a family can
-be divided: each share has its own slots, its own rows (all of the step's, or those that can matter to just these
-queries) and a scratch of its own. A list that needs more room gets it between two rounds, because the pool of all
-lists may move then.
+Candidate lists share nothing, and kernels run without the interpreter's lock. So the queries of a family can be divided
+into shares. A share has slots of its own, rows of its own (all of the step's, or those that can matter to its queries)
+and its own scratch memory. A list that is full stops its share; the caller grows the list when all shares have stopped,
+because the pool of all lists may move then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from skyband.algorithms.arrivals import Arrivals
 from skyband.algorithms.kernels.score_select import fused
 from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints
 
-if TYPE_CHECKING:
-    from skyband.algorithms.base import Arrivals, ListAlgorithm
 
-
-class _Share:
-    """Some rows for some queries, and how far they have been brought together."""
+class Share:
+    """Some rows for some queries; `slot` is where the kernel goes on."""
 
     def __init__(self, rows: Arrivals, ks: Ints, slots: Ints, heap: int) -> None:
         self.rows = rows
-        self.ks = np.zeros_like(ks)  # none for the queries of others
+        self.ks = np.zeros_like(ks)  # 0 for the queries of other shares
         self.ks[slots] = ks[slots]
-        self.slot = int(slots[0])  # where it stands
+        self.slot = int(slots[0])
         self.picks: Ints = np.empty(len(rows), dtype=np.int64)
         self.values: Floats = np.empty(len(rows), dtype=np.float64)
         self.heap: Floats = np.empty(heap, dtype=np.float64)
 
-
-def insert_shares(algorithm: ListAlgorithm, shares: Sequence[tuple[Arrivals, Ints]]) -> None:
-    """Give each share's rows to its slots. No two shares have a slot in common; the score must be a rendered one."""
-    algorithm.fresh.fill(-np.inf)
-    work = _work(algorithm, shares)
-    many = algorithm._fused(work[0].rows) if work else None
-    lists = algorithm.lists
-    with ThreadPoolExecutor(algorithm.threads, "skyband-queries") as pool:
-        while work:
-            _brought_together(pool, algorithm, many, work, algorithm.state())
-            work = [share for share in work if share.slot < len(algorithm.ks)]
-            for share in work:
-                lists.grow(share.slot, 2 * int(lists.room[share.slot]))
+    def run(self, many: Any, horizon_time: Ints, horizon_seq: Ints, state: tuple[Any, ...]) -> None:
+        """Score the rows for each slot from `slot` on, and stop where a list is full or after the last slot."""
+        rows = self.rows
+        self.slot = many(
+            self.slot, rows.constants, rows.sign, *rows.columns(), rows.time, rows.seq, rows.place, rows.mark,
+            horizon_time, horizon_seq, self.ks, self.heap, self.picks, self.values, state,
+        )  # fmt: skip
 
 
-def bars_of(algorithm: ListAlgorithm, shares: Sequence[tuple[Arrivals, Ints]]) -> Floats:
-    """Each slot's k-th best score among its share's rows, which go nowhere; -inf where there are fewer."""
-    bars = np.full(len(algorithm.ks), -np.inf)
-    work = _work(algorithm, shares)
-    if work:
-        rows = work[0].rows
+def run_all(
+    shares: Sequence[Share],
+    threads: int,
+    many: Any,
+    horizon_time: Ints,
+    horizon_seq: Ints,
+    state: Callable[[], tuple[Any, ...]],
+    grow: Callable[[int], None],
+) -> None:
+    """Run all shares to their end, on up to `threads` threads.
+
+    `state` returns the arrays that the kernel works on. `grow` makes the list of a slot larger.
+    """
+
+    def run(share: Share) -> None:
+        share.run(many, horizon_time, horizon_seq, arrays)
+
+    with ThreadPoolExecutor(threads, "skyband-queries") as pool:  # a pool that is not used starts no thread
+        while shares:
+            arrays = state()
+            list(map(run, shares) if threads == 1 or len(shares) == 1 else pool.map(run, shares))
+            shares = [share for share in shares if share.slot < len(share.ks)]
+            for share in shares:
+                grow(share.slot)
+
+
+def bars_of(
+    shares: Sequence[Share], slots: int, threads: int, horizon_time: Ints, horizon_seq: Ints
+) -> Floats:
+    """Return each slot's k-th best score among its share's rows, -inf where there are fewer. No row is kept."""
+    bars = np.full(slots, -np.inf)
+    if shares:
+        rows = shares[0].rows
         many = fused(rows.rendered or "", len(rows.columns()), rows.constants.shape[1], __name__)
-        with ThreadPoolExecutor(algorithm.threads, "skyband-queries") as pool:
-            _brought_together(pool, algorithm, many, work, (bars,))
+        run_all(shares, threads, many, horizon_time, horizon_seq, lambda: (bars,), lambda slot: None)
     return bars
 
 
@@ -67,32 +85,7 @@ def absorb(
     slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
     mark: npt.NDArray[np.uint8], k: int, heap: Floats, bars: Floats,
 ) -> int:  # fmt: skip
-    """In the place of an algorithm's own: nothing is taken, but the least of the k best is noted."""
+    """Write the least of the k best scores to `bars`; it has the place of an algorithm's `absorb`, and keeps no row."""
     if count >= k:
         bars[slot] = heap[0]
     return 0
-
-
-def _work(algorithm: ListAlgorithm, shares: Sequence[tuple[Arrivals, Ints]]) -> list[_Share]:
-    shares = [(rows, slots) for rows, slots in shares if len(rows) and len(slots)]
-    algorithm._scratch(max((len(rows) for rows, _ in shares), default=0))
-    return [_Share(rows, algorithm.ks, slots, len(algorithm._heap)) for rows, slots in shares]
-
-
-def _brought_together(
-    pool: ThreadPoolExecutor, algorithm: ListAlgorithm, many: Any, work: list[_Share], state: tuple[Any, ...]
-) -> None:
-    """Let a kernel go over all shares, each as far as there is room."""
-
-    def take(share: _Share) -> None:
-        rows = share.rows
-        share.slot = many(
-            share.slot, rows.constants, rows.sign, *rows.columns(), rows.time, rows.seq, rows.place, rows.mark,
-            algorithm.horizon_time, algorithm.horizon_seq, share.ks, share.heap, share.picks, share.values, state,
-        )  # fmt: skip
-
-    if algorithm.threads == 1 or len(work) == 1:
-        for share in work:
-            take(share)
-        return
-    list(pool.map(take, work))

@@ -41,7 +41,6 @@ from skyband.algorithms.heightmap.map_filter import passing
 from skyband.algorithms.heightmap.map_set import HIGH, LOOSE, LOW, Relief
 from skyband.algorithms.heightmap.maps import blank
 from skyband.algorithms.kernels.candidate_lists import kth_best
-from skyband.algorithms.parallel_insert import bars_of, insert_shares
 from skyband.core.types import Floats, Ints
 from skyband.engine.row_group import Group
 from skyband.query.expression.score_space import Space
@@ -132,7 +131,7 @@ class Family:
             many = self._served and rows.rendered is not None and len(rows) >= 2 * self._head
             found = self._found(rows) if many else None
             if found is not None:
-                insert_shares(group.algorithm, self._shares(rows, found))
+                group.algorithm.insert_shares(self._shares(rows, found))
             else:
                 group.algorithm.insert(rows)
             return _kth_best(group) if tell and len(rows) and not self._bounded else None
@@ -205,7 +204,7 @@ class Family:
         found, done = [np.arange(self._head)] * len(self._clusters), self._head
         while done < len(rows):
             group.algorithm.threads = self.threads
-            bars = bars_of(group.algorithm, self._shares(rows, found))
+            bars = group.algorithm.bars_of(self._shares(rows, found))
             seen = [column[:done] for column in columns]
             if not np.isfinite(bars[_slots(group)]).all():
                 break  # somebody has fewer than k

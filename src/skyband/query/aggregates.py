@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skyband.query.expression import nodes
-from skyband.query.expression.nodes import And, Call, Column, Compare, Expression, Not, Number, Or
-from skyband.query.expression.threshold import MIRROR, constant
+from skyband.query.expression.nodes import MIRROR, And, Call, Column, Compare, Expression, Not, Number, Or
+from skyband.query.expression.threshold import constant
 from skyband.query.model import Grouped, Output
 
 SIDE = "@"  # of the columns that stand for aggregates: no stream has that name

@@ -42,7 +42,8 @@ import numpy.typing as npt
 from skyband.algorithms.approximate.capped_admission import admit, bar_of, capped, enough, least
 from skyband.algorithms.approximate.certificate import Certificates, record
 from skyband.algorithms.approximate.indexed_admission import floors, sift
-from skyband.algorithms.base import Arrivals, Card, ListAlgorithm, Workload
+from skyband.algorithms.arrivals import Arrivals
+from skyband.algorithms.base import Card, ListAlgorithm, Workload
 from skyband.algorithms.kernels.candidate_lists import append, close_up
 from skyband.algorithms.kernels.capacity import limit_for
 from skyband.algorithms.query_index.index import COARSE, QueryIndex

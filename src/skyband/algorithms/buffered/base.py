@@ -45,7 +45,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, Arrivals, ListAlgorithm
+from skyband.algorithms.arrivals import Arrivals
+from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, ListAlgorithm
 from skyband.algorithms.buffered.filters import PROBABLE, STRICT, refill, regions, shed
 from skyband.algorithms.buffered.probabilistic_filter import WAIT
 from skyband.algorithms.buffered.transfer import serving

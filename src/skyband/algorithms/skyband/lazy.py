@@ -31,7 +31,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Arrivals, Workload
+from skyband.algorithms.arrivals import Arrivals
+from skyband.algorithms.base import Workload
 from skyband.algorithms.kernels.answer_diff import Board, Changes
 from skyband.algorithms.kernels.batch_skyband import expected_size, push_heap, replace_root
 from skyband.algorithms.kernels.batch_tops import tops_together

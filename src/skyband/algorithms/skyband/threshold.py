@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Arrivals, Card, ListAlgorithm
+from skyband.algorithms.arrivals import Arrivals
+from skyband.algorithms.base import Card, ListAlgorithm
 from skyband.algorithms.kernels.candidate_lists import append, close_up
 from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from skyband.query.expression.check import Kind, check, kind_of, unknown_column
 from skyband.query.expression.codegen import lift, render
-from skyband.query.expression.evaluate import Source, evaluate
+from skyband.query.expression.evaluate import evaluate
 from skyband.query.expression.interval import bound
 from skyband.query.expression.monotonicity import Direction, direction
 from skyband.query.expression.nodes import (
@@ -34,6 +34,7 @@ from skyband.query.expression.nodes import (
     conjuncts,
     walk,
 )
+from skyband.query.expression.source import Source
 from skyband.query.expression.text import expression_text
 
 __all__ = [

@@ -18,34 +18,19 @@ Temporaries are reused: a node writes into its operand's array if that array is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
 from skyband.query.expression import nodes
+from skyband.query.expression.exact_compare import Operand, booleans, column_operand, compare
+from skyband.query.expression.integer_arithmetic import integers_of
 from skyband.query.expression.nodes import Expression
+from skyband.query.expression.source import Floats, Source
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Floats = npt.NDArray[np.float64]
 Value = Floats | np.float64
 """A column of numbers, or one number for all rows."""
-
-
-class Source(Protocol):
-    """Where the columns come from: one batch of rows."""
-
-    def __len__(self) -> int: ...
-
-    def number(self, name: str) -> Floats:
-        """The column as contiguous float64; times as seconds."""
-        ...
-
-    def array(self, name: str) -> pa.Array:
-        """The column with its own type."""
-        ...
 
 
 def evaluate(e: Expression, source: Source, constants: Sequence[float] = ()) -> Any:
@@ -77,8 +62,6 @@ class _NoColumns:  # pragma: no cover (a constant asks for nothing)
 def is_predicate(e: Expression, source: Source) -> bool:
     """Whether the expression is true or false; a column is if its type is bool."""
     if isinstance(e, nodes.Column):
-        import pyarrow as pa
-
         return bool(pa.types.is_boolean(source.array(e.key).type))
     return isinstance(e, nodes.Truth | nodes.Compare | nodes.And | nodes.Or | nodes.Not)
 
@@ -103,15 +86,30 @@ def predicate(e: Expression, source: Source, constants: Sequence[float]) -> Any:
         case nodes.Or(args):
             return _fold(np.logical_or, args, source, constants)
         case nodes.Compare(op, left, right):
-            from skyband.query.expression.exact_compare import compare, side
-
-            return compare(op, side(left, source, constants), side(right, source, constants))
+            return compare(op, _side(left, source, constants), _side(right, source, constants))
         case nodes.Column():
-            from skyband.query.expression.exact_compare import booleans
-
             return booleans(source.array(e.key))
         case _:
             raise TypeError(f"{type(e).__name__} is not a predicate")
+
+
+def _side(e: Expression, source: Source, constants: Sequence[float]) -> Operand:
+    """Return one side of a comparison with its values, exact where they can be."""
+    written = nodes.literal(e)
+    if written is not None:
+        return Operand("constant", written)
+    if isinstance(e, nodes.Text):
+        return Operand("text", e.value)
+    if isinstance(e, nodes.Column):
+        return column_operand(e.key, source)
+    if is_predicate(e, source):
+        return Operand("bools", predicate(e, source, constants))
+    if nodes.columns_of(e):
+        exact = integers_of(e, source)
+        if exact is not None:
+            kind = "bigs" if exact.data.dtype == object else "integers"
+            return Operand(kind, exact.data, valid=exact.valid)
+    return Operand("floats", number(e, source, constants))
 
 
 def _fold(ufunc: np.ufunc, args: tuple[Expression, ...], source: Source, constants: Sequence[float]) -> Any:

@@ -16,22 +16,19 @@ from __future__ import annotations
 import datetime
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.query.expression import nodes
-from skyband.query.expression.integer_arithmetic import whole
-from skyband.query.expression.threshold import MIRROR
-
-if TYPE_CHECKING:
-    from skyband.query.expression.evaluate import Source
+from skyband.query.expression.nodes import MIRROR
+from skyband.query.expression.source import Source, decoded
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "<>": operator.ne,
@@ -56,29 +53,8 @@ class Operand:
     seconds: Callable[[], Any] | None = None
 
 
-def side(e: nodes.Expression, source: Source, constants: Sequence[float]) -> Operand:
-    """What a side of a comparison is, with its values."""
-    from skyband.query.expression.evaluate import is_predicate, number, predicate
-
-    written = nodes.literal(e)
-    if written is not None:
-        return Operand("constant", written)
-    if isinstance(e, nodes.Text):
-        return Operand("text", e.value)
-    if isinstance(e, nodes.Column):
-        return _column(e.key, source)
-    if is_predicate(e, source):
-        return Operand("bools", predicate(e, source, constants))
-    if nodes.columns_of(e):
-        exact = whole(e, source)
-        if exact is not None:
-            kind = "bigs" if exact.data.dtype == object else "integers"
-            return Operand(kind, exact.data, valid=exact.valid)
-    return Operand("floats", number(e, source, constants))
-
-
-def _column(name: str, source: Source) -> Operand:
-    array = plain(source.array(name))
+def column_operand(name: str, source: Source) -> Operand:
+    array = decoded(source.array(name))
     kind = array.type
     if pa.types.is_floating(kind):
         return Operand("floats", source.number(name))
@@ -98,14 +74,9 @@ def _column(name: str, source: Source) -> Operand:
     return Operand("strings", array, valid=valid)
 
 
-def plain(array: pa.Array) -> pa.Array:
-    """Without dictionary encoding."""
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-
-
 def booleans(array: pa.Array) -> Any:
     """A bool column; null counts as false."""
-    array = plain(array)
+    array = decoded(array)
     if array.null_count:
         array = pc.fill_null(array, False)
     return array.to_numpy(zero_copy_only=False)

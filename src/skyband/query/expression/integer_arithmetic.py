@@ -8,20 +8,18 @@ rows come with it. Quotients and powers are float64 as everywhere else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.query.expression import nodes
-
-if TYPE_CHECKING:
-    from skyband.query.expression.evaluate import Source
+from skyband.query.expression.source import Source, decoded
 
 _LOW, _HIGH = -(2**63), 2**63 - 1
 
 
-class Whole(NamedTuple):
+class Integers(NamedTuple):
     """Values as int64 or Python integers (or one of them), where they are not null (None: everywhere), their range."""
 
     data: Any
@@ -30,42 +28,42 @@ class Whole(NamedTuple):
     high: int
 
 
-def whole(e: nodes.Expression, source: Source) -> Whole | None:
+def integers_of(e: nodes.Expression, source: Source) -> Integers | None:
     """An integer expression's values; None if it is none."""
     match e:
         case nodes.Number(value):
-            return Whole(value, None, value, value) if isinstance(value, int) else None
+            return Integers(value, None, value, value) if isinstance(value, int) else None
         case nodes.Column():
             return _column(source.array(e.key))
         case nodes.Negate(operand):
-            return _binary("-", Whole(0, None, 0, 0), whole(operand, source))
+            return _binary("-", Integers(0, None, 0, 0), integers_of(operand, source))
         case nodes.Arithmetic(("+" | "-" | "*") as op, left, right):
-            return _binary(op, whole(left, source), whole(right, source))
+            return _binary(op, integers_of(left, source), integers_of(right, source))
         case nodes.Call("abs", (arg,)):
-            one = whole(arg, source)
-            return None if one is None else _choose("greatest", one, _binary("-", Whole(0, None, 0, 0), one))
+            one = integers_of(arg, source)
+            return (
+                None if one is None else _choose("greatest", one, _binary("-", Integers(0, None, 0, 0), one))
+            )
         case nodes.Call(("least" | "greatest") as name, args):
-            result = whole(args[0], source)
+            result = integers_of(args[0], source)
             for arg in args[1:]:
-                result = _choose(name, result, whole(arg, source))
+                result = _choose(name, result, integers_of(arg, source))
             return result
         case _:
             return None
 
 
-def _column(array: pa.Array) -> Whole | None:
-    from skyband.query.expression.exact_compare import plain
-
-    array = plain(array)
+def _column(array: pa.Array) -> Integers | None:
+    array = decoded(array)
     if not pa.types.is_integer(array.type):
         return None
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     data = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
     low, high = (int(data.min()), int(data.max())) if len(data) else (0, 0)
-    return Whole(data.astype(np.int64 if high <= _HIGH else object), valid, low, high)
+    return Integers(data.astype(np.int64 if high <= _HIGH else object), valid, low, high)
 
 
-def _binary(op: str, left: Whole | None, right: Whole | None) -> Whole | None:
+def _binary(op: str, left: Integers | None, right: Integers | None) -> Integers | None:
     if left is None or right is None:
         return None
     if op == "+":
@@ -77,10 +75,10 @@ def _binary(op: str, left: Whole | None, right: Whole | None) -> Whole | None:
         low, high = min(corners), max(corners)
     a, b = _fitting(left, right, low, high)
     data = a + b if op == "+" else a - b if op == "-" else a * b
-    return Whole(data, _both(left.valid, right.valid), low, high)
+    return Integers(data, _both(left.valid, right.valid), low, high)
 
 
-def _fitting(left: Whole, right: Whole, low: int, high: int) -> tuple[Any, Any]:
+def _fitting(left: Integers, right: Integers, low: int, high: int) -> tuple[Any, Any]:
     """Both sides' values in a type that holds them and their result."""
     ends = (left.low, left.high, right.low, right.high, low, high)
     if min(ends) >= _LOW and max(ends) <= _HIGH:
@@ -90,12 +88,12 @@ def _fitting(left: Whole, right: Whole, low: int, high: int) -> tuple[Any, Any]:
     )  # type: ignore[return-value]
 
 
-def _choose(name: str, left: Whole | None, right: Whole | None) -> Whole | None:
+def _choose(name: str, left: Integers | None, right: Integers | None) -> Integers | None:
     if left is None or right is None:
         return None
     pick, ufunc = (min, np.minimum) if name == "least" else (max, np.maximum)
     low, high = pick(left.low, right.low), pick(left.high, right.high)
-    return Whole(ufunc(*_fitting(left, right, low, high)), _both(left.valid, right.valid), low, high)
+    return Integers(ufunc(*_fitting(left, right, low, high)), _both(left.valid, right.valid), low, high)
 
 
 def _both(a: Any, b: Any) -> Any:

@@ -27,6 +27,9 @@ MAX_DEPTH = 200
 """Trees deeper than this are refused, so that no recursive function over them can run out of stack."""
 
 AGGREGATES = ("sum", "count", "max")
+MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+"""`a op b` is `b MIRROR[op] a`."""
+
 FUNCTIONS = ("abs", "sqrt", "exp", "ln", "least", "greatest", "dist")
 
 

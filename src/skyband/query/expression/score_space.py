@@ -25,8 +25,7 @@ from skyband.query.expression.codegen import render
 from skyband.query.expression.evaluate import evaluate
 from skyband.query.expression.interval import Interval
 from skyband.query.expression.monotonicity import direction
-from skyband.query.expression.nodes import Column, Compare, Expression, columns_of
-from skyband.query.expression.threshold import MIRROR
+from skyband.query.expression.nodes import MIRROR, Column, Compare, Expression, columns_of
 
 Floats = npt.NDArray[np.float64]
 Limits = dict[str, Interval]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 from skyband.query.expression import nodes
-from skyband.query.expression.nodes import Compare, Expression
+from skyband.query.expression.nodes import MIRROR, Compare, Expression
 
 BEYOND = ("<", "<=", ">", ">=")
-MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 _NUMERIC = (nodes.Number, nodes.Column, nodes.Negate, nodes.Arithmetic, nodes.Call)
 

@@ -1,0 +1,35 @@
+"""The rows of one step, as a family receives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from skyband.core.types import Floats, Ints
+
+
+@dataclass
+class Arrivals:
+    """The rows of one step that a family may use, newest first."""
+
+    time: Ints
+    seq: Ints
+    place: Ints  # position of each row among the step's rows
+    mark: npt.NDArray[np.uint8]  # by that position: set where a list took the row
+    good: Callable[[int], Floats]  # the scores of a slot's query, more is better
+    constants: Floats  # one row a slot
+    sign: float
+    rendered: str | None  # the score as generated code, where that rounds like numpy
+    columns: Callable[[], tuple[Floats, ...]]
+    # the same, oldest first, if they are stored in that order, else None: for algorithms that keep rows in that order
+    arrived: Callable[[], tuple[Floats, ...] | None] = lambda: None
+
+    def oldest_first(self) -> tuple[Floats, ...]:
+        """The columns in order of recency, for reading."""
+        return self.arrived() or tuple(column[::-1] for column in self.columns())
+
+    def __len__(self) -> int:
+        return len(self.time)
