@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import doctest
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import skyband as sb
+import skyband.query.window
 from skyband.core.errors import QueryError
+from skyband.query import builders
 from skyband.query.expression import Column, Number, parse_expression
 from skyband.query.model import Last, Output, Rows, Window, window
 from skyband.query.sql.parser import parse
@@ -94,29 +98,29 @@ def test_expressions_and_numpy_numbers_are_taken_too() -> None:
         (lambda: sb.topk(3, 1, "1 row"), 'A score is a string such as "0.3 * x + 0.7 * y", not 3.'),
         (lambda: sb.topk("x", 1, 5), 'A window is rows(100_000), last("5 minutes") or their text, not 5.'),
         (lambda: sb.topk("x", 1, "five minutes"), 
-         "The window 'five minutes' is a number and a unit, such as 100000 ROWS or 5 MINUTES."),
-        (lambda: sb.topk("x", 1, "5 minuts"), "minuts is no unit of a window; did you mean MINUTES?"),
+         "The window 'five minutes' has no number or no unit; write one such as 100000 ROWS or 5 MINUTES."),
+        (lambda: sb.topk("x", 1, "5 minuts"), "minuts is not a unit of a window; did you mean MINUTES?"),
         (lambda: sb.topk("x", 1, "1 row", order="up"), 
          'order is "desc" (highest first) or "asc" (lowest first), not \'up\'.'),
         (lambda: sb.topk("x", 1, "1 row", where=3), 'A condition is a string such as "x > 0", not 3.'),
         (lambda: sb.topk("x", 1, "1 row", algoritm="sa"), "There is no option algoritm; did you mean algorithm?"),
-        (lambda: sb.topk("x", 1, "1 row", repeat="sum"), "The option repeat is for joined(); leave it away."),
+        (lambda: sb.topk("x", 1, "1 row", repeat="sum"), "The option repeat is for joined(); remove it."),
         (lambda: sb.topk("x", 1, "1 row", select=["x", "x"]), 
-         'A column is selected twice; leave one away or name it, as in {"name": "x + 1"}.'),
+         'A column is selected twice; remove one or name it, as in {"name": "x + 1"}.'),
         (lambda: sb.topk("SUM(x)", 1, "1 row"), "SUM needs GROUP BY (line 1, column 1); add GROUP BY and a key."),
         (lambda: sb.nearest({}, 1, "1 row"), 'nearest() takes a point such as {"x": 0.3, "y": 0.4}.'),
         (lambda: sb.nearest({"x": "a"}, 1, "1 row"), "The coordinate x must be a number, not 'a'."),
         (lambda: sb.nearest({"x": 1}, 1, "1 row", weights=2), 
          'weights are given by column, such as {"x": 2, "y": 0.5}.'),
         (lambda: sb.nearest({"x": 1}, 1, "1 row", weights={"y": 2}), 
-         "There is a weight for y, but the point has no such coordinate; give it one."),
+         "There is a weight for y, but the point has no such coordinate; add it to the point."),
         (lambda: sb.nearest({"x": 1}, 1, "1 row", weights={"x": -1}), 
          "The weight of x must be a finite number of at least 0, not -1."),
         (lambda: sb.above("x", float("nan"), "1 row"), "The bound must be a number, not NaN."),
         (lambda: sb.above("x", 1, "1 row", op="="), "above() takes op as one of <, <=, >, >=, not '='."),
-        (lambda: sb.pairs("x", 1, "1 row"), "Say whose x is meant: a.x or b.x."),
+        (lambda: sb.pairs("x", 1, "1 row"), "x may be of row a or of row b; write a.x or b.x."),
         (lambda: sb.joined(["r"], "id", "x", 1, "1 row"), 
-         'joined() takes two streams or more, each once, such as ["r1", "r2"].'),
+         'joined() takes two or more different streams, such as ["r1", "r2"].'),
         (lambda: sb.joined(["r", "q"], "id", "t.x", 1, "1 row"), 
          "There is no stream t among r, q; write one of these."),
         (lambda: sb.grouped("id", "x", 1, "1 row"), 
@@ -127,7 +131,7 @@ def test_expressions_and_numpy_numbers_are_taken_too() -> None:
         (lambda: sb.last(0), "A time window must be longer than nothing and shorter than 292 years."),
         (lambda: sb.last(float("inf")), "A time window needs a finite number of seconds, not inf."),
         (lambda: sb.topk("x", 1, "1 row", select=["'x'"]), 
-         "A text alone can't be selected; name a column instead of 'x'."),
+         "A text can't be selected; name a column instead of 'x'."),
         (lambda: sb.topk("x", 1, "1.2.3 rows"), 
          "1.2.3 is not a number; write a window such as 100000 ROWS or 5 MINUTES."),
         (lambda: Number(float("nan")), "NaN is not a number that a query can use; give a number or an infinity."),
@@ -173,3 +177,9 @@ def test_a_bound_of_more_digits_than_a_float_has() -> None:
     m = sb.Monitor()
     m.watch(f"SELECT x FROM s WHERE x > {exact} WINDOW 5 ROWS", name="sql")
     assert m.watches["sql"].query == asked
+
+
+@pytest.mark.parametrize("module", [builders, skyband.query.window])
+def test_examples_of_docstrings_are_right(module: ModuleType) -> None:
+    assert doctest.testmod(module).attempted > 0
+    assert doctest.testmod(module).failed == 0

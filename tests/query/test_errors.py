@@ -78,7 +78,7 @@ def test_more_than_one_line() -> None:
 def test_what_never_ends_may_follow_a_comment() -> None:
     with pytest.raises(QueryError) as caught:
         parse("SELECT x -- it's the speed\nFROM s ORDER BY 'x")
-    assert str(caught.value) == "A string begins here and never ends (line 2, column 17); close it with '."
+    assert str(caught.value) == "A string that begins here has no end (line 2, column 17); close it with '."
 
 
 def test_a_number_of_a_thousand_digits_and_more() -> None:

@@ -1,1 +1,1 @@
-"""What is asked: queries as frozen values, the SQL that makes them, and the expressions inside them."""
+"""Queries as frozen values (`model`), SQL (`sql`) and functions (`builders`) that make them, and their expressions."""

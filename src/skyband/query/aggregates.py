@@ -1,11 +1,11 @@
-"""A grouped question in two halves: what is computed of each row, and what of each object's totals.
+"""A grouped query in two parts: expressions over rows, and expressions over the totals of an object.
 
-`SUM(x * y) / COUNT(*)` needs the sum of x * y of an object's rows and how many they are; the quotient is computed
-once for the object. `split` takes the calls of SUM and MAX out of a query's expressions and leaves columns in their
-place: `arguments` are evaluated on rows, `score`, `having` and the outputs on objects.
+`SUM(x * y) / COUNT(*)` needs the sum of x * y and the number of an object's rows; the quotient is computed once for
+the object. `split` replaces the calls of SUM and MAX in a query's expressions by columns: `arguments` are evaluated
+on rows; `score`, `having` and the outputs are evaluated on objects.
 
-Totals are float64, which doesn't tell whole numbers from 2^53 on apart, and comparisons of integers are exact. So
-HAVING compares MAX with a constant out there row by row: the greatest is beyond it if some row is.
+Totals are float64, which does not represent every integer from 2^53 on, but comparisons of integers are exact. So
+HAVING compares MAX with such a constant row by row: the greatest value is beyond it if the value of some row is.
 """
 
 from __future__ import annotations
@@ -18,24 +18,31 @@ from skyband.query.expression.nodes import MIRROR, And, Call, Column, Compare, E
 from skyband.query.expression.threshold import constant
 from skyband.query.model import Grouped, Output
 
-SIDE = "@"  # of the columns that stand for aggregates: no stream has that name
+SIDE = "@"  # of the columns that replace aggregates: no stream has that name
 COUNTED = Column("count", SIDE)
-_TOLD_APART = 2**53  # whole numbers below it are all float64s
+_EXACT_BELOW = 2**53  # every integer below it is a float64
 
 
 @dataclass(frozen=True)
 class Halves:
-    """Over rows: `arguments`, and for each aggregate its kind ("sum" or "max") and argument. Over objects: the rest."""
+    """The parts of a grouped query.
+
+    Over rows: `arguments`, and for each aggregate its kind ("sum" or "max") and the number of its argument. Over
+    objects: the rest.
+    """
 
     arguments: tuple[Expression, ...]
     aggregates: tuple[tuple[str, int], ...]
     score: Expression
     having: Expression | None
     outputs: tuple[Output, ...]
-    truths: frozenset[int]  # the arguments that are comparisons of HAVING: 1 where a row is beyond, else 0
+    truths: frozenset[
+        int
+    ]  # the arguments that are comparisons of HAVING: 1 for a row beyond the bound, else 0
 
 
 def split(query: Grouped) -> Halves:
+    """Split a grouped query into its part over rows and its part over objects."""
     arguments: dict[Expression, int] = {}
     aggregates: dict[tuple[str, int], int] = {}
 
@@ -50,11 +57,11 @@ def split(query: Grouped) -> Halves:
     truths: set[int] = set()
 
     def some(op: str, argument: Expression, bound: Expression) -> Expression:
-        """Whether some row of an object is beyond a bound."""
-        told = arguments.setdefault(Compare(op, argument, bound), len(arguments))
-        truths.add(told)
-        most = aggregates.setdefault(("max", told), len(aggregates))
-        return Compare(">", Column(str(most), SIDE), Number(0))
+        """Return the condition that some row of the object is beyond a bound."""
+        truth = arguments.setdefault(Compare(op, argument, bound), len(arguments))
+        truths.add(truth)
+        greatest = aggregates.setdefault(("max", truth), len(aggregates))
+        return Compare(">", Column(str(greatest), SIDE), Number(0))
 
     def chosen(e: Expression) -> Expression:
         if isinstance(e, And | Or | Not):
@@ -63,7 +70,9 @@ def split(query: Grouped) -> Halves:
         if found is None:
             return over_objects(e)
         argument, op, bound = found
-        arguments.setdefault(argument, len(arguments))  # a row without a value in it stays out as before
+        arguments.setdefault(
+            argument, len(arguments)
+        )  # a row whose value is null does not count, as elsewhere
         if op in (">", ">="):
             return some(op, argument, bound)
         if op in ("<", "<="):
@@ -78,20 +87,20 @@ def split(query: Grouped) -> Halves:
 
 
 def _far(e: Expression) -> tuple[Expression, str, Expression] | None:
-    """What the MAX is of, the operator and the constant, where MAX is compared with one that is far from zero."""
+    """Return (argument, operator, constant) of a comparison of MAX with a constant of 2^53 or more; else None."""
     if not isinstance(e, Compare):
         return None
     sides: Any = ((e.left, e.op, e.right), (e.right, MIRROR[e.op], e.left))
     for call, op, other in sides:
         if isinstance(call, Call) and call.name == "max":
             bound = constant(other)
-            if bound is not None and abs(bound) >= _TOLD_APART:
+            if bound is not None and abs(bound) >= _EXACT_BELOW:
                 return call.args[0], op, other
     return None
 
 
 def row_columns(query: Grouped) -> tuple[str, ...]:
-    """The columns that a row must have a value in to count: keys, WHERE, and whatever is aggregated."""
+    """Return the columns in which a row must have a value to count: keys, those of WHERE and of the aggregates."""
     parts = [query.score, query.having, *(output.value for output in query.select or ())]
     names = {*query.key, *nodes.columns_of(query.where)}
     for part in parts:

@@ -1,16 +1,16 @@
-"""What the asker promises about rows yet to come, for algorithms that let rows go by it.
+"""What a query promises about future rows, for algorithms that drop rows because of it.
 
-An object that several rows make can still rise while rows may come. How far, is known only if somebody says how great
-a value can be and how often an object is told of:
+The score of an object that consists of several rows can rise while rows may come. How far it can rise is known only if
+the query says how large a value can be and how many rows an object can have:
 
-    range = '0..1'                      every column that is totalled; or range = 'r1.x 0..1, r2.x 0..100'
-    appears = 'once'                    an object comes at most once in each stream, ever
-    appears = 'once per window'         at most once in each stream in any window
-    appears = '3 per window'            at most three times in each stream in any window
+    range = '0..1'                      for every column that is totalled; or range = 'r1.x 0..1, r2.x 0..100'
+    appears = 'once'                    an object has at most one row in each stream, ever
+    appears = 'once per window'         at most one row in each stream in any window
+    appears = '3 per window'            at most three rows in each stream in any window
 
-A range is also a rule about rows: one with a value outside stays out of this query, as one with a null does, whatever
-algorithm answers. Without a promise ranges and counts are learnt, and whoever let rows go by them has to have them at
-hand when they are broken.
+A range is also a condition on rows: a row with a value outside the range does not count in this query, like a row with
+a null, whichever algorithm answers. Without a promise an algorithm estimates ranges and counts from the rows so far; an
+algorithm that dropped rows because of an estimate must be able to restore them when a later row exceeds it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ MOST_SUMS = 48
 
 @dataclass(frozen=True)
 class Promise:
-    """Ranges by column name ("r1.x", "x", or "" for all), and how often an object comes in a stream."""
+    """Ranges by column name ("r1.x", "x", or "" for all), and how many rows an object has in a stream."""
 
     ranges: tuple[tuple[str, float, float], ...] = ()
-    most: int | None = None  # rows of an object in a stream in any window
-    ever: bool = False  # once in a stream, ever
+    most: int | None = None  # the most rows of an object in a stream in any window
+    ever: bool = False  # one row of an object in a stream, ever
 
     def range_of(self, name: str, stream: str | None) -> Range | None:
-        """The range of a column of one stream, if there is one."""
+        """Return the range of a column of one stream, or None."""
         found = {known: (low, high) for known, low, high in self.ranges}
         for key in (f"{stream}.{name}".lower() if stream else name.lower(), name.lower(), ""):
             if key in found:
@@ -50,7 +50,7 @@ class Promise:
 
 
 def read_ranges(text: str) -> tuple[tuple[str, float, float], ...] | None:
-    """The ranges that a text tells, or None if it can't be read."""
+    """Parse the option `range`; return None if the text is not valid."""
     found: dict[str, Range] = {}
     for part in text.split(","):
         match = _RANGE.match(part.strip())
@@ -64,7 +64,7 @@ def read_ranges(text: str) -> tuple[tuple[str, float, float], ...] | None:
 
 
 def read_appears(text: str) -> tuple[int, bool] | None:
-    """How often, and whether that is for ever; None if the text can't be read."""
+    """Parse the option `appears` to (count, is_for_ever); return None if the text is not valid."""
     match = _APPEARS.match(" ".join(text.lower().split()))
     if match is None:
         return None
@@ -76,6 +76,7 @@ def read_appears(text: str) -> tuple[int, bool] | None:
 
 
 def promise_of(query: Grouped | Joined) -> Promise:
+    """Return the promise that the query's options make."""
     options = dict(query.options)
     promise = Promise()
     if "range" in options:
@@ -87,7 +88,7 @@ def promise_of(query: Grouped | Joined) -> Promise:
 
 
 def unknown_range(query: Grouped | Joined) -> str | None:
-    """A name in `range` that is no column of this query, or None."""
+    """Return a name in `range` that is no column of this query, or None."""
     known = {""}
     if isinstance(query, Joined):
         for node in nodes.walk(query.score):
@@ -99,7 +100,7 @@ def unknown_range(query: Grouped | Joined) -> str | None:
 
 
 def is_whole(query: Grouped | Joined) -> bool:
-    """Whether everything is promised that tells how far an object can rise: nothing has to be learnt."""
+    """Whether the promise has the range of every attribute and the number of rows: nothing has to be estimated."""
     promise = promise_of(query)
     return promise.most is not None and all(
         promise.range_of(name, stream) is not None for name, stream in attributes(query)
@@ -107,7 +108,7 @@ def is_whole(query: Grouped | Joined) -> bool:
 
 
 def attributes(query: Grouped | Joined) -> list[tuple[str, str | None]]:
-    """What is totalled: the columns of streams, or the arguments of SUM and MAX (those without a name as "")."""
+    """Return what is totalled, as (column, stream): columns of streams, or arguments of SUM and MAX ("" for others)."""
     if isinstance(query, Grouped):
         return [(e.name if isinstance(e, Column) else "", None) for e in split(query).arguments]
     found: list[tuple[str, str | None]] = []
@@ -118,33 +119,34 @@ def attributes(query: Grouped | Joined) -> list[tuple[str, str | None]]:
 
 
 def cannot_bound(query: Grouped | Joined) -> str | None:
-    """Why no bound can be put on how far an object may yet rise, or None if one can."""
+    """Return the reason why the score of an object has no upper bound while rows may come, or None if it has one."""
     reason = cannot_walk(query)
     if reason is not None:
         return reason
     if isinstance(query, Joined) and query.where is not None:
-        return "WHERE chooses among objects, so that one which is there now may not count tomorrow"
+        return "WHERE chooses among objects, so an object that counts now may not count later"
     if isinstance(query, Grouped) and (query.having is not None or query.k is None):
-        return "HAVING chooses among objects, so that one which is there now may not count tomorrow"
+        return "HAVING chooses among objects, so an object that counts now may not count later"
     totals = query.streams if isinstance(query, Joined) else split(query).aggregates
     if max(len(totals), len(set(attributes(query)))) > MOST_SUMS:
         return f"it takes up to {MOST_SUMS} streams and totals"
     for name, low, _ in promise_of(query).ranges:
         if low < 0:
             of = f"the range of {name}" if name else "the range"
-            return f"{of} begins below 0, and a negative value would lower a score that a row was let go for"
+            return f"{of} begins below 0, and a negative value would lower a score because of which a row was dropped"
     return None
 
 
 def cannot_walk(query: Grouped | Joined, lists: bool = False, everywhere: bool = False) -> str | None:
-    """Why a score is not monotone increasing in everything that it is made of (of an ascending query: decreasing).
+    """Return the reason why a score is not monotone in every total that it uses, or None if it is.
 
-    lists: for somebody who walks down lists of totals, all objects in one go; everywhere: below zero, too.
+    It must be increasing, or decreasing if the query is ascending. With `lists` the caller walks sorted lists of totals
+    of all objects; with `everywhere` the score must be monotone for totals below zero too.
     """
     if isinstance(query, Joined) and query.repeat == "last" and not lists:
-        return "with repeat = 'last' a new row may lower what an old one told"
+        return "with repeat = 'last' a new row may lower the value of an old one"
     if lists and (query.where if isinstance(query, Joined) else query.having or query.k is None):
-        return "a condition on objects chooses among them, and its lists know nothing of it"
+        return "a condition chooses among objects, and the sorted lists do not contain its result"
     keys = (query.key,) if isinstance(query, Joined) else query.key
     if any(isinstance(node, Column) and node.name in keys for node in nodes.walk(query.score)):
         return "the score depends on the id itself"
@@ -154,12 +156,12 @@ def cannot_walk(query: Grouped | Joined, lists: bool = False, everywhere: bool =
     for column, shown in columns.items():
         if direction(score, column, box, exact=True) not in (wanted, "constant"):
             first = "highest" if query.descending else "lowest"
-            return f"the {first} scores come first, and the score is not proved to be monotone {wanted} in {shown}"
+            return f"the {first} scores come first, and the score is not known to be monotone {wanted} in {shown}"
     return None
 
 
 def _over_objects(query: Grouped | Joined) -> tuple[Expression, dict[str, str]]:
-    """The score, and the columns of objects that it is made of, with the words for them."""
+    """Return the score over objects, and the columns that it uses with their names for messages."""
     if isinstance(query, Joined):
         return query.score, {
             node.key: node.key for node in nodes.walk(query.score) if isinstance(node, Column)
@@ -167,10 +169,9 @@ def _over_objects(query: Grouped | Joined) -> tuple[Expression, dict[str, str]]:
     halves = split(query)
     columns = {COUNTED.key: "COUNT(*)"}
     for number, (kind, argument) in enumerate(halves.aggregates):
-        told = halves.arguments[argument]
-        columns[f"{COUNTED.side}.{number}"] = (
-            f"{kind.upper()}({told.name if isinstance(told, Column) else '…'})"
-        )
+        value = halves.arguments[argument]
+        shown = value.name if isinstance(value, Column) else "…"
+        columns[f"{COUNTED.side}.{number}"] = f"{kind.upper()}({shown})"
     return halves.score, columns
 
 

@@ -1,11 +1,11 @@
-"""Queries without SQL: the same objects, from Python.
+"""Functions that make queries without SQL: the same query objects, from Python.
 
     topk("0.3 * x + 0.7 * y", 10, rows(100_000), where="y > 0")
     nearest({"x": 0.3, "y": 0.4}, 5, last("5 minutes"))
     above("delay / distance", 0.5, last("1 hour"))
 
-A score or a condition is a string with the grammar of the SQL, or an expression. A window is rows(n), last(…)
-or its text. Options are those of WITH (…): algorithm="sa".
+A score or a condition is a string in the grammar of the SQL, or an expression. A window is rows(n), last(…) or its
+text. Options are those of WITH (…), such as algorithm="sa".
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from skyband.query.model import (
     Threshold,
     TopK,
     Window,
-    window,
 )
+from skyband.query.model import window as _window
 from skyband.query.options import check_option
 from skyband.query.suggestions import located
 
@@ -51,16 +51,15 @@ def topk(
     stream: str | None = None,
     **options: Any,
 ) -> TopK:
-    """The k rows of the window with the highest score, or with order="asc" the lowest."""
+    """Return the query for the k rows of the window with the highest score, or the lowest with order="asc".
+
+    >>> from skyband.query.text import to_sql
+    >>> to_sql(topk("x + y", 10, "5 minutes", "x > 0"))
+    'SELECT * FROM stream WHERE x > 0 ORDER BY x + y DESC LIMIT 10 WINDOW 5 MINUTES'
+    """
+    value, chosen = _score(score), _options(options, "topk")
     return TopK(
-        stream,
-        _select(select),
-        _score(score),
-        _descending(order),
-        _count(k),
-        _window(window),
-        _where(where),
-        _options(options, "topk"),
+        stream, _select(select), value, _descending(order), _count(k), _window(window), _where(where), chosen
     )
 
 
@@ -75,9 +74,9 @@ def nearest(
     stream: str | None = None,
     **options: Any,
 ) -> TopK:
-    """The k rows of the window nearest to a point, given as column: coordinate.
+    """Return the query for the k rows of the window nearest to a point, which is given as {column: coordinate}.
 
-    With weights, by column and 1 where none is given, the distance is sqrt(w1 * (x1 - p1)^2 + w2 * (x2 - p2)^2 + …).
+    With `weights` ({column: weight}, 1 for the others) the distance is sqrt(w1 * (x1 - p1)^2 + w2 * (x2 - p2)^2 + …).
     """
     if not isinstance(point, Mapping) or not point:
         raise QueryError('nearest() takes a point such as {"x": 0.3, "y": 0.4}.')
@@ -86,16 +85,8 @@ def nearest(
     score = Call("dist", (*columns, *coordinates))
     if weights is not None:
         score = _weighted(columns, coordinates, [str(name) for name in point], weights)
-    return TopK(
-        stream,
-        _select(select),
-        score,
-        False,
-        _count(k),
-        _window(window),
-        _where(where),
-        _options(options, "nearest"),
-    )
+    chosen = _options(options, "nearest")
+    return TopK(stream, _select(select), score, False, _count(k), _window(window), _where(where), chosen)
 
 
 def _weighted(
@@ -104,13 +95,13 @@ def _weighted(
     names: list[str],
     weights: Mapping[str, float],
 ) -> Call:
-    """The square root of the sum of weight * (column - coordinate)^2."""
+    """Return the square root of the sum of weight * (column - coordinate)^2."""
     if not isinstance(weights, Mapping):
         raise QueryError('weights are given by column, such as {"x": 2, "y": 0.5}.')
     for name, weight in weights.items():
         if name not in names:
             raise QueryError(
-                f"There is a weight for {name}, but the point has no such coordinate; give it one."
+                f"There is a weight for {name}, but the point has no such coordinate; add it to the point."
             )
         known = _number(weight, f"the weight of {name}")
         if not 0 <= float(nodes.literal(known) or 0) < math.inf:
@@ -135,13 +126,13 @@ def above(
     stream: str | None = None,
     **options: Any,
 ) -> Threshold:
-    """Every row of the window whose score is above c; op may also be >=, < or <=."""
+    """Return the query for every row of the window whose score is above c; op may also be >=, < or <=."""
     if op not in BEYOND:
         raise QueryError(f"above() takes op as one of {', '.join(BEYOND)}, not {op!r}.")
     value, limit = _score(score), _number(c, "the bound")
     condition = nodes.all_of([nodes.Compare(op, value, limit), *nodes.conjuncts(_where(where))])
     assert condition is not None
-    bound = constant(limit)  # as SQL has it: the row's own comparison is with the number as it was given
+    bound = constant(limit)  # as of a query in SQL: the condition compares with the number as written
     assert bound is not None
     chosen = _options(options, "above")
     return Threshold(
@@ -160,21 +151,17 @@ def pairs(
     stream: str | None = None,
     **options: Any,
 ) -> Pairs:
-    """The k pairs of rows a, b with the lowest score, or with order="desc" the highest."""
+    """Return the query for the k pairs of rows a, b with the lowest score, or the highest with order="desc"."""
     value, condition = _score(score), _where(where)
     for part in (value, condition):
         for column in nodes.walk(part) if part is not None else ():
             if isinstance(column, Column) and column.side not in ("a", "b"):
-                raise QueryError(f"Say whose {column.name} is meant: a.{column.name} or b.{column.name}.")
+                raise QueryError(
+                    f"{column.name} may be of row a or of row b; write a.{column.name} or b.{column.name}."
+                )
+    chosen = _options(options, "pairs")
     return Pairs(
-        stream,
-        _select(select),
-        value,
-        _descending(order),
-        _count(k),
-        _window(window),
-        condition,
-        _options(options, "pairs"),
+        stream, _select(select), value, _descending(order), _count(k), _window(window), condition, chosen
     )
 
 
@@ -190,10 +177,10 @@ def joined(
     select: SelectLike = None,
     **options: Any,
 ) -> Joined:
-    """The k objects with the highest score that several streams tell of, joined over one key."""
+    """Return the query for the k objects with the highest score, whose rows in several streams share one key."""
     names = tuple(streams)
     if isinstance(streams, str) or len(names) < 2 or len(set(names)) != len(names):
-        raise QueryError('joined() takes two streams or more, each once, such as ["r1", "r2"].')
+        raise QueryError('joined() takes two or more different streams, such as ["r1", "r2"].')
     value, condition = _score(score), _where(where)
     for part in (value, condition):
         for column in nodes.walk(part) if part is not None else ():
@@ -201,16 +188,9 @@ def joined(
                 raise QueryError(
                     f"There is no stream {column.side} among {', '.join(names)}; write one of these."
                 )
+    chosen = _options(options, "joined")
     return Joined(
-        names,
-        key,
-        _select(select),
-        value,
-        _descending(order),
-        _count(k),
-        _window(window),
-        condition,
-        _options(options, "joined"),
+        names, key, _select(select), value, _descending(order), _count(k), _window(window), condition, chosen
     )
 
 
@@ -227,7 +207,7 @@ def grouped(
     stream: str | None = None,
     **options: Any,
 ) -> Grouped:
-    """The k objects with the highest score over their rows, such as grouped("id", "SUM(x)", 10, …)."""
+    """Return the query for the k objects with the highest score over their rows: grouped("id", "SUM(x)", 10, …)."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     value = _score(score, aggregates=True)
     if not any(isinstance(node, Call) and node.name in nodes.AGGREGATES for node in nodes.walk(value)):
@@ -237,19 +217,9 @@ def grouped(
     if outputs is None:
         outputs = (*(Output(name, Column(name)) for name in keys), Output(expression_text(value), value))
     return Grouped(
-        stream,
-        keys,
-        outputs,
-        value,
-        _descending(order),
-        _count(k),
-        _window(window),
-        _where(where),
-        _where(having, aggregates=True),
-        None,
-        None,
-        _options(options, "grouped"),
-    )
+        stream, keys, outputs, value, _descending(order), _count(k), _window(window), _where(where),
+        _where(having, aggregates=True), options=_options(options, "grouped"),
+    )  # fmt: skip
 
 
 # -- the arguments
@@ -286,10 +256,6 @@ def _count(k: Any) -> int:
         raise QueryError(f"k must be a whole number of at least 1, not {k!r}.") from None
 
 
-def _window(w: WindowLike) -> Window:
-    return window(w)
-
-
 def _number(value: Any, what: str) -> Expression:
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
         raise QueryError(f"{what[0].upper()}{what[1:]} must be a number, not {value!r}.")
@@ -318,10 +284,10 @@ def _select(select: SelectLike, aggregates: bool = False) -> Select:
     for text in texts:
         e = parse_expression(text, aggregates)
         if isinstance(e, nodes.Text):
-            raise QueryError(f"A text alone can't be selected; name a column instead of {text}.")
+            raise QueryError(f"A text can't be selected; name a column instead of {text}.")
         outputs.append(Output(e.key if isinstance(e, Column) else expression_text(e), e))
     if len({output.name for output in outputs}) != len(outputs):
-        raise QueryError('A column is selected twice; leave one away or name it, as in {"name": "x + 1"}.')
+        raise QueryError('A column is selected twice; remove one or name it, as in {"name": "x + 1"}.')
     return tuple(outputs)
 
 
@@ -331,5 +297,5 @@ def _options(options: Mapping[str, Any], builder: str) -> Options:
         if wrong is not None:
             raise QueryError(located(wrong, None))
     if "repeat" in options and builder != "joined":
-        raise QueryError("The option repeat is for joined(); leave it away.")
+        raise QueryError("The option repeat is for joined(); remove it.")
     return tuple(sorted((name, v.lower() if isinstance(v, str) else v) for name, v in options.items()))

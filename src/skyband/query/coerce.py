@@ -1,4 +1,4 @@
-"""What a watch may be given: SQL, or a query object."""
+"""Accept SQL or a query object where a query is expected."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from skyband.query.model import Query
 
 
 def asked(query: Any) -> Query:
-    """The query; an error if it is neither."""
+    """Return the query of a text or of a query object; raise QueryError for anything else."""
     if isinstance(query, str):
         from skyband.query.sql.parser import parse  # loads sqlglot: not needed for a query object
 
         return parse(query)
     if not isinstance(query, Query):
         raise QueryError(
-            f"A watch needs SQL or a query object (sb.topk and its like), not a {type(query).__name__}."
+            f"A watch takes SQL or a query object (from sb.topk and the other builders), not a {type(query).__name__}."
         )
     return query

@@ -1,7 +1,7 @@
-"""Which columns a query takes for numbers.
+"""Find the columns that a query uses as numbers.
 
-Readers of text ask it: a column with one broken value, or with none at all, has no type of its own, and then the
-queries say what it is meant to be.
+Readers of text need it: the values of a column may not show its type (one value is broken, or all are missing). Then
+the queries decide it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skyband.query.model import Query
 
 
 def numeric_columns(query: Query) -> Iterator[Column]:
-    """The columns of the score, and those of conditions that stand in arithmetic or beside a number."""
+    """Yield the columns of the score, and of conditions those that are in arithmetic or compared with a number."""
     yield from _counted(query.score)
     for part in (query.where, getattr(query, "having", None)):
         if part is not None:
@@ -30,7 +30,7 @@ def numeric_columns(query: Query) -> Iterator[Column]:
 
 
 def _counted(e: Expression) -> Iterator[Column]:
-    """The columns below an expression that is a number; COUNT takes whatever there is."""
+    """Yield the columns of a numeric expression; not those of COUNT, which takes any type."""
     if isinstance(e, Column):
         yield e
     elif not (isinstance(e, Call) and e.name == "count"):

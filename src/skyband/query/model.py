@@ -1,12 +1,12 @@
-"""The queries that can be asked, as frozen values.
+"""The kinds of query, as frozen values.
 
-A query is what SQL and the builders make and what the planner reads. Equal queries are equal values and have
-equal hashes. `select` None means all columns. `options` are the WITH options, sorted by name. A threshold's
-`where` is the whole WHERE, its comparison included; `score`, `op` and `bound` repeat that comparison with the
-constant on the right. In pairs the columns have the side "a" or "b"; in joined queries the stream's name,
-or none where the name alone says it; in grouped queries the score is over the calls sum, count and max.
+SQL and the builders make queries; the planner reads them. Equal queries are equal values and have equal hashes.
+`select` None means all columns. `options` are the WITH options, sorted by name. A threshold's `where` is the whole
+WHERE, its comparison included; `score`, `op` and `bound` repeat that comparison with the constant on the right. A
+column of a pair has the side "a" or "b". A column of a joined query has its stream's name as side, or none where the
+column's name is enough. The score of a grouped query is an expression over the calls sum, count and max.
 
-`skyband.query.serialise` writes queries as plain data and reads them back; `skyband.query.text` writes them as SQL.
+`skyband.query.serialise` converts queries to plain data and back; `skyband.query.text` writes them as SQL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_RANKS = 2**31 - 1  # ranks are int32
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A selected column: its name in the answer and what it is. Plain columns keep their own type."""
+    """A selected column: its name in the answer, and its expression. A plain column keeps its type."""
 
     name: str
     value: Expression
@@ -44,8 +44,8 @@ def _positive(k: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TopK:
-    """The k best rows of the window."""
+class _Ranked:
+    """A query for the k best of one stream."""
 
     stream: str | None
     select: Select
@@ -58,6 +58,12 @@ class TopK:
 
     def __post_init__(self) -> None:
         _positive(self.k)
+
+
+class TopK(_Ranked):
+    """The k best rows of the window."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +81,14 @@ class Threshold:
     options: Options = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(_Ranked):
     """The k best pairs of two different rows of the window."""
 
-    stream: str | None
-    select: Select
-    score: Expression
-    descending: bool
-    k: int
-    window: Window
-    where: Expression | None = None
-    options: Options = ()
-
-    def __post_init__(self) -> None:
-        _positive(self.k)
+    __slots__ = ()
 
     @property
     def same(self) -> tuple[str, ...]:
-        """The columns that both rows must have in common (a.c = b.c)."""
+        """The columns in which both rows must be equal (a.c = b.c)."""
         return self._colours("=")
 
     @property
@@ -113,7 +108,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The k best objects that several streams tell of; what a stream does not tell counts as 0."""
+    """The k best objects whose attributes arrive in several streams; a missing attribute counts as 0."""
 
     streams: tuple[str, ...]
     key: str
@@ -131,13 +126,13 @@ class Joined:
 
     @property
     def repeat(self) -> str:
-        """What several rows of one object in one stream do: sum, max or last."""
+        """How several rows of one object in one stream are combined: sum, max or last."""
         return str(dict(self.options).get("repeat", "sum"))
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The k best objects with several rows each; with `op` and `bound` (and no k) all of them beyond a bound."""
+    """The k best objects with several rows each; with `op` and `bound` and without k, all objects beyond the bound."""
 
     stream: str | None
     key: tuple[str, ...]

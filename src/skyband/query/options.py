@@ -1,4 +1,4 @@
-"""The options that WITH (…) and the builders take."""
+"""The options that WITH (…) and the builders accept."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from skyband.query.assumptions import read_appears, read_ranges
 from skyband.query.suggestions import nearest
 
 NUMBERS = ("additional", "block", "buffer", "cells", "flag", "gamma", "kmax", "limit", "refresh", "slack")
-"""Options that belong to one algorithm or another; which of them fit is the algorithm's business."""
+"""Options of single algorithms; each algorithm checks which of them it takes."""
 OF_OBJECTS = ("appears", "counts", "range", "sample")
-"""Options of grouped and joined queries: what is promised, and what is estimated (promises.py)."""
+"""Options of grouped and joined queries: assumptions about coming rows, and estimated counts (assumptions.py)."""
 KNOWN = ("algorithm", "error", "repeat", *OF_OBJECTS, *NUMBERS)
 REPEATS = ("sum", "max", "last")
 COUNTS = ("sketch", "exact")
 
 
 def check_option(name: str, value: object) -> str | None:
-    """What is wrong with an option, without a full stop; None if nothing is."""
+    """Return what is wrong with an option, without a full stop; None if it is valid."""
     if name not in KNOWN:
         near = nearest(name, KNOWN)
         return f"There is no option {name}; " + (

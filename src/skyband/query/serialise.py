@@ -1,4 +1,4 @@
-"""Queries and expressions as plain data, for JSON."""
+"""Convert queries and expressions to plain data for JSON, and back."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 _EXPRESSIONS = ("score", "where", "having")
 
 
-def _told(query: Query | type[Query]) -> list[Field[Any]]:
-    """What a query asks; where that stood in its text is not told."""
+def _fields(query: Query | type[Query]) -> list[Field[Any]]:
+    """Return the fields of a query except those that hold places in its text."""
     return [f for f in fields(query) if f.compare]
 
 
 def to_dict(query: Query) -> dict[str, object]:
+    """Convert a query to a dict of lists, numbers and strings."""
     data: dict[str, object] = {"kind": _NAMES[type(query)]}
-    for f in _told(query):
+    for f in _fields(query):
         value = getattr(query, f.name)
         if f.name in _EXPRESSIONS and value is not None:
             data[f.name] = expression_to_data(value)
@@ -52,13 +53,14 @@ def to_dict(query: Query) -> dict[str, object]:
 
 
 def from_dict(data: dict[str, object]) -> Query:
+    """Convert what `to_dict` returned to the query."""
     kind = _KINDS.get(str(data.get("kind")))
     if kind is None:
         raise QueryError(
             f"There is no kind of query {data.get('kind')!r}; the data was not written by to_dict."
         )
     values: dict[str, Any] = {}
-    for f in _told(kind):
+    for f in _fields(kind):
         value: Any = data.get(f.name)
         if f.name in _EXPRESSIONS and value is not None:
             value = expression_from_data(value)
@@ -78,7 +80,7 @@ def from_dict(data: dict[str, object]) -> Query:
 
 
 def _number_to_data(value: Any) -> Any:
-    """JSON has no infinities, and a Decimal must stay exact."""
+    """Convert a number to what JSON can represent: JSON has no infinities, and a Decimal must stay exact."""
     if isinstance(value, Decimal):
         return {"decimal": str(value)}
     if isinstance(value, float) and math.isinf(value):
@@ -93,7 +95,7 @@ def _number_from_data(data: Any) -> Any:
 
 
 def expression_to_data(e: Expression) -> list[Any]:
-    """A list of the node's name and its parts."""
+    """Convert an expression to a list of the node's name and its parts."""
     match e:
         case nodes.Number(value):
             return ["number", _number_to_data(value)]
@@ -122,6 +124,7 @@ def expression_to_data(e: Expression) -> list[Any]:
 
 
 def expression_from_data(data: list[Any]) -> Expression:
+    """Convert what `expression_to_data` returned to the expression."""
     kind, *rest = data
     match kind:
         case "number":

@@ -1,4 +1,4 @@
-"""Words: those that SQL keeps to itself, and how an error names a place and guesses what was meant."""
+"""Reserved words of the SQL, and the nearest known word and the place for an error message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESERVED = CLAUSE_WORDS | {
     "true", "false", "over", "cast", "qualify", "cross", "inner",
 }  # fmt: skip
 
-# Words that are read as something else than a name in some place; what we write ourselves quotes them.
+# Words that are not read as a name in some places; `text.name_text` puts them in quotes.
 QUOTED = RESERVED | {
     "group", "order", "by", "window", "full", "date", "timestamp", "interval", "array", "left", "right",
     "natural", "outer", "semi", "anti", "similar", "nulls", "current", "glob", "div", "regexp", "isnull", "notnull",
@@ -22,14 +22,14 @@ QUOTED = RESERVED | {
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known word that is most like this one, whatever its case, or None."""
+    """Return the known word that is most like this one, in any case, or None."""
     by_fold = {name.casefold(): name for name in known}
     close = difflib.get_close_matches(word.casefold(), list(by_fold), n=1, cutoff=cutoff)
     return by_fold[close[0]] if close else None
 
 
 def located(message: str, place: tuple[int, int] | None) -> str:
-    """The sentence with its place after what is wrong and before what to do, which a semicolon separates."""
+    """Insert the place into a message, between what is wrong and what to do, which a semicolon separates."""
     wrong, mark, advice = message.partition("; ")
     where = f" (line {place[0]}, column {place[1]})" if place is not None else ""
     end = "?" if advice.startswith("did you mean") else "."

@@ -1,4 +1,4 @@
-"""A query as canonical SQL: equal queries give equal text."""
+"""Write a query as canonical SQL: equal queries give equal text."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _source_text(query: Query) -> str:
     if isinstance(query, Joined):
         first, *others = (name_text(stream) for stream in query.streams)
         return first + "".join(f" FULL JOIN {other} USING ({name_text(query.key)})" for other in others)
-    # A builder may leave the stream's name open; in SQL it is free where there is one stream.
+    # A builder may leave out the stream's name; in SQL any name does where there is one stream.
     stream = name_text("stream" if query.stream is None else query.stream)
     return f"{stream} a, {stream} b" if isinstance(query, Pairs) else stream
 
 
 def to_sql(query: Query) -> str:
-    """The query as canonical SQL that parses back to an equal query."""
+    """Return the query as canonical SQL, which parses to an equal query."""
     parts = [f"SELECT {_select_text(query.select)} FROM {_source_text(query)}"]
     if query.where is not None:
         parts.append(f"WHERE {expression_text(query.where)}")

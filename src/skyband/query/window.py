@@ -1,8 +1,8 @@
-"""Windows: how far back a query looks.
+"""Windows: the recent rows that a query reads.
 
-There are two kinds, and both are suffixes of the recency order: the n most recent rows (Rows), and the rows of
-the last so many nanoseconds (Last). Nanoseconds are whole numbers, so that a window is the same on every
-machine and `1.5 HOURS` equals `90 MINUTES`.
+There are two kinds, and both are suffixes of the recency order: the n most recent rows (Rows), and the rows of the
+last n nanoseconds (Last). Nanoseconds are integers, so that a window is the same on every machine and `1.5 HOURS`
+equals `90 MINUTES`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Window = Rows | Last
 
 
 def unit_of(word: str) -> str | None:
-    """`row`, or the singular of a unit of time, for a word in any case, singular, plural or short; else None."""
+    """Return `row` or the singular name of a unit of time for a word (any case, singular, plural or short), or None."""
     word = word.lower()
     if word in ("row", "rows"):
         return "row"
@@ -92,12 +92,12 @@ def unit_of(word: str) -> str | None:
 
 
 def measure(count: str, word: str) -> Window | str:
-    """The window of a count and a unit as written, or what is wrong with them."""
+    """Return the window of a count and a unit as written, or a sentence about what is wrong with them."""
     unit = unit_of(word)
     if unit is None:
         near = nearest(word, [*(name + "s" for name in UNITS), "rows"])
         hint = f"did you mean {near.upper()}" if near else "use ROWS, SECONDS, MINUTES, HOURS or DAYS"
-        return f"{word} is no unit of a window; {hint}"
+        return f"{word} is not a unit of a window; {hint}"
     try:
         amount = Decimal(count)
     except InvalidOperation:
@@ -115,7 +115,11 @@ def measure(count: str, word: str) -> Window | str:
 
 
 def rows(n: int) -> Rows:
-    """A window of the n most recent rows."""
+    """Return a window of the n most recent rows.
+
+    >>> rows(100_000)
+    Rows(n=100000)
+    """
     try:
         return Rows(n.__index__())
     except AttributeError:
@@ -123,7 +127,11 @@ def rows(n: int) -> Rows:
 
 
 def last(duration: str | float | datetime.timedelta) -> Last:
-    """A window of time: "5 minutes", a timedelta, or a number of seconds."""
+    """Return a window of time from "5 minutes", a timedelta, or a number of seconds.
+
+    >>> str(last("90 seconds")), str(last(0.25))
+    ('90 SECONDS', '250 MILLISECONDS')
+    """
     if isinstance(duration, str):
         result = _read(duration)
         if isinstance(result, Rows):
@@ -146,7 +154,7 @@ def last(duration: str | float | datetime.timedelta) -> Last:
 
 
 def duration(option: str, given: Any) -> Last:
-    """How long an option says, in the forms that `last` takes."""
+    """Return the duration of an option, which is given in one of the forms that `last` takes."""
     try:
         return given if isinstance(given, Last) else last(given)
     except QueryError:
@@ -156,7 +164,7 @@ def duration(option: str, given: Any) -> Last:
 
 
 def window(w: str | Rows | Last | datetime.timedelta) -> Window:
-    """A window from its text ("5 minutes", "100000 rows", "[7 DAYS]"), or from a window or a timedelta."""
+    """Return a window from its text ("5 minutes", "100000 rows", "[7 DAYS]"), a timedelta, or a window itself."""
     if isinstance(w, Rows | Last):
         return w
     if isinstance(w, datetime.timedelta):
@@ -179,7 +187,7 @@ def _read(text: str) -> Window:
         cut += 2 + len(more) - len(more.lstrip("0123456789"))
     count, word = inner[:cut].strip(), inner[cut:].strip()
     if not count or not word:
-        raise QueryError(f"The window {text!r} is a number and a unit, {EXAMPLES}.")
+        raise QueryError(f"The window {text!r} has no number or no unit; write one {EXAMPLES}.")
     result = measure(count.replace("_", ""), word)
     if isinstance(result, str):
         raise QueryError(located(result, None))

@@ -1,11 +1,11 @@
-"""Expressions, all in one place: the nodes, the grammar, and what can be done with a tree.
+"""Expressions: the nodes of a tree, the grammar, and the functions over trees.
 
-parse_expression(text)          the tree of a text
-columns_of(e)                   which columns it uses
-check(e, schema)                its kind, or what is wrong with it
-evaluate(e, source, constants)  its values on a batch of rows
-lift(e), render(shape, columns) its shape and constants, and source for numba
-bound(e, box), direction(e, c)  what is known about it without looking at rows
+parse_expression(text)          returns the tree of a text
+columns_of(e)                   returns the columns that it uses
+check(e, schema)                returns its kind, or raises an error
+evaluate(e, source, constants)  returns its values on a batch of rows
+lift(e), render(shape, columns) return its shape and constants, and source for numba
+bound(e, box), direction(e, c)  return its range over a box, and whether it is monotone in a column
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ __all__ = [
 
 
 def parse_expression(text: str, aggregates: bool = False) -> Expression:
-    """Read one expression, with the grammar of the SQL; SUM, COUNT and MAX only if `aggregates`."""
-    # sqlglot takes a while to import, and whoever only evaluates needs none of it.
+    """Parse one expression in the grammar of the SQL; SUM, COUNT and MAX are allowed only with `aggregates`."""
+    # sqlglot takes a while to import; callers that only evaluate do not need it
     from skyband.query.expression.grammar import parse_expression as parse
 
     return parse(text, aggregates)

@@ -1,18 +1,19 @@
 """The range of a score over many boxes at once.
 
-`bounds` makes the same promise as `interval.bound`, for a thousand boxes in the time of ten: for every point of a box
-the value that evaluate computes lies inside, or is NaN. An index asks it of its cells, and of boxes of cells.
+`bounds` has the same guarantee as `interval.bound`, for a thousand boxes in the time of ten: for every point of a box
+the value that `evaluate` computes is inside the range, or is NaN. An index calls it for its cells and for boxes of
+cells.
 
-Rounding is monotone, so for + - * / and roots the ends of the intervals, computed in the very float64 operations that
-evaluate uses, are safe as they stand; `interval` moves them by one float all the same, here they stay, because a cell
-whose bound equals the k-th best score must not look better than it is. Those of exp, ln and powers, which no library
-rounds perfectly, are moved outward by eight floats. A constant may be an array, one value for each box: then one call
-speaks for all queries of a shape.
+Rounding is monotone, so for + - * / and roots the ends of the intervals, computed with the same float64 operations as
+in `evaluate`, are right. `interval` moves them by one float all the same; here they are not moved, because a cell
+whose bound equals the k-th best score must not seem better than it is. The ends of exp, ln and powers, which no library
+rounds perfectly, are moved outward by eight floats. A constant may be an array with one value for each box; then one
+call serves all queries of a shape.
 
-`sound` says over which boxes no part of the expression can be NaN or infinite. There a proof of direction
-(`direction.py`) holds from point to point, and the value at a cell's best corner is the cell's bound.
+`sound` finds the boxes over which no part of the expression can be NaN or infinite. There a proof of direction
+(`monotonicity`) holds from point to point, and the value at a cell's best corner is the cell's bound.
 
-`render_bounds` writes the same arithmetic as source for numba, where `kernel.render` can write the score.
+`render_bounds` writes the same arithmetic as source for numba, where `codegen.render` can write the score.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _INEXACT = 8
 
 
 def bounds(e: Expression, boxes: Boxes, constants: Sequence[float | Floats] = ()) -> tuple[Floats, Floats]:
-    """(lows, highs): the range of the expression over each box. Columns that are not named may have any value."""
+    """Return (lows, highs), the range of the expression over each box. Columns not in `boxes` may have any value."""
     with np.errstate(all="ignore"):
         low, high = _Bounder(boxes, constants).of(e)
     count = _length(boxes, constants)
@@ -45,7 +46,7 @@ def bounds(e: Expression, boxes: Boxes, constants: Sequence[float | Floats] = ()
 
 
 def sound(e: Expression, boxes: Boxes, constants: Sequence[float | Floats] = ()) -> npt.NDArray[np.bool_]:
-    """Over which boxes every part of the expression is a finite number at every point."""
+    """Return for each box whether every part of the expression is a finite number at every point."""
     bounder = _Bounder(boxes, constants)
     with np.errstate(all="ignore"):
         bounder.of(e)
@@ -62,7 +63,7 @@ def _column(value: Any, count: int) -> Floats:
 
 
 class _Bounder:
-    """Goes through the tree once; `sound` gathers where each part is a finite number throughout."""
+    """Walks the tree once; `sound` is True for the boxes where every part so far is a finite number."""
 
     def __init__(self, boxes: Boxes, constants: Sequence[float | Floats]) -> None:
         self.boxes = boxes
@@ -132,7 +133,7 @@ class _Bounder:
                 return _EVERYTHING
 
     def _of_equal(self, op: str, x: Span) -> Span:
-        """x op x, where both sides are the same expression."""
+        """Return the range of x op x, where both sides are the same expression."""
         if op == "+":
             return add(x, x)
         if op == "*":
@@ -147,7 +148,9 @@ class _Bounder:
         if nodes.literal(exponent) == 2:
             return square(x)
         n, end = y = self.of(exponent)
-        one = np.equal(n, end) & np.isfinite(n)  # the exponent is a number, another for each box maybe
+        one = np.equal(n, end) & np.isfinite(
+            n
+        )  # the exponent is a number, maybe a different one for each box
         whole = np.equal(np.fmod(n, 1.0), 0)
         self.sound = self.sound & np.where(one, whole | np.greater_equal(x[0], 0), np.greater(x[0], 0))
         if np.all(one):
@@ -159,12 +162,12 @@ class _Bounder:
         return np.where(one, fixed[0], free[0]), np.where(one, fixed[1], free[1])
 
 
-# -- the operations; each is in `kernels/scalar_intervals.py` as well, for one box
+# -- the operations; `algorithms/kernels/scalar_intervals.py` has the same ones for one box
 
 
 def add(x: Span, y: Span) -> Span:
     low, high = x[0] + y[0], x[1] + y[1]
-    # inf - inf at an end: the sums beside it may be anything on that side.
+    # inf - inf at an end: the other sums may be anything on that side
     return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
 
@@ -173,7 +176,7 @@ def subtract(x: Span, y: Span) -> Span:
 
 
 def multiply(x: Span, y: Span) -> Span:
-    # 0 * inf is NaN, but 0 times the numbers before it is 0.
+    # 0 * inf is NaN, but 0 times any finite number is 0
     products = [np.where(np.isnan(p), 0.0, p) for p in (x[0] * y[0], x[0] * y[1], x[1] * y[0], x[1] * y[1])]
     return _least(products), _greatest(products)
 
@@ -183,7 +186,7 @@ def divide(x: Span, y: Span) -> Span:
     for a in x:
         for b in y:
             quotient = np.divide(a, b)
-            # inf / inf is NaN, but beside it the quotients go from 0 to an infinity
+            # inf / inf is NaN; the quotients near it go from 0 to an infinity
             limit = np.copysign(np.inf, a) * np.copysign(1.0, b)
             unknown = np.isnan(quotient)
             lows.append(np.where(unknown, np.minimum(limit, 0.0), quotient))
@@ -207,8 +210,8 @@ def absolute(x: Span) -> Span:
 
 
 def _free_power(x: Span, y: Span) -> Span:
-    """x^y. For positive x it is monotone in each of the two, so its extremes are at the corners."""
-    # else signs alternate with the exponent; -0.0 ^ -1 is -inf
+    """Return the range of x^y. For positive x it is monotone in x and in y, so its extremes are at the corners."""
+    # for negative x the sign alternates with the exponent; -0.0 ^ -1 is -inf
     wild = np.less(x[0], 0) | (np.equal(x[0], 0) & np.less(y[0], 0))
     low, high = _corners(x, y)
     return _unless(wild, (np.maximum(low, 0.0), high))
@@ -220,10 +223,10 @@ def _corners(x: Span, y: Span) -> Span:
 
 
 def _fixed_power(x: Span, n: Any) -> Span:
-    """x^n, where n is a number or one for each box."""
+    """Return the range of x^n, where n is a number or one number for each box."""
     even, whole = (np.equal(np.fmod(n, m), 0) for m in (2.0, 1.0))
     odd = whole & ~even
-    # For other n it is NaN of negative numbers, but of -inf what it is of inf.
+    # for other n it is NaN for negative numbers, and for -inf the same as for inf
     endless = np.isinf(x[0])
     ends = np.maximum(x[0], 0.0), np.where(endless, np.inf, np.maximum(x[1], 0.0))
     size = absolute(x)
@@ -244,7 +247,7 @@ def _holds_zero(x: Span) -> Any:
 
 
 def _unless(unknown: Any, span: Span) -> Span:
-    """The span, but everything where nothing is known."""
+    """Return the span, with everything where the range is unknown."""
     low, high = span
     unknown = unknown | np.isnan(low) | np.isnan(high)
     return np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
@@ -265,7 +268,7 @@ def _greatest(values: list[Any]) -> Any:
 
 
 def _outward(low: Any, high: Any) -> Span:
-    """A little wider, never across zero. An end that is NaN says nothing."""
+    """Return the span wider by a few floats, never across zero, with everything where an end is NaN."""
     wide_low, wide_high = low, high
     for _ in range(_INEXACT):
         wide_low, wide_high = np.nextafter(wide_low, -np.inf), np.nextafter(wide_high, np.inf)
@@ -282,15 +285,15 @@ _BINARY = {"+": add, "-": subtract, "*": multiply, "/": divide}
 OPERATIONS = (
     "span_add", "span_subtract", "span_multiply", "span_divide", "span_square", "span_root", "span_absolute",
 )  # fmt: skip
-"""What the source calls; see kernels/scalar_intervals.py."""
+"""The functions that the source calls; see algorithms/kernels/scalar_intervals.py."""
 
 _NAMES = {"+": "span_add", "-": "span_subtract", "*": "span_multiply", "/": "span_divide"}
 
 
 def render_bounds(shape: Expression, columns: Sequence[str]) -> tuple[list[str], str, str] | None:
-    """Statements that compute the range of a shape, and the names of its ends.
+    """Return statements that compute the range of a shape, and the names of its ends.
 
-    They read l0, h0, l1, h1 … (the box, in the order of `columns`) and p[0], p[1] …; None where `render` gives None.
+    They read l0, h0, l1, h1 … (the box, in the order of `columns`) and p[0], p[1] …; None where `render` returns None.
     """
     if render(shape, columns) is None:
         return None

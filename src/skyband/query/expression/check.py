@@ -1,8 +1,8 @@
-"""Checking an expression against a schema: do the columns exist, and do the kinds fit?
+"""Check an expression against a schema: do the columns exist, and do the kinds fit?
 
-There are four kinds: number, bool, text and time. A time is a number of seconds in arithmetic, and may be
-compared with a time, a number of seconds, or a text that is an ISO date or time. A column that has been null so far may
-turn out to be any of them, and fits.
+There are four kinds: number, bool, text and time. A time is a number of seconds in arithmetic; it can be compared with
+a time, a number of seconds, or a text that is an ISO date or time. A column that has had only nulls may become any of
+them, and fits everywhere.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _A = {
     "time": "a time",
     "any": "not known yet",
 }
-NUMERIC = ("number", "time", "any")  # kinds that can be counted with
+NUMERIC = ("number", "time", "any")  # kinds that arithmetic takes
 
 
 def check(e: Expression, schema: pa.Schema) -> Kind:
-    """The expression's kind. Raises a QueryError that names the place, what was expected and the nearest column."""
+    """Return the expression's kind; raise a QueryError with the place, what was expected and the nearest column."""
     match e:
         case nodes.Number() | nodes.Parameter():
             return "number"
@@ -65,7 +65,7 @@ def check(e: Expression, schema: pa.Schema) -> Kind:
 
 
 def check_score(e: Expression, schema: pa.Schema, shown: Expression | None = None) -> None:
-    """Whether it can be ordered by; an error shows it as it was written, if that is otherwise."""
+    """Raise a QueryError unless the expression can be ordered by; the error shows `shown` instead of it, if given."""
     kind = check(e, schema)
     if kind not in NUMERIC:
         raise _unfit("The score (ORDER BY) must be a number", e, kind, shown)
@@ -74,7 +74,7 @@ def check_score(e: Expression, schema: pa.Schema, shown: Expression | None = Non
 def check_condition(
     clause: str, e: Expression | None, schema: pa.Schema, shown: Expression | None = None
 ) -> None:
-    """Whether it can be a clause's condition; none is one, too."""
+    """Raise a QueryError unless the expression can be a clause's condition; None can."""
     if e is not None and (kind := check(e, schema)) not in ("bool", "any"):
         raise _unfit(f"{clause} must be a condition that is true or false", e, kind, shown)
 
@@ -84,7 +84,7 @@ def _unfit(wanted: str, e: Expression, kind: Kind, shown: Expression | None) -> 
 
 
 def kind_of(type_: pa.DataType) -> Kind | None:
-    """The kind of a column of this type, or None if expressions can't use it."""
+    """Return the kind of a column of this type, or None if expressions can't use it."""
     import pyarrow as pa
 
     types = pa.types
@@ -104,7 +104,7 @@ def kind_of(type_: pa.DataType) -> Kind | None:
 
 
 def unknown_column(name: str, known: list[str], place: nodes.Place | None = None) -> QueryError:
-    """The error for a column that isn't there."""
+    """Return the error for a column that does not exist."""
     near = nearest(name, known)
     if near is not None:
         advice = f"did you mean {near}"
@@ -121,7 +121,7 @@ def _error(message: str, place: nodes.Place | None) -> QueryError:
 
 
 def _column(column: nodes.Column, schema: pa.Schema) -> Kind:
-    # A side says which row or stream is meant; its schema may name the column with or without it.
+    # a side names the row or the stream; the schema may name the column with or without it
     index = schema.get_field_index(column.key)
     if index < 0:
         index = schema.get_field_index(column.name)
@@ -138,7 +138,7 @@ def _column(column: nodes.Column, schema: pa.Schema) -> Kind:
 
 
 def _place(e: Expression) -> nodes.Place | None:
-    """The first place that is known in the expression."""
+    """Return the first known place in the expression."""
     for node in nodes.walk(e):
         place = getattr(node, "place", None)
         if place is not None:
@@ -187,7 +187,7 @@ def _compare(e: nodes.Compare, schema: pa.Schema) -> Kind:
 
 
 def _advice(e: nodes.Compare, left: Kind, right: Kind) -> str:
-    """What to do about two sides of different kinds."""
+    """Return what to do about two sides of different kinds."""
     for this, other in ((e.left, right), (e.right, left)):
         if isinstance(this, nodes.Text) and other == "number" and _is_number(this.value):
             return f"write {this.value.strip()} without quotes"
@@ -206,7 +206,7 @@ def _is_number(text: str) -> bool:
 
 
 def _check_time_text(time: Expression, text: Expression, place: nodes.Place | None) -> None:
-    """A time is a column, since arithmetic makes it a number; the text must be a date or time."""
+    """Check that a text compared with a time is a date or time. (Arithmetic with times gives numbers.)"""
     from skyband.query.expression.exact_compare import parse_time
 
     if not isinstance(text, nodes.Text):

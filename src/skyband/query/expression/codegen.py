@@ -1,11 +1,11 @@
-"""Lifting a score's constants, and writing a score as source for numba.
+"""Lift the constants out of a score, and write a score as source for numba.
 
-Queries that differ in their constants only have one shape: `0.3 * x + 0.7 * y` and `0.9 * x + 0.1 * y` both
-lift to `$0 * x + $1 * y`. A shape is compiled once and takes the constants as parameters.
+Queries that differ only in their constants have one shape: `0.3 * x + 0.7 * y` and `0.9 * x + 0.1 * y` both lift to
+`$0 * x + $1 * y`. A shape is compiled once and takes the constants as parameters.
 
-What render writes is made from the tree alone: names x0, x1 … for columns, p[i] for parameters, digits and
-operators. No text of the user's gets into it. It writes only what numba and numpy round identically; for
-anything else (exp, ln, other powers, comparisons) it gives None, and the score is evaluated by numpy.
+`render` makes the source from the tree alone: names x0, x1 … for columns, p[i] for parameters, digits and operators. It
+contains no text of the user. It contains only operations that numba and numpy round identically; for other operations
+(exp, ln, other powers, comparisons) `render` returns None, and numpy evaluates the score.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from skyband.query.expression.nodes import Expression
 
 Lifted = tuple[Expression, tuple[float, ...]]
 
-_lately: dict[
-    int, tuple[Expression, Lifted]
-] = {}  # by id, with the expression itself, so that the id stays its own
+# by id, with the expression itself, so that no other expression gets its id
+_lifted: dict[int, tuple[Expression, Lifted]] = {}
 
 
 def lift(e: Expression) -> Lifted:
-    """The shape of a numeric expression and its constants. An exponent that is a number stays, since x^2 is
-    computed as x*x; so do the literals of comparisons, which are exact and not float64."""
-    known = _lately.get(id(e))
+    """Return the shape of a numeric expression and its constants.
+
+    An exponent that is a number stays, since x^2 is computed as x*x. The literals of comparisons stay, since they are
+    exact and not float64.
+    """
+    known = _lifted.get(id(e))
     if known is None:
-        if len(_lately) >= 4096:
-            _lately.clear()
-        known = _lately[id(e)] = (e, _lift(e))
+        if len(_lifted) >= 4096:
+            _lifted.clear()
+        known = _lifted[id(e)] = (e, _lift(e))
     return known[1]
 
 
@@ -53,8 +55,11 @@ def _lift(e: Expression) -> Lifted:
 
 
 def render(shape: Expression, columns: Sequence[str]) -> str | None:
-    """The shape as a scalar expression for numba (error_model="numpy", no fastmath), over x0, x1 … in the order
-    of `columns`, p[0], p[1] …, and the modules np and math. None where it could round differently from evaluate."""
+    """Return the shape as a scalar expression for numba (error_model="numpy", no fastmath).
+
+    It is over x0, x1 … in the order of `columns`, p[0], p[1] …, and the modules np and math. Return None where the
+    result could differ from that of `evaluate` by rounding.
+    """
     try:
         return _render(shape, {name: index for index, name in enumerate(columns)})
     except _Different:
@@ -77,7 +82,7 @@ def _render(e: Expression, index: dict[str, int]) -> str:
             return f"(-{_render(operand, index)})"
         case nodes.Arithmetic("^", base, exponent):
             if nodes.literal(exponent) != 2 or not isinstance(base, nodes.Column | nodes.Parameter):
-                # The text would repeat a longer base; np.square is the same product.
+                # np.square is the same product, and does not repeat a long base in the text
                 return f"np.square({_render(base, index)})" if nodes.literal(exponent) == 2 else _refuse()
             return f"({_render(base, index)} * {_render(base, index)})"
         case nodes.Arithmetic(op, left, right):

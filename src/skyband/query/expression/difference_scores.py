@@ -1,10 +1,10 @@
-"""Scores of pairs that are made of differences.
+"""Scores of pairs that are functions of differences.
 
-`abs(a.x - b.x) + abs(a.y - b.y)` depends on how far two rows are apart in each of some columns, and only rises (or only
-falls) with each of these distances. The paper calls such scores *global*: sorted lists of the columns then tell which
-partners can matter, those that are near to a row in a column or those that are far from it, and all others can be left
-unread (pairs/ta.py). Which scores are of that kind is read off the tree: |a.x - b.x|, its square and `dist` are
-distances, whatever expression of one row x is, and the rest must be proved monotone in them, rounding included.
+`abs(a.x - b.x) + abs(a.y - b.y)` depends on the distances of two rows in some columns, and only rises (or only falls)
+with each of these distances. The paper calls such scores *global*: from sorted lists of the columns an algorithm finds
+the partners of a row that can matter, those near to the row in a column or those far from it, and does not read the
+others (algorithms/pairs/ta.py). The tree shows whether a score is of that kind: |a.x - b.x|, its square and `dist` are
+distances, for any expression x of one row, and the rest must be monotone in them, proved with rounding.
 """
 
 from __future__ import annotations
@@ -21,30 +21,34 @@ from skyband.query.expression.nodes import Arithmetic, Call, Column, Expression,
 
 @dataclass(frozen=True)
 class Differences:
-    """A score as a function of distances: `r.x` is how far two rows are apart in leaf x."""
+    """A score as a function of distances: `r.x` is the distance of two rows in leaf x."""
 
     score: Expression
     leaves: tuple[str, ...]
-    far: tuple[bool, ...]  # for each leaf: whether the score (not turned by a sign) rises with the distance
+    far: tuple[
+        bool, ...
+    ]  # for each leaf: whether the score (not multiplied by a sign) rises with the distance
 
     @cached_property
     def _hash(self) -> int:
         return hash((self.score, self.leaves, self.far))
 
     def __hash__(self) -> int:
-        """Computed once: loops are looked up by it for every step."""
+        """Return the hash, which is computed once: every step looks up its loop by it."""
         return self._hash
 
     def text(self) -> str:
-        """The score as source over r0, r1 … and p0, p1 …"""
+        """Return the score as source over r0, r1 … and p0, p1 …"""
         rendered = render(lift(self.score)[0], [f"r.{leaf}" for leaf in self.leaves]) or ""
         for i in range(len(self.leaves) - 1, -1, -1):
             rendered = rendered.replace(f"x{i}", f"r{i}")
         return rendered.replace("p[", "p").replace("]", "")
 
     def decided_by_one(self, sign: float) -> bool:
-        """Whether a pair is as good as can be as soon as one of several distances is nothing, as of the closest by a
-        product; `sign` is negative where less is better."""
+        """Whether a pair has the best possible score as soon as one of several distances is 0, as with a product.
+
+        `sign` is negative where a lower score is better.
+        """
         near = [i for i, far in enumerate(self.far) if far != (sign > 0)]
 
         def value(nothing: list[int]) -> float:
@@ -55,14 +59,14 @@ class Differences:
 
 
 def _placed(e: Expression, at: dict[str, float]) -> Expression:
-    """The tree with numbers in the place of distances."""
+    """Return the tree with numbers instead of distances."""
     if isinstance(e, Column):
         return Number(at[e.name])
     return nodes.rebuild(e, tuple(_placed(part, at) for part in nodes.children(e)))
 
 
 def differences(score: Expression) -> Differences | None:
-    """The score as a function of distances, or None if it is none; columns may be leaves."""
+    """Return the score as a function of distances, or None if it is not one; columns may be leaves."""
     tree = _replaced(score)
     columns = [node for node in nodes.walk(tree) if isinstance(node, Column)]
     if not columns or any(column.side != "r" for column in columns):
@@ -80,7 +84,7 @@ def differences(score: Expression) -> Differences | None:
 
 
 def _replaced(e: Expression) -> Expression:
-    """The tree with distances in the place of |a.x - b.x|."""
+    """Return the tree with distances instead of |a.x - b.x|."""
     match e:
         case Call("abs", (Arithmetic("-", left, right),)) if (leaf := _apart(left, right)) is not None:
             return leaf
@@ -102,7 +106,7 @@ def _replaced(e: Expression) -> Expression:
 
 
 def _apart(one: Expression, other: Expression) -> Column | None:
-    """The distance of two rows in one leaf."""
+    """Return the distance of two rows in one leaf, or None if the two columns are not the same leaf of a and of b."""
     if not isinstance(one, Column) or not isinstance(other, Column):
         return None
     return Column(one.name, "r") if one.name == other.name and {one.side, other.side} == {"a", "b"} else None

@@ -1,18 +1,18 @@
-"""Evaluating an expression on columns.
+"""Evaluate an expression on columns.
 
-Numbers are float64 all the way, predicates are two-valued: rows with a null or a NaN in a column that a query
-uses are kept out by the caller. No value raises or warns; 0/0 is NaN, 1/0 an infinity, ln(-1) NaN, and what is
-too large an infinity, as IEEE 754 has it.
+Numbers are float64 throughout; predicates are two-valued, since the caller removes rows with a null or a NaN in a
+column that the query uses. No value raises or warns: 0/0 and ln(-1) are NaN, 1/0 and overflow are infinities, as in
+IEEE 754.
 
-The result for a row depends on that row alone, to the last bit, wherever the batches are cut. numpy makes that
-almost free, with one trap: its power takes shortcuts (a square, a root) that round differently when the exponent
-has stride 0, which a batch of one row may have as well. So an exponent that is written as a number is treated as
-such, x^2 is x*x by definition, and other exponents never come in arrays of one. For the same reason power, exp
-and ln never write over their own input nor read backwards, where numpy would take another loop (one row of a
-reversed column is read backwards, though numpy calls it contiguous). least and greatest are the first of
-equal arguments and NaN if any is; numpy's own minimum leaves open which zero it takes.
+The result for a row depends on that row alone, to the last bit, however the batches are cut. numpy does this at almost
+no cost, with one exception: its power takes shortcuts (a square, a root) that round differently when the exponent has
+stride 0, and a batch of one row may have stride 0 too. So an exponent that is written as a number stays a number, x^2
+is x*x by definition, and other exponents never come in arrays of one. For the same reason power, exp and ln never
+write into their own input and never read backwards, since numpy takes another loop there (one row of a reversed column
+is read backwards, although numpy calls it contiguous). least and greatest return the first of equal arguments, and NaN
+if any argument is NaN; numpy's minimum does not define which zero it returns.
 
-Temporaries are reused: a node writes into its operand's array if that array is its own.
+Temporary arrays are reused: a node writes into the array of an operand if that array is a temporary.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ Value = Floats | np.float64
 
 
 def evaluate(e: Expression, source: Source, constants: Sequence[float] = ()) -> Any:
-    """The expression's values, float64 for a number and bool for a predicate. Don't write into the result:
-    a plain column is the source's own array."""
+    """Return the expression's values: float64 for a number, bool for a predicate.
+
+    The result is read-only for the caller: for a plain column it is the source's own array.
+    """
     with np.errstate(all="ignore"):
         if is_predicate(e, source):
             return _spread(predicate(e, source, constants), len(source), np.bool_)
@@ -43,12 +45,12 @@ def evaluate(e: Expression, source: Source, constants: Sequence[float] = ()) -> 
 
 
 def constant_value(e: Expression, constants: Sequence[float] = ()) -> float:
-    """The value of a numeric expression that has no columns; the same bits as evaluate gives."""
+    """Return the value of a numeric expression without columns, with the same bits as `evaluate`."""
     with np.errstate(all="ignore"):
         return float(_number(e, _NoColumns(), constants)[0])
 
 
-class _NoColumns:  # pragma: no cover (a constant asks for nothing)
+class _NoColumns:  # pragma: no cover (a constant reads no column)
     def __len__(self) -> int:
         return 1
 
@@ -60,14 +62,14 @@ class _NoColumns:  # pragma: no cover (a constant asks for nothing)
 
 
 def is_predicate(e: Expression, source: Source) -> bool:
-    """Whether the expression is true or false; a column is if its type is bool."""
+    """Whether the expression is a predicate; a column is one if its type is bool."""
     if isinstance(e, nodes.Column):
         return bool(pa.types.is_boolean(source.array(e.key).type))
     return isinstance(e, nodes.Truth | nodes.Compare | nodes.And | nodes.Or | nodes.Not)
 
 
 def _spread(value: Any, length: int, dtype: Any) -> Any:
-    """One value for all rows becomes a column."""
+    """Repeat one value for all rows as a column; return a column as it is."""
     return value if isinstance(value, np.ndarray) else np.full(length, value, dtype=dtype)
 
 
@@ -75,7 +77,7 @@ def _spread(value: Any, length: int, dtype: Any) -> Any:
 
 
 def predicate(e: Expression, source: Source, constants: Sequence[float]) -> Any:
-    """The truth of each row, or one truth for all."""
+    """Return the truth value of each row, or one for all rows."""
     match e:
         case nodes.Truth(value):
             return np.bool_(value)
@@ -123,12 +125,12 @@ def _fold(ufunc: np.ufunc, args: tuple[Expression, ...], source: Source, constan
 
 
 def number(e: Expression, source: Source, constants: Sequence[float] = ()) -> Value:
-    """A numeric expression's column, or one number for all rows. For callers inside np.errstate."""
+    """Return a numeric expression's column, or one number for all rows. The caller sets np.errstate."""
     return _number(e, source, constants)[0]
 
 
 def _number(e: Expression, source: Source, constants: Sequence[float]) -> tuple[Value, bool]:
-    """The values, and whether their array is ours to write into."""
+    """Return the values, and whether their array is a temporary that the caller may write into."""
     match e:
         case nodes.Column():
             return source.number(e.key), False
@@ -189,12 +191,12 @@ def _power(
 
 
 def _forward(values: Value) -> Value:
-    """The values as numpy reads them forwards; see the module's text."""
+    """Return the values in an array that numpy reads forwards; see the module's text."""
     return values.copy() if isinstance(values, np.ndarray) and values.strides != (8,) else values
 
 
 def _choose(better: np.ufunc, x: Value, y: Value, own: bool) -> tuple[Value, bool]:
-    """x where it is as good as y or NaN, else y."""
+    """Return x where it is as good as y or is NaN, else y."""
     take = better(x, y)
     take |= np.isnan(x)
     if not isinstance(take, np.ndarray):
@@ -206,7 +208,7 @@ def _choose(better: np.ufunc, x: Value, y: Value, own: bool) -> tuple[Value, boo
 
 
 def _dist(args: tuple[Expression, ...], source: Source, constants: Sequence[float]) -> tuple[Value, bool]:
-    """The root of the sum, from left to right, of the squared differences."""
+    """Return the root of the sum, from left to right, of the squared differences."""
     half = len(args) // 2
     total: tuple[Value, bool] | None = None
     for x, p in zip(args[:half], args[half:], strict=True):

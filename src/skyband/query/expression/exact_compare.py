@@ -1,14 +1,14 @@
-"""Comparisons that are exact.
+"""Exact comparisons.
 
-float64 can't tell 9007199254740993 from 9007199254740992, so a comparison looks at what its two sides are. An
-integer column meets a literal, another integer column or a float without being rounded; a decimal column meets
-a literal in its own unscaled integers; a time meets a time, a number of seconds or an ISO text in whole units;
-strings meet in Arrow, by their bytes. What is computed of integers (x + 1) is an integer, of 64 bits where these hold
-them, and Python's own where they don't; anything else that is computed is float64 and is compared as that.
+9007199254740993 and 9007199254740992 are the same float64, so a comparison depends on the types of its two sides. An
+integer column is compared with a literal, another integer column or a float without rounding; a decimal column with a
+literal in the unscaled integers of the column; a time with a time, a number of seconds or an ISO text in integer
+units; strings by their bytes, in Arrow. Integer arithmetic (x + 1) gives int64, or Python integers where these
+overflow. All other arithmetic gives float64.
 
-A literal with a point means the decimal that was written when it meets integers, decimals or times, and its
-nearest float64 when it meets floats, so that a float column of 0.1 equals 0.1. An integer literal is exact
-everywhere. Where a value is null, the comparison is false.
+A literal with a decimal point is the decimal as written when it is compared with integers, decimals or times, and its
+nearest float64 when it is compared with floats, so that a float column of 0.1 equals 0.1. An integer literal is always
+exact. A comparison with a null is false.
 """
 
 from __future__ import annotations
@@ -42,9 +42,12 @@ DAY = 86_400_000_000_000
 
 @dataclass
 class Operand:
-    """One side of a comparison. `kind` is constant, text, integers, bigs, floats, decimals, times, strings or bools;
-    `unit` is a time's in nanoseconds; `valid` is False where the value is null, or None if none is;
-    `seconds` gives a time as float64."""
+    """One side of a comparison.
+
+    `kind` is constant, text, integers, bigs (Python integers), floats, decimals, times, strings or bools. `unit` is the
+    unit of a time in nanoseconds. `valid` is False where the value is null, or None if no value is. `seconds` returns a
+    time as float64.
+    """
 
     kind: str
     data: Any
@@ -54,6 +57,7 @@ class Operand:
 
 
 def column_operand(name: str, source: Source) -> Operand:
+    """Return a column as one side of a comparison."""
     array = decoded(source.array(name))
     kind = array.type
     if pa.types.is_floating(kind):
@@ -75,7 +79,7 @@ def column_operand(name: str, source: Source) -> Operand:
 
 
 def booleans(array: pa.Array) -> Any:
-    """A bool column; null counts as false."""
+    """Return a bool column as a numpy array; null counts as false."""
     array = decoded(array)
     if array.null_count:
         array = pc.fill_null(array, False)
@@ -97,7 +101,7 @@ def _time(array: pa.Array) -> tuple[Any, int]:
 
 
 def parse_time(text: str) -> Fraction | None:
-    """Nanoseconds since 1970 of an ISO 8601 date or time, UTC where it says nothing else; None if it is none."""
+    """Return the nanoseconds since 1970 of an ISO 8601 date or time (UTC unless it names a zone), or None."""
     body, rest = text.strip(), Fraction(0)
     mark = body.find(".")
     if mark > 0:
@@ -123,7 +127,7 @@ def parse_time(text: str) -> Fraction | None:
 
 
 def compare(op: str, left: Operand, right: Operand) -> Any:
-    """Compare two sides, row by row (or once, if neither is a column)."""
+    """Compare two sides row by row, or once if neither is a column."""
     if left.kind in ("constant", "text") and right.kind not in ("constant", "text"):
         op, left, right = MIRROR[op], right, left
     result = _compare(op, left, right)
@@ -141,7 +145,7 @@ def _compare(op: str, left: Operand, right: Operand) -> Any:
         return _with_constant(op, left, right.data)
     if kinds == ("times", "text"):
         moment = parse_time(right.data)
-        assert moment is not None, "check() refuses a text that is no time"
+        assert moment is not None, "check() refuses a text that is not a time"
         return _integers_constant(op, left.data, moment / left.unit)
     if "decimals" in kinds:
         return _objects(op, left, right)
@@ -159,7 +163,7 @@ def _compare(op: str, left: Operand, right: Operand) -> Any:
 
 
 def _bigs(op: str, left: Operand, right: Operand) -> Any:
-    """Python's integers against anything numeric: Python compares them exactly."""
+    """Compare Python integers with any numbers; Python does it exactly."""
     length = len(left.data if left.kind == "bigs" else right.data)
     a, b = (
         [exactly(one.data)] * length
@@ -189,18 +193,19 @@ def _with_constant(op: str, left: Operand, value: int | float | Decimal) -> Any:
 
 
 def exactly(value: int | float | Decimal) -> Fraction | float:
-    """The number that was written, as a fraction; an infinity stays a float."""
+    """Return the number as written, as a fraction; an infinity stays a float."""
     if isinstance(value, float):
         return value if math.isinf(value) else Fraction(Decimal(repr(value)))
     return Fraction(value)
 
 
 def _constant_below(op: str) -> bool:
-    """The truth of `x op c` for every x if c is below all of them."""
+    """Return the truth of `x op c` for every x if c is less than all of them."""
     return op in (">", ">=", "<>")
 
 
 def _constant_above(op: str) -> bool:
+    """Return the truth of `x op c` for every x if c is greater than all of them."""
     return op in ("<", "<=", "<>")
 
 
@@ -214,7 +219,7 @@ def _integers_constant(op: str, data: Any, value: Fraction | float) -> Any:
     floor = value.numerator // value.denominator
     if value.denominator == 1:
         return OPERATORS[op](data, data.dtype.type(floor))
-    # Between two integers: x < c and x <= c are both x <= floor(c).
+    # c is between two integers: x < c and x <= c are both x <= floor(c)
     if op in ("=", "<>"):
         return np.full(len(data), op == "<>")
     return OPERATORS["<=" if op in ("<", "<=") else ">"](data, data.dtype.type(floor))
@@ -224,12 +229,10 @@ def _floats_constant(op: str, data: Any, value: int | float | Decimal) -> Any:
     near = nodes.as_float(value)
     if not isinstance(value, int) or (not math.isinf(near) and int(near) == value):
         return OPERATORS[op](data, near)
-    # An integer between two floats.
+    # the integer is between two floats
     below = near if near < value else math.nextafter(near, -math.inf)
     if op in ("=", "<>"):
-        return (
-            np.logical_not(np.zeros_like(data, dtype=bool)) if op == "<>" else np.zeros_like(data, dtype=bool)
-        )
+        return np.full_like(data, op == "<>", dtype=bool)
     return OPERATORS["<=" if op in ("<", "<=") else ">"](data, below)
 
 
@@ -238,7 +241,7 @@ def _integers(op: str, left: Any, right: Any) -> Any:
         return OPERATORS[op](left, right)
     if left.dtype == np.uint64:
         return _integers(MIRROR[op], right, left)
-    # int64 against uint64: where the signed one is negative it is the smaller, else both fit uint64.
+    # int64 with uint64: a negative value is the smaller one, other values fit uint64
     negative = left < 0
     result = OPERATORS[op](left.astype(np.uint64), right)
     result[negative] = _constant_above(op)
@@ -246,7 +249,7 @@ def _integers(op: str, left: Any, right: Any) -> Any:
 
 
 def _integers_floats(op: str, whole: Any, floats: Any) -> Any:
-    """Integers against float64: compare with the floor, which is an integer, and remember what was cut off."""
+    """Compare integers with float64: compare with the floor, which is an integer, and consider the fraction."""
     floats = np.broadcast_to(np.asarray(floats, dtype=np.float64), whole.shape)
     low, high = (-(2.0**63), 2.0**63) if whole.dtype == np.int64 else (0.0, 2.0**64)
     floor = np.floor(floats)
@@ -257,7 +260,7 @@ def _integers_floats(op: str, whole: Any, floats: Any) -> Any:
         equal = inside & ~fraction & (whole == target)
         return equal if op == "=" else ~equal
     strict = OPERATORS["<" if op in ("<", "<=") else ">"](whole, target)
-    # whole == floor(f): smaller than f if something was cut off, else equal to it.
+    # whole == floor(f): less than f if f has a fraction, else equal to it
     tie = fraction if op in ("<", "<=") else np.zeros_like(fraction)
     if op in ("<=", ">="):
         tie = tie | ~fraction
@@ -274,7 +277,7 @@ def _times(op: str, left: Operand, right: Operand) -> Any:
     ratio = left.unit // right.unit
     if ratio == 1:
         return OPERATORS[op](left.data, right.data)
-    # The coarser time against the finer one's whole part and rest: no multiplication that could overflow.
+    # compare the coarser time with quotient and remainder of the finer one: a product could overflow
     whole, rest = np.divmod(right.data, ratio)
     order = np.sign((left.data > whole).astype(np.int8) - (left.data < whole).astype(np.int8))
     order = np.where((order == 0) & (rest > 0), -1, order)
@@ -282,7 +285,7 @@ def _times(op: str, left: Operand, right: Operand) -> Any:
 
 
 def _decimals_constant(op: str, array: pa.Array, value: Fraction | float) -> Any:
-    """In units of the column's scale, which are integers."""
+    """Compare a decimal column with a constant, in the integer units of the column's scale."""
     kind = array.type
     scaled = value if isinstance(value, float) else value * Fraction(10) ** kind.scale
     most = 10**kind.precision - 1
@@ -302,7 +305,7 @@ def _decimals_constant(op: str, array: pa.Array, value: Fraction | float) -> Any
 
 
 def _objects(op: str, left: Operand, right: Operand) -> Any:
-    """Decimals against a column: Python compares Decimal, int and float exactly, and this is rare."""
+    """Compare decimals with a column: Python compares Decimal, int and float exactly, and this case is rare."""
     length = max(len(side.data) for side in (left, right) if hasattr(side.data, "__len__"))
     columns = [_python_values(side, length) for side in (left, right)]
     pairs = zip(*columns, strict=True)

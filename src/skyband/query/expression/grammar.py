@@ -1,12 +1,11 @@
-"""From text to an expression tree.
+"""Parse text to an expression tree.
 
-sqlglot's tokenizer reads the text: it knows SQL's quoting, comments and keywords. The expressions themselves
-are read by the small precedence parser here and not by sqlglot's own, for four reasons: `^` must be power,
-tighter than a minus sign and from right to left, where sqlglot's grammars have it as bitwise xor or from left
-to right; every token here knows its place, so that an error can name it; a column may have a name that is a
-keyword elsewhere (`date`, `rows`, `window`); and the depth is bounded, so that ten thousand brackets are an
-error and not a stack overflow. What SQL has beyond our grammar is refused with a sentence that says what to
-write instead. Nothing here evaluates anything.
+sqlglot's tokenizer reads the text: it knows SQL's quoting, comments and keywords. A small precedence parser in this
+module reads the expressions, and not the parser of sqlglot, for four reasons. `^` must be power, bind tighter than a
+minus sign and be right-associative; in sqlglot's grammars it is bitwise xor or left-associative. Every token here has
+its place, so that an error can name it. A column may have a name that is a keyword elsewhere (`date`, `rows`,
+`window`). The depth is bounded, so that ten thousand brackets give an error and no stack overflow. For SQL that the
+grammar does not have, an error says what to write instead. This module evaluates nothing.
 
 From weakest to strongest: OR; AND; NOT; comparison, BETWEEN, IN; + -; * /; the minus sign; ^.
 """
@@ -41,35 +40,35 @@ INSTEAD = {
     "min": "write least(x, y) for the smaller of several values",
     "avg": "write SUM(x) or COUNT(*) with GROUP BY",
     "mean": "write SUM(x) or COUNT(*) with GROUP BY",
-    "round": "scores are compared as they are",
-    "now": "WINDOW 5 MINUTES at the end is how a query looks back from now",
-    "current_timestamp": "WINDOW 5 MINUTES at the end is how a query looks back from now",
+    "round": "remove it, since scores are compared without rounding",
+    "now": "write WINDOW 5 MINUTES at the end for the rows of the last five minutes",
+    "current_timestamp": "write WINDOW 5 MINUTES at the end for the rows of the last five minutes",
     "power": "write pow(x, y) or x ^ y",
     "square": "write x ^ 2",
     "hypot": "write dist(x, y, 0, 0)",
     "distance": "write dist(x1, x2, p1, p2)",
-    "coalesce": "a row with a null in a used column is kept out of the query anyway",
+    "coalesce": "remove it, since a row with a null in a used column does not count in the query",
     "if": "write a WHERE, or two queries",
-    "row_number": "ORDER BY and LIMIT rank the rows already",
-    "rank": "ORDER BY and LIMIT rank the rows already",
+    "row_number": "remove it, since ORDER BY and LIMIT rank the rows",
+    "rank": "remove it, since ORDER BY and LIMIT rank the rows",
 }
 
 OR, AND, NOT, COMPARE, SUM, PRODUCT, POWER = range(1, 8)
 
 MAX_NESTING = 100
-"""Brackets in brackets; each costs a few frames of Python's stack."""
+"""The greatest depth of brackets; each takes a few frames of Python's stack."""
 
 _LONGEST_NUMBER = 1000  # characters; Python itself refuses to read integers of more than 4300 digits
 
 
 class _Tokenizer(Tokenizer):
-    """Names may be quoted as everywhere, or as in Spark and MySQL."""
+    """Names may be in double quotes as in standard SQL, or in backticks as in Spark and MySQL."""
 
     IDENTIFIERS = ['"', "`"]
 
 
 class Reader:
-    """A cursor over the tokens of one text."""
+    """A cursor over the tokens of one text. `what` is the word for the text in errors."""
 
     def __init__(self, text: str, what: str = "query") -> None:
         if not isinstance(text, str):
@@ -87,7 +86,7 @@ class Reader:
         self.aggregates = False  # whether SUM, COUNT and MAX may be called
 
     def _check_characters(self) -> None:
-        """Half a character, as a terminal with another encoding may give, can't be compared with anything."""
+        """Refuse half a character (a surrogate, which a terminal with another encoding may send)."""
         try:
             self.text.encode()
         except UnicodeEncodeError as error:
@@ -126,7 +125,7 @@ class Reader:
         return token
 
     def word(self) -> str | None:
-        """The next token's text in lower case, if it is a word."""
+        """Return the next token's text in lower case if it is a word, else None."""
         token = self.token
         if token is None or token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
             return None
@@ -150,14 +149,14 @@ class Reader:
         return f"found {text if len(text) <= 40 else text[:39] + '…'}"
 
     def expected(self, expected: str, advice: str = "") -> QueryError:
-        """The usual error: something else was expected at the cursor."""
+        """Return the usual error: something else was expected at the cursor."""
         place = self.place(self.token)
         wrong = f"Expected {expected}, but {self.found(self.token)}".replace(";", "\0")
         message = located(f"{wrong}; {advice}" if advice else wrong, place).replace("\0", ";")
         return QueryError(message, place, self.text)
 
     def _unfinished(self) -> QueryError:
-        """Find the quote or comment that never ends, since the tokenizer does not say where it began."""
+        """Return the error for a quote or comment without an end; the tokenizer does not report where it begins."""
         quote, start, i = "", 0, 0
         text = self.text
         while i < len(text):
@@ -181,7 +180,7 @@ class Reader:
         what = {"'": "string", "*/": "comment"}.get(quote, "quoted name")
         return QueryError(
             located(
-                f"A {what} begins here and never ends; close it with {quote.strip() or 'a quote'}", place
+                f"A {what} that begins here has no end; close it with {quote.strip() or 'a quote'}", place
             ),
             place,
             text,
@@ -206,7 +205,7 @@ class Reader:
         return left
 
     def _infix(self, left: Expression, strength: int) -> Expression | None:
-        """One operator after `left` with its right side, or None where the expression ends."""
+        """Read one operator after `left` with its right side; return None where the expression ends."""
         token = self.token
         if token is None:
             return None
@@ -245,12 +244,12 @@ class Reader:
         return nodes.Compare(COMPARISONS[token.token_type], left, right, self.place(token))
 
     def _membership(self, left: Expression) -> Expression:
-        """BETWEEN and IN, with or without NOT, as the comparisons that they stand for."""
+        """Read BETWEEN or IN, with or without NOT, as the comparisons that it stands for."""
         start = self.token
         if self.sees(TokenType.IS):
             raise self.error(
-                "IS is not supported, since a row with a null in a used column is kept out of the query anyway; "
-                "leave the test away",
+                "IS is not supported, since a row with a null in a used column does not count in the query; "
+                "remove the test",
                 start,
             )
         negated = self.take(TokenType.NOT) is not None
@@ -279,7 +278,7 @@ class Reader:
         return nodes.Not(result) if negated else result
 
     def _refuse_operator(self, token: Token | None) -> None:
-        """Say what to do about operators that SQL has and the grammar has not."""
+        """Raise an error for an operator that SQL has and the grammar does not have."""
         if token is None:
             return
         word = token.text.lower()
@@ -290,9 +289,7 @@ class Reader:
         if token.token_type == TokenType.DPIPE:
             raise self.error("Strings can't be joined with ||; compare the columns one by one", token)
         if token.token_type == TokenType.DCOLON:
-            raise self.error(
-                "Casts with :: are not supported; columns are used with the type that they have", token
-            )
+            raise self.error("Casts with :: are not supported; name the column without a cast", token)
         if word in ("&", "|", "~", "<=>", "->", "=>"):
             raise self.error(
                 f"{token.text} is not an operator here; use + - * / ^, comparisons, AND, OR, NOT", token
@@ -310,7 +307,7 @@ class Reader:
             return nodes.Not(self.expression(COMPARE))
         if self.take(TokenType.L_PAREN):
             if self.sees(TokenType.SELECT):
-                raise self.error("Subqueries are not supported; ask for one SELECT over a stream", self.token)
+                raise self.error("Subqueries are not supported; write one SELECT over a stream", self.token)
             inner = self.expression()
             self.expect(TokenType.R_PAREN, "a closing bracket )")
             return inner
@@ -357,18 +354,19 @@ class Reader:
             value, exact = float(text), Decimal(text)
         except (ValueError, InvalidOperation):
             raise self.error(f"{text} is not a number; write digits such as 0.5 or 1e-3", token) from None
-        # A float says 0.1 well enough, but not 9007199254740992.5; beyond float64's range it is an infinity or 0.
+        # The shortest text of a float64 is 0.1 for 0.1, but 9007199254740992.5 has no float64.
+        # Beyond the range of float64 a number is an infinity or 0.
         if Decimal(repr(value)) == exact or abs(exact.adjusted()) > 400:
             return value
         return exact
 
     def _named(self) -> Expression:
-        """A column or a function call."""
+        """Read a column or a function call."""
         token = self.token
         assert token is not None
         word = self.word()
         if token.token_type == TokenType.STAR:
-            raise self.error("* stands for all columns only alone after SELECT; name a column", token)
+            raise self.error("* means all columns only directly after SELECT; name a column", token)
         if (
             word in ("case", "cast", "exists", "interval", "null", "array", "select")
             and self.ahead(1) != TokenType.DOT
@@ -387,11 +385,11 @@ class Reader:
     def _refuse_word(self, word: str | None, token: Token) -> None:
         message = {
             "case": "CASE is not supported; use WHERE, least, greatest or several queries",
-            "cast": "CAST is not supported; columns are used with the type that they have",
-            "exists": "Subqueries are not supported; ask for one SELECT over a stream",
-            "select": "Subqueries are not supported; ask for one SELECT over a stream",
+            "cast": "CAST is not supported; name the column without a cast",
+            "exists": "Subqueries are not supported; write one SELECT over a stream",
+            "select": "Subqueries are not supported; write one SELECT over a stream",
             "interval": "INTERVAL is not supported; times in expressions are seconds, so write 300 for five minutes",
-            "null": "NULL can't be compared; a row with a null in a used column is kept out of the query anyway",
+            "null": "NULL can't be compared; a row with a null in a used column does not count in the query",
             "array": "Arrays are not supported; name the columns one by one",
         }
         following = self.ahead(1)
@@ -418,13 +416,13 @@ class Reader:
         if not plain or not text.replace("$", "_").replace("@", "_").isidentifier():
             raise self.expected(expected)
         if text.lower() in RESERVED:
-            quoted = "" if text.lower() in CLAUSE_WORDS else f'a name that is such a word is written "{text}"'
+            quoted = "" if text.lower() in CLAUSE_WORDS else f'write "{text}" in quotes if it is a name'
             raise self.expected(expected, quoted)
         self.at += 1
         return text
 
     def _list(self) -> list[Expression]:
-        """The rest of a bracketed list with at least one term."""
+        """Read the rest of a bracketed list with at least one term."""
         items = [self.expression()]
         while self.take(TokenType.COMMA):
             items.append(self.expression())
@@ -459,7 +457,7 @@ class Reader:
             args = ()
         else:
             if self.sees(TokenType.DISTINCT):
-                raise self.error("DISTINCT is not supported inside a function; leave it away", self.token)
+                raise self.error("DISTINCT is not supported inside a function; remove it", self.token)
             args = tuple(self._list())
         if self.word() == "over":
             raise self.error("OVER is not supported; write WINDOW 100000 ROWS at the end", self.token)
@@ -492,11 +490,11 @@ class Reader:
             )
 
     def whole(self) -> Expression:
-        """One expression, checked for its depth: a long chain of operators is deep though it has no brackets."""
+        """Read one expression and check its depth: a long chain of operators is deep even without brackets."""
         start = self.token
         try:
             e = self.expression()
-        except RecursionError:  # the caller's own stack was deep already
+        except RecursionError:  # the stack of the caller was deep
             raise self.error("The expression is nested too deep; simplify it", start) from None
         if nodes.depth(e) > nodes.MAX_DEPTH:
             raise self.error(
@@ -506,7 +504,7 @@ class Reader:
 
 
 def parse_expression(text: str, aggregates: bool = False) -> Expression:
-    """Read one expression, with the grammar of the SQL."""
+    """Parse one expression; SUM, COUNT and MAX are allowed only with `aggregates`."""
     reader = Reader(text, "expression")
     reader.aggregates = aggregates
     e = reader.whole()

@@ -1,9 +1,9 @@
 """Integer arithmetic inside a comparison, without float64.
 
-`x + 1 > 9007199254740992` over an integer column is a comparison of integers. Sums, differences, products, abs,
-least and greatest of integers are computed in int64 where the values at hand can't overflow it, which their ranges
-tell beforehand, and in Python's own integers where they might: slower, and the same result for each row whatever
-rows come with it. Quotients and powers are float64 as everywhere else.
+`x + 1 > 9007199254740992` over an integer column compares integers. Sums, differences, products, abs, least and
+greatest of integers are computed in int64 where the ranges of the batch's values show that they can't overflow, and
+else in Python integers. These are slower; the result for a row is the same whatever the other rows are. Quotients and
+powers are float64, as in all other expressions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _LOW, _HIGH = -(2**63), 2**63 - 1
 
 
 class Integers(NamedTuple):
-    """Values as int64 or Python integers (or one of them), where they are not null (None: everywhere), their range."""
+    """Integer values (an array of int64 or of Python integers, or one value), their validity, and their range.
+
+    `valid` is False where a value is null; None if no value is.
+    """
 
     data: Any
     valid: Any
@@ -29,7 +32,7 @@ class Integers(NamedTuple):
 
 
 def integers_of(e: nodes.Expression, source: Source) -> Integers | None:
-    """An integer expression's values; None if it is none."""
+    """Return the values of an integer expression; None if it is not one."""
     match e:
         case nodes.Number(value):
             return Integers(value, None, value, value) if isinstance(value, int) else None
@@ -79,7 +82,7 @@ def _binary(op: str, left: Integers | None, right: Integers | None) -> Integers 
 
 
 def _fitting(left: Integers, right: Integers, low: int, high: int) -> tuple[Any, Any]:
-    """Both sides' values in a type that holds them and their result."""
+    """Return the values of both sides in a type that holds them and the result."""
     ends = (left.low, left.high, right.low, right.high, low, high)
     if min(ends) >= _LOW and max(ends) <= _HIGH:
         return left.data, right.data

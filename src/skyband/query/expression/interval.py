@@ -1,13 +1,13 @@
-"""What is known about a score without looking at rows: its range over a box.
+"""The range of a score over a box, by interval arithmetic.
 
-`bound` does interval arithmetic. Its promise is about the values that evaluate computes, rounding included: for
-every point of the box the value lies inside, or is NaN. Rounding is monotone, so for + - * / and roots the ends of
-the intervals, computed in the same float64, are safe already; they are still moved outward by one float, and those
-of exp, ln and powers, which no library rounds perfectly, by eight. Moving never crosses zero, so that a product of
-positives stays positive.
+`bound` guarantees the values that `evaluate` computes, with their rounding: for every point of the box the value is
+inside the range, or is NaN. Rounding is monotone, so for + - * / and roots the ends of the intervals, computed in the
+same float64, are right; they are moved outward by one float all the same. The ends of exp, ln and powers, which no
+library rounds perfectly, are moved by eight floats. A moved end never crosses zero, so that a product of positive
+factors stays positive.
 
-The traps are the values that are no numbers: 0 * inf is NaN and leaves the box's other products, inf - inf
-likewise; a divisor that may be zero may be -0.0, so the quotient may be any number.
+NaN needs care: 0 * inf is NaN, but the other products of the box are not, and inf - inf is similar. A divisor that may
+be zero may be -0.0, so the quotient may be any number.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ Box = Mapping[str, Interval]
 EVERYTHING: Interval = (-math.inf, math.inf)
 
 _INEXACT = 8
-"""By how many floats the ends of exp, ln and powers are moved; numpy promises fewer than four."""
+"""The number of floats by which the ends of exp, ln and powers are moved; numpy guarantees an error below four."""
 
 
 def bound(e: Expression, box: Box, constants: Sequence[float] = ()) -> Interval:
-    """(low, high) such that evaluate gives nothing outside for columns inside the box, but for NaN. Columns that
-    the box does not name may have any value. Of a predicate: (0, 1)."""
+    """Return (low, high): for columns inside the box `evaluate` gives a value in this range, or NaN.
+
+    Columns that the box does not name may have any value. For a predicate it is (0, 1).
+    """
     with np.errstate(all="ignore"):
         return _bound(e, box, constants)
 
@@ -95,7 +97,7 @@ def _step(x: float, towards: float, steps: int) -> float:
 
 
 def outward(low: float, high: float, steps: int = 1) -> Interval:
-    """The interval, a little wider. An end that is NaN says nothing."""
+    """Return the interval, wider by `steps` floats at each end; everything if an end is NaN."""
     if math.isnan(low) or math.isnan(high):
         return EVERYTHING
     return _down(low, steps), _up(high, steps)
@@ -106,7 +108,7 @@ def outward(low: float, high: float, steps: int = 1) -> Interval:
 
 def add(x: Interval, y: Interval) -> Interval:
     low, high = x[0] + y[0], x[1] + y[1]
-    # inf - inf at an end: the sums beside it may be anything on that side.
+    # inf - inf at an end: the other sums may be anything on that side
     return outward(-math.inf if math.isnan(low) else low, math.inf if math.isnan(high) else high)
 
 
@@ -116,7 +118,7 @@ def subtract(x: Interval, y: Interval) -> Interval:
 
 def multiply(x: Interval, y: Interval) -> Interval:
     products = [a * b for a in x for b in y]
-    # 0 * inf is NaN, but 0 times the numbers before it is 0.
+    # 0 * inf is NaN, but 0 times any finite number is 0
     sure = [0.0 if math.isnan(product) else product for product in products]
     return outward(min(sure), max(sure))
 
@@ -164,7 +166,7 @@ def _ln(x: Interval) -> Interval:
 
 
 def power(x: Interval, y: Interval) -> Interval:
-    """x^y. For positive x it is monotone in each of the two, so its extremes are at the corners."""
+    """Return the range of x^y. For positive x it is monotone in x and in y, so its extremes are at the corners."""
     if y[0] == y[1] and not math.isinf(y[0]):
         return _fixed_power(x, y[0])
     if x[0] < 0 or (x[0] == 0 and y[0] < 0):  # signs alternate with the exponent; -0.0 ^ -1 is -inf
@@ -179,12 +181,12 @@ def _corners(x: Interval, y: Interval) -> Interval:
 
 
 def _fixed_power(x: Interval, n: float) -> Interval:
-    """x^n for a number n."""
+    """Return the range of x^n for a number n."""
     if n == 0:
         return 1.0, 1.0
     size = _absolute(x)
     if math.fmod(n, 1.0) != 0:
-        # Of negative numbers NaN, but of -inf what it is of inf.
+        # NaN for negative numbers; for -inf the same as for inf
         if x[1] < 0 and not math.isinf(x[0]):
             return EVERYTHING
         base = (max(x[0], 0.0), math.inf if math.isinf(x[0]) else x[1])
@@ -199,7 +201,7 @@ def _fixed_power(x: Interval, n: float) -> Interval:
 
 
 def _of_equal(op: str, x: Interval) -> Interval:
-    """x op x, where both sides are the same expression."""
+    """Return the range of x op x, where both sides are the same expression."""
     if op == "+":
         return add(x, x)
     if op == "-":

@@ -1,8 +1,8 @@
-"""A score as a weighted sum of its columns, where it is one.
+"""Write a score as a weighted sum of its columns, where it is one.
 
-`2 * x + 3 * (y - 1) / 4` is a sum of constant times column, plus a constant. Whoever can solve a score for one
-column needs the weights: here they are, for many queries of one shape at once, together with a number that bounds
-how far rounding can take the computed score from the exact one.
+`2 * x + 3 * (y - 1) / 4` is a sum of constant times column, plus a constant. Code that solves a score for one column
+needs the weights. `linear` computes them for many queries of one shape at once, with the numbers that bound the
+rounding error of the computed score.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Floats = npt.NDArray[np.float64]
 
 
 class Weights(NamedTuple):
-    """offset + the sum of weight * column, one row a query."""
+    """The score as offset + the sum of weight * column, one row a query."""
 
     offset: Floats  # [query]
     weight: Floats  # [query, column]
-    size: Floats  # [query]: the sum of the constants' amounts, cancelled or not
-    amount: Floats  # [query, column]: the sum of the weights' amounts, cancelled or not
+    size: Floats  # [query]: the sum of the absolute constants
+    amount: Floats  # [query, column]: the sum of the absolute weights
 
 
 def linear(shape: Expression, columns: Sequence[str], constants: Floats) -> Weights | None:
-    """The weights of each query (a row of constants); None if the shape is no weighted sum."""
+    """Return the weights of each query (a row of constants); None if the shape is not a weighted sum."""
     index = {name: i for i, name in enumerate(columns)}
     with np.errstate(all="ignore"):
         return _linear(shape, index, constants)

@@ -1,17 +1,17 @@
-"""In which direction a score goes when one column grows.
+"""Prove in which direction a score changes when one column grows.
 
-The answer is proved from the tree: a sum of increasing terms increases, a product does if the signs of its factors
-are known, a composition of monotone functions is monotone. Signs come from `bound`, so a box helps: over all numbers
-x * y goes neither way in x, over positive y it increases. What can't be proved is "neither".
+The proof is over the tree: a sum of increasing terms increases, a product does if the signs of its factors are known, a
+composition of monotone functions is monotone. Signs come from `bound`, so a box helps: over all numbers x * y is
+monotone in no direction in x, over positive y it increases. A direction that can't be proved is "neither".
 
-"increasing" means: of two rows that differ in this column alone, the one with the greater value has no smaller
-score, unless a score is NaN. By default that is said of the function itself. exp, ln and powers are rounded by the
-library, which may put two neighbouring floats in the wrong order by one last bit; with `exact` the claim is made of
-the computed float64 values, and those functions count as neither. Whoever discards rows by it needs `exact`.
+"increasing" means: of two rows that differ in this column alone, the one with the greater value has no smaller score,
+unless a score is NaN. By default the claim is about the mathematical function. The library rounds exp, ln and powers,
+and may put two neighbouring floats in the wrong order by one last bit. With `exact` the claim is about the computed
+float64 values, and those functions are "neither". Code that drops rows because of a direction needs `exact`.
 
-The claims of several columns hold together: moving each the way that is better for the score makes it no worse, unless
-it is NaN at one of the two ends. So the score at the best corner of a box bounds the scores inside, but a corner whose
-score is NaN (0 * inf, where a box has no end) says nothing about them.
+The claims of several columns hold together: if each column moves in its better direction, the score does not get worse,
+unless it is NaN at one of the two ends. So the score at the best corner of a box bounds the scores inside. A corner
+whose score is NaN (0 * inf, where a box is infinite) bounds nothing.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ _FLIPPED: dict[Direction, Direction] = {
 def direction(
     e: Expression, column: str, box: Box | None = None, constants: Sequence[float] = (), exact: bool = False
 ) -> Direction:
-    """Whether the score is increasing, decreasing, constant or neither in a column, over a box (default: over
-    all numbers). See the module's text for `exact`."""
+    """Return whether the score is increasing, decreasing, constant or neither in a column, over a box.
+
+    Without a box: over all numbers. See the module's text for `exact`.
+    """
     with np.errstate(all="ignore"):
         return _Prover(column, box or {}, constants, exact).of(e)
 
@@ -50,7 +52,7 @@ def _flip(d: Direction) -> Direction:
 
 
 def _both(one: Direction, other: Direction) -> Direction:
-    """The direction of a function that is increasing in two parts that go these ways."""
+    """Return the direction of a function that is increasing in two parts with these directions."""
     if one == "constant" or one == other:
         return other
     return one if other == "constant" else "neither"
@@ -91,7 +93,7 @@ class _Prover:
                 return "constant" if all(part == "constant" for part in parts) else "neither"
 
     def _scaled(self, own: Direction, factor: Expression) -> Direction:
-        """The direction of e * factor where e goes its own way, the factor held."""
+        """Return the direction of e * factor in e, whose own direction is given, with the factor constant."""
         if own == "constant":
             return own
         low, high = self.bound(factor)
@@ -102,7 +104,7 @@ class _Prover:
         return _flip(own) if high <= 0 else "neither"
 
     def _is_still(self, e: Expression) -> bool:
-        """Whether the column isn't in e at all. A constant that it is in, 0 * x, may be 0.0 here and -0.0 there."""
+        """Whether e does not contain the column. A constant that does, 0 * x, may be 0.0 or -0.0."""
         return self.column not in nodes.columns_of(e)
 
     def _quotient(self, left: Expression, right: Expression) -> Direction:
@@ -110,7 +112,7 @@ class _Prover:
         if above == "constant" and self._is_still(right):
             return "constant"
         low, high = self.bound(right)
-        if low <= 0 <= high:  # it may be 0.0 or -0.0, and jumps from one end to the other
+        if low <= 0 <= high:  # the divisor may be 0.0 or -0.0: the quotient jumps between the infinities
             return "neither"
         upper = above if low > 0 else _flip(above)
         lower = _flip(self._scaled(below, left))
@@ -136,7 +138,7 @@ class _Prover:
         return own if name == "sqrt" else self._rounded(own)
 
     def _rounded(self, d: Direction) -> Direction:
-        """Of a function that the library rounds as it likes."""
+        """Return the direction of a function whose rounding the library does not specify."""
         return "neither" if self.exact and d != "constant" else d
 
     def _power(self, base: Expression, exponent: Expression) -> Direction:
@@ -157,7 +159,7 @@ class _Prover:
         if math.isinf(n):
             return "neither"
         if math.fmod(n, 1.0) != 0:
-            # NaN of negative numbers, but a number of -inf
+            # NaN for negative numbers, but not for -inf
             if low == -math.inf or (n < 0 and low <= 0):
                 return "neither"
             return d if n > 0 else _flip(d)
@@ -172,7 +174,7 @@ class _Prover:
     def _free_power(
         self, of_base: Direction, base: Interval, of_exponent: Direction, exponent: Interval
     ) -> Direction:
-        """x^y, monotone in x if y keeps its sign, and in y if x keeps to one side of 1."""
+        """Return the direction of x^y: monotone in x if y keeps its sign, in y if x stays on one side of 1."""
         if base[0] < 0 or (base[0] == 0 and exponent[0] <= 0):
             return "neither"
         if of_base != "constant":
@@ -187,7 +189,7 @@ class _Prover:
 
 
 def _spelled_out(args: tuple[Expression, ...]) -> Expression:
-    """dist as the root of a sum of squares."""
+    """Return dist as the root of a sum of squares."""
     half = len(args) // 2
     two = nodes.Number(2)
     total: Expression | None = None

@@ -1,14 +1,14 @@
 """The expression tree.
 
-A score or a predicate is a small tree of frozen nodes. Two trees that are equal mean the same computation, to
-the last bit, so they can be keys of a dictionary: watches whose score and predicate are equal share their
-state. The trees are built by the grammar (from text) or by hand, and everything else (evaluate, check, bound,
-direction, lift, render) is a function over them in a module of its own.
+A score or a predicate is a small tree of frozen nodes. Equal trees mean the same computation, to the last bit, so they
+can be keys of a dictionary: watches whose scores and predicates are equal share their state. The grammar makes trees
+from text, and programs make them from nodes; the other operations (evaluate, check, bound, direction, lift, render)
+are functions over trees, each in its own module.
 
-A Number keeps what the user wrote: an int of any size, a float, or, where a float would not say it exactly, a
-Decimal. Comparisons with integer and decimal columns use the exact value, arithmetic its nearest float64.
-Pow is the operator `^`, so `pow(x, 2)` and `x ^ 2` are one node. And and Or hold any number of terms, so that
-a long IN list is wide and not deep.
+A Number keeps what the user wrote: an int of any size, a float, or a Decimal where no float is exact. Comparisons with
+integer and decimal columns use the exact value, arithmetic uses the nearest float64. Pow is the operator `^`, so
+`pow(x, 2)` and `x ^ 2` are the same node. And and Or have any number of terms, so that a long IN list is wide and not
+deep.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Place = tuple[int, int]
 """Line and column in the text that an expression came from, both counted from 1."""
 
 MAX_DEPTH = 200
-"""Trees deeper than this are refused, so that no recursive function over them can run out of stack."""
+"""The parser refuses deeper trees, so that no recursive function over a tree can exhaust the stack."""
 
 AGGREGATES = ("sum", "count", "max")
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
@@ -43,7 +43,7 @@ class Number:
         if self.value != self.value:
             raise QueryError("NaN is not a number that a query can use; give a number or an infinity.")
         if isinstance(self.value, float) and self.value == 0.0 and math.copysign(1.0, self.value) < 0:
-            # -0.0 == 0.0 would make two trees equal that 1/x tells apart; Negate(Number(0)) says it instead.
+            # -0.0 == 0.0, so two equal trees would differ in 1/x; Negate(Number(0)) represents -0.0
             object.__setattr__(self, "value", 0.0)
 
 
@@ -72,13 +72,13 @@ class Column:
 
     @property
     def key(self) -> str:
-        """The name a source is asked for: `x`, or `a.x` with a side."""
+        """The column's name in a source: `x`, or `a.x` with a side."""
         return self.name if self.side is None else f"{self.side}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number that was lifted out of the tree; its value comes with the evaluation."""
+    """A number that `lift` took out of the tree; the caller of `evaluate` gives its value."""
 
     index: int
 
@@ -137,7 +137,7 @@ Expression = (
 
 
 def children(e: Expression) -> tuple[Expression, ...]:
-    """The node's operands, from left to right."""
+    """Return the node's operands, from left to right."""
     match e:
         case Negate(operand) | Not(operand):
             return (operand,)
@@ -150,7 +150,7 @@ def children(e: Expression) -> tuple[Expression, ...]:
 
 
 def rebuild(e: Expression, parts: tuple[Expression, ...]) -> Expression:
-    """The same node over other operands."""
+    """Return the same node with other operands."""
     match e:
         case Negate():
             return Negate(parts[0])
@@ -171,7 +171,7 @@ def rebuild(e: Expression, parts: tuple[Expression, ...]) -> Expression:
 
 
 def walk(e: Expression) -> Iterator[Expression]:
-    """Every node of the tree, a node before its operands, from left to right; without recursion."""
+    """Yield every node of the tree, a node before its operands, from left to right; without recursion."""
     stack = [e]
     while stack:
         node = stack.pop()
@@ -180,7 +180,7 @@ def walk(e: Expression) -> Iterator[Expression]:
 
 
 def depth(e: Expression) -> int:
-    """The number of nodes on the longest way from the root to a leaf; without recursion."""
+    """Return the number of nodes on the longest path from the root to a leaf; without recursion."""
     deepest = 0
     stack = [(e, 1)]
     while stack:
@@ -191,28 +191,28 @@ def depth(e: Expression) -> int:
 
 
 def columns_of(e: Expression | None) -> tuple[str, ...]:
-    """The names of the columns that an expression uses, sorted and distinct (with a side: `a.x`)."""
+    """Return the distinct names of the columns that an expression uses, sorted (with a side: `a.x`)."""
     if e is None:
         return ()
     return tuple(sorted({node.key for node in walk(e) if isinstance(node, Column)}))
 
 
 def negate(e: Expression) -> Expression:
-    """-e, as a number where it is one. A zero stays a Negate: -0.0 is not 0.0 to a division."""
+    """Return -e, as a Number if e is one. A zero stays a Negate, since division distinguishes -0.0 from 0.0."""
     if isinstance(e, Number) and e.value != 0:
         return Number(-e.value)
     return Negate(e)
 
 
 def conjuncts(e: Expression | None) -> tuple[Expression, ...]:
-    """The terms of the top-level AND; of any other expression itself; of none nothing."""
+    """Return the terms of a top-level AND, any other expression as the only term, and () for None."""
     if e is None:
         return ()
     return e.args if isinstance(e, And) else (e,)
 
 
 def all_of(terms: tuple[Expression, ...] | list[Expression]) -> Expression | None:
-    """The AND of the terms, flat; None of none."""
+    """Return the AND of the terms, flat; None for no terms."""
     flat = [part for term in terms for part in conjuncts(term)]
     if not flat:
         return None
@@ -220,13 +220,13 @@ def all_of(terms: tuple[Expression, ...] | list[Expression]) -> Expression | Non
 
 
 def any_of(terms: list[Expression]) -> Expression:
-    """The OR of at least one term, flat."""
+    """Return the OR of at least one term, flat."""
     flat = [part for term in terms for part in (term.args if isinstance(term, Or) else (term,))]
     return flat[0] if len(flat) == 1 else Or(tuple(flat))
 
 
 def as_float(value: int | float | Decimal) -> float:
-    """The nearest float64 of a literal; beyond the range an infinity, as IEEE has it."""
+    """Return the nearest float64 of a literal; beyond the range an infinity, as in IEEE 754."""
     try:
         return float(value)
     except OverflowError:
@@ -234,7 +234,7 @@ def as_float(value: int | float | Decimal) -> float:
 
 
 def literal(e: Expression) -> int | float | Decimal | None:
-    """The exact value of a number as written, also with a sign before it; None for anything else."""
+    """Return the exact value of a number as written, with its sign; None for any other expression."""
     if isinstance(e, Number):
         return e.value
     if isinstance(e, Negate) and isinstance(e.operand, Number):

@@ -1,15 +1,15 @@
-"""A score and a predicate of two rows, taken apart for a loop over many partners of one row.
+"""Split the score and the predicate of a pair into parts of one row and a small tree over both rows.
 
-What concerns one of the two rows alone, `ln(a.price)` or `b.size >= 10`, need not be computed for each pair: it is a
-*leaf*, evaluated once when the row comes, by the same code as everywhere, and kept as a column of the window. What is
-left is a small tree over the leaves of both sides, and mostly of a kind that can be written as source for numba:
-sums, products, differences, roots. Then a pair costs a nanosecond. Where it can't (a logarithm of both rows, texts in
-order), numpy evaluates the same tree over the same leaves, and where not even leaves will do (decimals, integers
-against floats), the columns themselves.
+A part of one row alone, `ln(a.price)` or `b.size >= 10`, need not be computed for each pair. It is a *leaf*: `evaluate`
+computes it once when the row arrives, and it is stored as a column of the window. The remaining tree over the leaves of
+both rows has mostly operations that can be written as source for numba: sums, products, differences, roots. Then a
+pair costs a nanosecond. Where the tree has others (a logarithm of both rows, texts in order), numpy evaluates the same
+tree over the same leaves. Where leaves are not enough (decimals, integers compared with floats), it reads the columns
+themselves.
 
-Leaves are of four kinds: a number (float64); an exact whole number or time, for comparisons; a flag, the truth of a
-condition; and a code, equal where values of any type are equal. `a.c = b.c` as a whole is no part of the tree: rows are
-kept in runs by colour, and a pair of two colours is never looked at.
+Leaves are of four kinds: a number (float64); an exact integer or time, for comparisons; a flag, the truth of a
+condition; and a code, equal where values of any type are equal. A condition `a.c = b.c` is not part of the tree: rows
+are stored in runs by colour (the value of c), and a pair of two colours is never formed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGEST = 1e15  # numbers up to it can be multiplied without leaving float32
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column that each row of the window has: an expression of one row."""
+    """A stored column of the window's rows: an expression of one row."""
 
     kind: str  # "number", "exact", "flag" or "code"
     value: Expression
@@ -40,20 +40,20 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Pairing:
-    """A question about pairs over leaves: `a.3` is the fourth leaf of row a."""
+    """Score and predicate of pairs over leaves: `a.3` is the fourth leaf of row a."""
 
     leaves: tuple[Leaf, ...]
     score: Expression
     where: Expression | None
-    same: tuple[str, ...]  # columns that both rows must have in common, which `where` doesn't repeat
-    rendered: bool  # whether it can be written as source
+    same: tuple[str, ...]  # columns in which both rows must be equal; `where` does not contain this
+    rendered: bool  # the score can be written as source
 
     @cached_property
     def _hash(self) -> int:
         return hash((self.leaves, self.score, self.where, self.same, self.rendered))
 
     def __hash__(self) -> int:
-        """Computed once: loops are looked up by it for every step."""
+        """Return the hash, which is computed once: every step looks up its loop by it."""
         return self._hash
 
     @cached_property
@@ -62,22 +62,22 @@ class Pairing:
 
     @property
     def symmetric(self) -> bool:
-        """Whether a pair has the same score both ways, to the last bit."""
+        """Whether a pair has the same score with a and b exchanged, to the last bit."""
         return _settled(self.score) == _settled(turned(self.score))
 
     def score_text(self, a: str, b: str) -> str:
-        """The score as source: leaf i of row a is called `{a}{i}`."""
+        """Return the score as source, in which leaf i of row a is `{a}{i}`."""
         return self._named(render(lift(self.score)[0], self._columns()) or "", a, b)
 
     def where_text(self, a: str, b: str) -> str | None:
         return None if self.where is None else self._named(_condition(self.where, self), a, b)
 
     def scored(self) -> list[int]:
-        """The leaves that the score uses."""
+        """Return the numbers of the leaves that the score uses."""
         return sorted({int(node.name) for node in nodes.walk(self.score) if isinstance(node, Column)})
 
     def other(self) -> int | None:
-        """A leaf in which the rows of a pair must differ: `a.c <> b.c`."""
+        """Return a leaf in which the rows of a pair must differ (`a.c <> b.c`), or None."""
         for term in nodes.conjuncts(self.where):
             match term:
                 case Compare("<>", Column(left, one), Column(right, two)) if left == right and one != two:
@@ -85,8 +85,11 @@ class Pairing:
         return None
 
     def slack(self, between: dict[int, tuple[float, float]]) -> float | None:
-        """How far from the score its computation in float32 can be, given between what each leaf is; None: any. And a
-        little more, for the score and what it is compared with are rounded, too."""
+        """Return how far the score computed in float32 can be from the score, given the range of each leaf.
+
+        It is a little more than that, since the score and the number that it is compared with are rounded too. None
+        means that there is no bound.
+        """
         found = _rounding(lift(self.score)[0], lift(self.score)[1], between)
         return None if found is None else 1.01 * found[0] + _LEAST
 
@@ -102,20 +105,20 @@ class Pairing:
 
 
 def turned(e: Expression) -> Expression:
-    """The same expression with a and b exchanged."""
+    """Return the same expression with a and b exchanged."""
     if isinstance(e, Column):
         return Column(e.name, "b" if e.side == "a" else "a", e.place)
     return nodes.rebuild(e, tuple(map(turned, nodes.children(e))))
 
 
 class _Unfit(Exception):
-    """Something that only the columns themselves can tell."""
+    """A comparison that needs the columns themselves."""
 
 
 def pairing(
     score: Expression, where: Expression | None, same: tuple[str, ...], schema: pa.Schema
 ) -> Pairing | None:
-    """A question taken apart for rows of these types; None where leaves won't do."""
+    """Split score and predicate for rows of these types; return None where leaves are not enough."""
     builder = _Builder(schema)
     rest = nodes.all_of([term for term in nodes.conjuncts(where) if not _is_colour(term, same)])
     try:
@@ -128,7 +131,7 @@ def pairing(
 
 
 def leaf_score(score: Expression) -> Expression:
-    """The score over leaves, whatever the types of the columns."""
+    """Return the score over leaves, for columns of any type."""
     return _Builder(pa.schema([])).number(score)
 
 
@@ -145,14 +148,14 @@ def _sides(e: Expression) -> set[str | None]:
 
 
 def _stripped(e: Expression) -> Expression:
-    """An expression of one row, of whichever side."""
+    """Return an expression of one row without its side."""
     if isinstance(e, Column):
         return Column(e.name, None, e.place)
     return nodes.rebuild(e, tuple(map(_stripped, nodes.children(e))))
 
 
 class _Builder:
-    """Finds the leaves of a tree."""
+    """Collects the leaves of a tree."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -193,7 +196,7 @@ class _Builder:
         raise _Unfit
 
     def _kind(self, e: Expression) -> str:
-        """What a side of a comparison is compared as."""
+        """Return the kind of value that a side of a comparison is compared as."""
         if nodes.literal(e) is not None:
             return "constant"
         types = {node.name: self._type(node) for node in nodes.walk(e) if isinstance(node, Column)}
@@ -205,7 +208,7 @@ class _Builder:
                 return "whole"
             timed = pa.types.is_timestamp(type_) or pa.types.is_date(type_)
             return f"time {type_}" if timed else "other"
-        # an expression of integers alone is compared exactly, see whole.py
+        # an expression of integers alone is compared exactly, see integer_arithmetic
         return "float" if any(not pa.types.is_integer(type_) for type_ in types.values()) else "other"
 
     def _type(self, column: Column) -> pa.DataType:
@@ -214,7 +217,7 @@ class _Builder:
 
 
 def _plain_literal(e: Expression) -> bool:
-    """Whether a literal is compared with a float64 as the nearest float64."""
+    """Whether the literal can be compared with a float64 as its nearest float64."""
     value = nodes.literal(e)
     if not isinstance(value, int):
         return True
@@ -223,7 +226,7 @@ def _plain_literal(e: Expression) -> bool:
 
 
 def _condition(e: Expression, pairing: Pairing) -> str:
-    """A condition over leaves as source, without branches."""
+    """Return a condition over leaves as source without branches."""
     columns = pairing._columns()
     match e:
         case nodes.Truth(value):
@@ -243,7 +246,7 @@ def _condition(e: Expression, pairing: Pairing) -> str:
 
 
 def renders(pairing: Pairing) -> bool:
-    """Whether the condition, too, can be written as source."""
+    """Whether score and condition can be written as source."""
     if not pairing.rendered:
         return False
     parts = [node for node in nodes.walk(pairing.where) if isinstance(node, Compare)] if pairing.where else []
@@ -252,7 +255,7 @@ def renders(pairing: Pairing) -> bool:
 
 
 def _settled(e: Expression) -> Expression:
-    """A tree in which operands that can be exchanged without changing a bit are in one order."""
+    """Return the tree with a fixed order of the operands that can be exchanged without changing a bit."""
     parts = tuple(map(_settled, nodes.children(e)))
     match e:
         case nodes.Arithmetic("+" | "*"):
@@ -271,7 +274,7 @@ def _settled(e: Expression) -> Expression:
 
 
 def _difference(e: nodes.Arithmetic) -> Expression:
-    """x - y or y - x, whichever comes first: their magnitudes are equal."""
+    """Return x - y or y - x, the first in order: their absolute values are equal."""
     left, right = sorted((e.left, e.right), key=repr)
     return nodes.Arithmetic("-", left, right)
 
@@ -279,7 +282,7 @@ def _difference(e: nodes.Arithmetic) -> Expression:
 def _rounding(
     e: Expression, constants: tuple[float, ...], between: dict[int, tuple[float, float]]
 ) -> tuple[float, float] | None:
-    """How far an expression in float32 can be from its value, and how large that can be; None: not known."""
+    """Return (error, size): how far an expression in float32 can be from its value, and how large this is; or None."""
 
     def rounded(error: float, size: float) -> tuple[float, float] | None:
         return (error + (size + error) * _EPSILON + _LEAST, size) if size <= _LARGEST else None
@@ -297,9 +300,7 @@ def _rounding(
             return 0.0, 0.0
         case nodes.Negate() | nodes.Call("abs"):
             return known[0]
-        case nodes.Arithmetic("-", Column(one), Column(other)) if (
-            one == other
-        ):  # no larger than the leaf's range
+        case nodes.Arithmetic("-", Column(one), Column(other)) if one == other:  # at most the leaf's range
             low, high = between[int(one)]
             return rounded(known[0][0] + known[1][0], high - low)
         case nodes.Arithmetic("+" | "-"):

@@ -1,12 +1,12 @@
-"""The space of a family: its score as the algorithms know it that keep the window's rows.
+"""The space of a family: its score, for algorithms that keep the window's rows in an index.
 
-Queries of one family have one shape of score over the same columns: the axes of a space in which rows are points
-and each query, with constants of its own, prefers some corner. What an index needs is here: the canonical score of
-many points, in which direction each axis is preferred, and the best score that any point of a box can have.
+The queries of a family have one shape of score over the same columns. The columns are the axes of a space; rows are
+points; each query, with its own constants, prefers some corner. An index needs three things from a space: the canonical
+score of many points, the preferred direction on each axis, and the best score that a point of a box can have.
 
-Parts of a WHERE that bound one axis by a number (x >= 3 AND x < 5) make a *box* in that space. They are taken out of
-the predicate and become limits that each query has of its own, so that a thousand questions about a thousand boxes
-are one family over one index. Limits are closed: x < 5 is x <= the float before 5.
+Parts of a WHERE that limit one axis by a number (x >= 3 AND x < 5) make a *box* in that space. `split_box` takes them
+out of the predicate and makes them limits of the single query, so that a thousand queries over a thousand boxes are one
+family over one index. Limits are closed: x < 5 is x <= the float before 5.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _SIGNS: dict[str, int | None] = {"increasing": 1, "decreasing": -1, "constant": 
 
 @dataclass(frozen=True)
 class Space:
-    """One shape of score over its axes; more `good` is better."""
+    """One shape of score over its axes; greater `good` is better."""
 
     shape: Expression
-    columns: tuple[str, ...]  # the axes: columns of the score, then those that only boxes use
+    columns: tuple[str, ...]  # the axes: columns of the score, then columns that only boxes use
     sign: float  # +1: highest score first
-    boxed: tuple[int, ...] = ()  # axes that carry limits
-    bounded: bool = False  # a threshold family: every row with good > edge is an answer
+    boxed: tuple[int, ...] = ()  # axes that have limits
+    bounded: bool = False  # a threshold family: every row with good > threshold is an answer
 
     @cached_property
     def rendered(self) -> str | None:
-        """The score (not turned by `sign`) as generated code, where that rounds like numpy."""
+        """The score (not multiplied by `sign`) as generated code, or None where its rounding could differ."""
         return render(self.shape, self.columns)
 
     def good(self, columns: Sequence[Floats], constants: Sequence[float] | Floats) -> Floats:
-        """The canonical scores of points, more is better; NaN where there is none."""
+        """Return the canonical scores of points, greater is better; NaN where there is no score."""
         points = _Points(dict(zip(self.columns, columns, strict=True)))
         parameters = constants.tolist() if isinstance(constants, np.ndarray) else list(constants)
         score = np.asarray(evaluate(self.shape, points, parameters), dtype=np.float64)
@@ -60,9 +60,9 @@ class Space:
     def directions(
         self, constants: Sequence[float] | Floats, box: Mapping[str, Interval] | None = None
     ) -> tuple[int | None, ...]:
-        """For each axis: +1 if good grows with it, -1 if it falls, 0 if it doesn't matter, None if neither is proved.
+        """Return for each axis +1 if `good` grows with it, -1 if it falls, 0 if it is constant, None if unknown.
 
-        Proved of the computed float64 values, rounding included, over a box (default: over all numbers).
+        The proof is for the computed float64 values, with rounding, over a box (default: over all numbers).
         """
         parameters = [float(c) for c in constants]
         found = []
@@ -74,7 +74,7 @@ class Space:
     def bounds(
         self, lows: Sequence[Floats], highs: Sequence[Floats], constants: Sequence[float] | Floats
     ) -> tuple[Floats, Floats]:
-        """The least and the greatest `good` that a point of each box can have (a NaN apart), for many boxes at once."""
+        """Return the least and the greatest `good` that a point of each box can have, NaN not considered."""
         from skyband.query.expression.box_bounds import bounds
 
         box = {name: (low, high) for name, low, high in zip(self.columns, lows, highs, strict=True)}
@@ -83,7 +83,7 @@ class Space:
 
 
 class _Points:
-    """Columns of numbers, as `evaluate` reads them."""
+    """Columns of numbers as a Source."""
 
     def __init__(self, columns: dict[str, Floats]) -> None:
         self.columns = columns
@@ -103,10 +103,10 @@ class _Points:
 def split_box(
     where: Expression | None, fits: Callable[[str, bool], bool]
 ) -> tuple[Limits, Expression | None]:
-    """The limits that a predicate puts on columns that `fits` lets through, and what else it asks.
+    """Split a predicate into limits on the columns that `fits` accepts, and the rest.
 
-    `fits(column, exact)` is told whether the number is a float64 to the last digit: 0.1 is not, and only a column of
-    floats is compared with the float nearest to it.
+    `fits(column, exact)` is called with exact=True if the number is exactly a float64. 0.1 is not exact: only a column
+    of floats is compared with its nearest float64.
     """
     limits: Limits = {}
     rest: list[Expression] = []
@@ -122,7 +122,7 @@ def split_box(
 
 
 def _limit(term: Expression) -> tuple[str, Interval, bool] | None:
-    """The column and the closed limits of a comparison of a column with a number; whether that is exactly a float."""
+    """Return (column, closed limits, exact) of a comparison of a column with a number; None for any other term."""
     if not isinstance(term, Compare) or term.op not in MIRROR or term.op == "<>":
         return None
     for column, op, other in ((term.left, term.op, term.right), (term.right, MIRROR[term.op], term.left)):
@@ -135,10 +135,8 @@ def _limit(term: Expression) -> tuple[str, Interval, bool] | None:
 
 
 def _closed(op: str, number: float) -> Interval:
-    if op == ">":
-        return math.nextafter(
-            number, math.inf
-        ) if number < math.inf else math.nan, math.inf  # nothing is beyond
+    if op == ">":  # no number is greater than inf
+        return math.nextafter(number, math.inf) if number < math.inf else math.nan, math.inf
     if op == ">=":
         return number, math.inf
     if op == "<":
@@ -149,7 +147,7 @@ def _closed(op: str, number: float) -> Interval:
 
 
 def axes(shape: Expression, limits: Mapping[str, Interval]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The columns of a space and which of them carry limits."""
+    """Return the columns of a space, and the places of those that have limits."""
     columns = columns_of(shape)
     columns = (*columns, *sorted(name for name in limits if name not in columns))
     return columns, tuple(i for i, name in enumerate(columns) if name in limits)

@@ -1,7 +1,7 @@
-"""An expression as text that reads as the same value.
+"""Write an expression as text that parses to the same tree.
 
-The text is canonical: equal values give equal text, with the brackets that are needed and no others. `explain` and
-errors show it.
+The text is canonical: equal trees give equal text, with only the brackets that are needed. `explain` and errors show
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STRENGTH = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "^": _POWER}
 
 
 def name_text(name: str) -> str:
-    """A name as SQL writes it, in double quotes where it needs them."""
+    """Return a name as SQL writes it, in double quotes where they are needed."""
     plain = name.isascii() and name.isidentifier() and name.lower() not in QUOTED
     if plain:
         return name
@@ -39,7 +39,7 @@ def string_text(value: str) -> str:
 
 
 def expression_text(e: Expression) -> str:
-    """The expression as SQL."""
+    """Return the expression as SQL."""
     return _text(e)[0]
 
 
@@ -83,7 +83,7 @@ def _arithmetic(op: str, left: Expression, right: Expression) -> tuple[str, int]
     own = _STRENGTH[op]
     if op == "^":  # from right to left
         return f"{_wrapped(left, _LEAF)}^{_wrapped(right, _POWER)}", _POWER
-    # A sign after an operator would read well but for --, which begins a comment.
+    # a sign after an operator gets brackets, since -- begins a comment
     return f"{_wrapped(left, own)} {op} {_wrapped(right, max(own + 1, _POWER if _signed(right) else 0))}", own
 
 

@@ -1,4 +1,4 @@
-"""What a threshold query watches: the first comparison of a number with a constant."""
+"""Find the score and the bound of a threshold query: the first comparison of a numeric expression with a constant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMERIC = (nodes.Number, nodes.Column, nodes.Negate, nodes.Arithmetic, nodes.Ca
 
 
 def constant(e: Expression) -> int | float | None:
-    """The value of a numeric expression without columns, as evaluation gives it; None for anything else."""
+    """Return the value of a numeric expression without columns, as `evaluate` does; None for any other expression."""
     written = nodes.literal(e)
     if written is not None:
         return nodes.as_float(written) if isinstance(written, Decimal) else written
@@ -33,8 +33,10 @@ def _is_constant(e: Expression) -> bool:
 
 
 def split(where: Expression | None) -> tuple[Expression, str, int | float] | None:
-    """(score, op, bound) of the first conjunct that compares a numeric expression with a constant, or None.
-    The bound may be NaN (0/0), which is for the caller to refuse."""
+    """Return (score, op, bound) of the first conjunct that compares a numeric expression with a constant, or None.
+
+    The bound may be NaN (0/0); the caller refuses it.
+    """
     for term in nodes.conjuncts(where):
         if not isinstance(term, Compare) or term.op not in BEYOND:
             continue

@@ -1,10 +1,9 @@
-"""Reading a statement, clause by clause.
+"""Read a statement clause by clause.
 
-A statement is read with the Reader that also reads its expressions: SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER
-BY, LIMIT, and then the two clauses that are our own, WINDOW and WITH. sqlglot gives the tokens; its parser is not
-used, since it knows neither clause, reads `^` differently, and would name other places in its errors than ours. A
-clause is only looked for where one can begin, so a column may be called `window`, and a quoted text may hold any
-of these words.
+The Reader of expressions also reads statements: SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, and then the
+two clauses that are not in standard SQL, WINDOW and WITH. sqlglot makes the tokens. Its parser is not used: it does
+not know the two clauses, reads `^` differently, and its errors name other places. The name of a clause has a meaning
+only where a clause can begin, so a column may be called `window`, and a quoted text may contain any of these words.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SHAPE = "SELECT … FROM s [WHERE …] ORDER BY … LIMIT k WINDOW 100000 ROWS"
 
 @dataclass
 class Item:
-    """One term of the SELECT list; the value None stands for all columns."""
+    """One term of the SELECT list; the value None means all columns."""
 
     value: Expression | None
     alias: str | None
@@ -37,7 +36,7 @@ class Item:
 
 @dataclass
 class Source:
-    """A stream in FROM, with its other name."""
+    """A stream in FROM, with its alias."""
 
     stream: str
     alias: str | None
@@ -46,7 +45,7 @@ class Source:
 
 @dataclass
 class Statement:
-    """The clauses as read, before anything is concluded from them."""
+    """The clauses as read; `parser` decides what they mean."""
 
     items: list[Item] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
@@ -68,26 +67,27 @@ class Statement:
 
 
 def read(reader: Reader) -> Statement:
+    """Read all clauses of a statement."""
     statement = Statement()
     if not reader.tokens:
         raise QueryError(f"The query is empty; write {SHAPE}.")
     if reader.sees(TokenType.WITH):
         raise reader.error(
-            "WITH before SELECT is not supported; ask for one SELECT over a stream", reader.token
+            "WITH before SELECT is not supported; write one SELECT over a stream", reader.token
         )
     if not reader.take(TokenType.SELECT):
         first = reader.tokens[0].text
         raise reader.expected(
             "SELECT at the beginning", "did you mean SELECT" if nearest(first, ["SELECT"]) else ""
         )
-    # Whether SUM, COUNT and MAX may be called is known only from GROUP BY, which comes later.
+    # GROUP BY decides whether SUM, COUNT and MAX may be called, and it comes later.
     reader.aggregates = any(token.token_type == TokenType.GROUP_BY for token in reader.tokens)
     _select(reader, statement)
     seen: list[str] = []
     while not reader.ended():
         if reader.take(TokenType.SEMICOLON):
             if not reader.ended():
-                raise reader.error("One query at a time; leave away what follows the semicolon", reader.token)
+                raise reader.error("A text has one query; remove what follows the semicolon", reader.token)
             break
         _clause(reader, statement, seen)
     if "FROM" not in seen:
@@ -102,8 +102,8 @@ def _clause(reader: Reader, statement: Statement, seen: list[str]) -> None:
     if token.token_type == TokenType.IDENTIFIER or name not in CLAUSES:
         _refuse_clause(reader, token, seen)
     if name in seen:
-        raise reader.error(f"{name} is there twice; leave one away", token)
-    # WINDOW and WITH are ours and may change places; the others have SQL's order.
+        raise reader.error(f"The query has {name} twice; remove one", token)
+    # WINDOW and WITH may be in either order; the others have SQL's order.
     later = [other for other in seen if CLAUSES.index(other) > CLAUSES.index(name)]
     if later and name != "WINDOW":
         raise reader.error(f"{name} must come before {later[0]}", token)
@@ -115,18 +115,18 @@ def _clause(reader: Reader, statement: Statement, seen: list[str]) -> None:
 def _refuse_clause(reader: Reader, token: Token, seen: list[str]) -> None:
     word = token.text.upper()
     advice = {
-        "OFFSET": "OFFSET is not supported; ask for the first ranks with LIMIT",
+        "OFFSET": "OFFSET is not supported; LIMIT k gives the first k ranks",
         "FETCH": "FETCH is not supported; write LIMIT k",
         "QUALIFY": "QUALIFY is not supported; use WHERE, or HAVING with GROUP BY",
-        "UNION": "UNION is not supported; ask two queries",
-        "INTERSECT": "INTERSECT is not supported; ask two queries",
-        "EXCEPT": "EXCEPT is not supported; ask two queries",
+        "UNION": "UNION is not supported; write two queries",
+        "INTERSECT": "INTERSECT is not supported; write two queries",
+        "EXCEPT": "EXCEPT is not supported; write two queries",
         ",": "A comma is not expected here; ORDER BY takes one expression, and FROM two streams at most",
     }
     if word in advice and token.token_type != TokenType.IDENTIFIER:
         raise reader.error(advice[word], token)
     if word == ")":
-        raise reader.error("A closing bracket ) without an opening one; leave it away", token)
+        raise reader.error("A closing bracket ) has no opening one; remove it", token)
     left = [name for name in CLAUSES if not seen or CLAUSES.index(name) > CLAUSES.index(seen[-1])]
     operators = ["an operator"] if not seen or seen[-1] in ("WHERE", "HAVING", "ORDER BY") else []
     choices = [*operators, *left, *(["the end of the query"] if "WINDOW" in seen else [])]
@@ -138,7 +138,7 @@ def _refuse_clause(reader: Reader, token: Token, seen: list[str]) -> None:
 
 
 def _meant(reader: Reader, clauses: list[str]) -> str | None:
-    """The clause that a misspelt word may have been; the word before may have passed for a name (ODER BY)."""
+    """Return the clause that a misspelt word may mean; the word before it may have been read as a name (ODER BY)."""
     here = reader.tokens[reader.at]
     before = reader.tokens[reader.at - 1]
     tries = [here.text, f"{before.text} {here.text}", before.text]
@@ -151,7 +151,7 @@ def _meant(reader: Reader, clauses: list[str]) -> str | None:
 def _select(reader: Reader, statement: Statement) -> None:
     if reader.sees(TokenType.DISTINCT):
         raise reader.error(
-            "DISTINCT is not supported, since every row of the answer is another row; leave it away",
+            "DISTINCT is not supported, since an answer never has a row twice; remove it",
             reader.token,
         )
     while True:
@@ -196,7 +196,7 @@ def _from(reader: Reader, statement: Statement) -> None:
             _using(reader, statement)
         elif word in ("join", "inner", "left", "right", "cross", "natural", "outer", "semi", "anti"):
             raise reader.error(
-                "Of joins there is FULL JOIN s USING (id); for pairs of one stream write FROM s a, s b", token
+                "The only join is FULL JOIN s USING (id); for pairs of one stream write FROM s a, s b", token
             )
         else:
             return
@@ -210,7 +210,7 @@ def _source(reader: Reader, statement: Statement) -> None:
     assert token is not None
     if reader.sees(TokenType.DOT, TokenType.L_PAREN):
         raise reader.error(
-            "A stream has a plain name; put it into double quotes if it has other signs", reader.token
+            "A stream's name has no dots and brackets; put it into double quotes if it has", reader.token
         )
     alias = None
     if reader.take(TokenType.ALIAS):
@@ -239,7 +239,7 @@ def _using(reader: Reader, statement: Statement) -> None:
     token = reader.token
     key = reader.name("the key's name")
     if reader.sees(TokenType.COMMA):
-        raise reader.error("Streams are joined over one key; leave the others away", reader.token)
+        raise reader.error("Streams are joined over one key; remove the others", reader.token)
     reader.expect(TokenType.R_PAREN, "a closing bracket ) after the key")
     if statement.using is not None and statement.using != key:
         raise reader.error(
@@ -284,7 +284,7 @@ def _order_by(reader: Reader, statement: Statement) -> None:
         )
     if reader.sees(TokenType.COMMA):
         raise reader.error(
-            "ORDER BY takes one expression, since equal scores are told apart by recency; leave the others away",
+            "ORDER BY takes one expression, since recency decides between equal scores; remove the others",
             reader.token,
         )
 
@@ -312,7 +312,7 @@ def _window(reader: Reader, statement: Statement) -> None:
     unit = reader.tokens[reader.at]
     result = measure(number, unit.text)
     if isinstance(result, str):
-        raise reader.error(result, unit if "no unit" in result else first)
+        raise reader.error(result, unit if "not a unit" in result else first)
     reader.at += 1
     if bracket is not None:
         reader.expect(TokenType.R_BRACKET, "a closing bracket ]")
@@ -328,7 +328,7 @@ def _with(reader: Reader, statement: Statement) -> None:
         if not reader.take(TokenType.EQ):
             raise reader.expected(f"= and a value after {name}")
         if name in options:
-            raise reader.error(f"The option {name} is there twice; leave one away", token)
+            raise reader.error(f"The option {name} is given twice; remove one", token)
         value = _option_value(reader, name)
         wrong = check_option(name, value)
         if wrong is not None:

@@ -1,8 +1,8 @@
-"""From SQL to a query.
+"""Make a query from SQL.
 
-What kind of query a statement is follows from its shape: two streams with a comma are pairs, FULL JOIN is joined,
-GROUP BY is grouped, ORDER BY with LIMIT is top-k, a WHERE alone is a threshold. What is missing or doesn't go
-together is said here; how the clauses are read is in skyband.query.sql.clauses.
+The clauses decide the kind of query: two streams with a comma make pairs, FULL JOIN makes a joined query, GROUP BY a
+grouped one, ORDER BY with LIMIT a top-k, WHERE without them a threshold. This module reports clauses that are missing
+or contradict each other; skyband.query.sql.clauses reads the clauses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["parse"]
 
 
 def parse(sql: str) -> Query:
-    """Read a query. Raises QueryError; whether its columns exist is checked later, against a schema."""
+    """Parse a query; raise QueryError if it is wrong. Its columns are checked later, against a schema."""
     return _parsed(sql) if isinstance(sql, str) else _parse(sql)
 
 
@@ -35,12 +35,12 @@ def _parse(sql: str) -> Query:
     return _Conclusion(reader, read(reader)).query()
 
 
-# A pipeline's start looks at the same texts again and again, and a millisecond each is seconds for thousands of them.
+# The start of a pipeline parses the same texts several times: a millisecond each is seconds for thousands of them.
 _parsed = lru_cache(maxsize=16_384)(_parse)
 
 
 class _Conclusion:
-    """Decides which kind of query the clauses make, and says what is missing."""
+    """Decides which kind of query the clauses make, and reports what is missing."""
 
     def __init__(self, reader: Reader, statement: Statement) -> None:
         self.reader = reader
@@ -58,13 +58,13 @@ class _Conclusion:
         if s.window is None:
             raise self._error(f"Expected WINDOW and a window at the end of the query, {EXAMPLES}")
         if self.is_joined and s.group is not None:
-            raise self._error("FULL JOIN and GROUP BY can't be combined; ask two queries", s.group_token)
+            raise self._error("FULL JOIN and GROUP BY can't be combined; write two queries", s.group_token)
         if self.is_pairs and s.group is not None:
-            raise self._error("Pairs can't be grouped; leave GROUP BY away", s.group_token)
+            raise self._error("Pairs can't be grouped; remove GROUP BY", s.group_token)
         if s.having is not None and s.group is None:
             raise self._error("HAVING needs GROUP BY; write the condition in WHERE", s.having_token)
         if "repeat" in dict(s.options) and not self.is_joined:
-            raise self._error("The option repeat is for FULL JOIN; leave it away")
+            raise self._error("The option repeat is for FULL JOIN; remove it")
         if s.group is not None:
             return self._grouped(s.window)
         if s.order is None and s.k is None and not self.is_pairs and not self.is_joined:
@@ -74,7 +74,7 @@ class _Conclusion:
     # -- names
 
     def _sides(self) -> dict[str, str | None]:
-        """What a qualifier stands for: nothing with one stream, a or b in pairs, the stream where joined."""
+        """Return the side of each qualifier: none with one stream, a or b in pairs, the stream in joined queries."""
         sources = self.statement.sources
         if not self.is_pairs and not self.is_joined:
             names = {sources[0].stream, sources[0].alias or sources[0].stream}
@@ -112,7 +112,7 @@ class _Conclusion:
         return {one.alias.casefold(): "a", other.alias.casefold(): "b"}
 
     def resolve(self, e: Expression) -> Expression:
-        """Replace the qualifiers that the user wrote by the sides that the model knows."""
+        """Replace the qualifiers that the user wrote by the sides of the model."""
         if isinstance(e, Column):
             return self._column(e)
         parts = nodes.children(e)
@@ -123,7 +123,10 @@ class _Conclusion:
             if self.is_pairs:
                 one, other = (source.alias for source in self.statement.sources)
                 name = column.name
-                raise self._at(column, f"Say whose {name} is meant: {one}.{name} or {other}.{name}")
+                raise self._at(
+                    column,
+                    f"{name} may be of row {one} or of row {other}; write {one}.{name} or {other}.{name}",
+                )
             return column
         if column.side.casefold() not in self.sides:
             known = " or ".join(
@@ -150,22 +153,20 @@ class _Conclusion:
             assert item.value is not None
             value = self.resolve(item.value)
             if isinstance(value, Text):
-                raise self._error("A text alone can't be selected; name a column", item.token)
+                raise self._error("A text can't be selected; name a column", item.token)
             name = item.alias or (value.key if isinstance(value, Column) else expression_text(value))
             if any(output.name == name for output in outputs):
                 raise self._error(
-                    f"The column {name} is selected twice; leave one away or name it with AS", item.token
+                    f"The column {name} is selected twice; remove one or name it with AS", item.token
                 )
             outputs.append(Output(name, value))
         return tuple(outputs)
 
     def _check_star(self, items: list[Item]) -> None:
-        """* stands alone; in pairs a.*, b.* is the same as *."""
+        """Check that * is the only item; in pairs a.*, b.* is the same as *."""
         for item in items:
             if item.value is not None:
-                raise self._error(
-                    "* stands for all columns already; select * or a list of columns", item.token
-                )
+                raise self._error("* means all columns; select * or a list of columns", item.token)
             if item.alias is not None and item.alias.casefold() not in self.sides:
                 known = " or ".join(source.alias or source.stream for source in self.statement.sources)
                 raise self._error(f"There is no stream {item.alias} in FROM; write {known}", item.token)
@@ -188,7 +189,7 @@ class _Conclusion:
         return self.resolve(where)
 
     def _order(self) -> tuple[Expression, int]:
-        """The score and k."""
+        """Return the score and k."""
         s, reader = self.statement, self.reader
         if s.order is None:
             raise reader.error(
@@ -201,7 +202,7 @@ class _Conclusion:
         score = s.order
         ordered = score
         if isinstance(ordered, Column) and ordered.side is None:
-            # As everywhere, the name of a selected column may be ordered by.
+            # as in standard SQL, ORDER BY may use the alias of a selected column
             for item in s.items:
                 if item.alias == ordered.name and item.value is not None:
                     score = item.value
@@ -255,7 +256,7 @@ class _Conclusion:
         assert s.group is not None
         key = tuple(self._column(column).name for column in s.group)
         if len(set(key)) != len(key):
-            raise self._error("A column is there twice in GROUP BY; leave one away", s.group_token)
+            raise self._error("GROUP BY names a column twice; remove one", s.group_token)
         select, where = self._select(), self._where()
         for item in s.items:
             assert item.value is not None
@@ -277,7 +278,7 @@ class _Conclusion:
         )  # fmt: skip
 
     def _places(self) -> tuple[nodes.Place | None, ...]:
-        """Where the keys of GROUP BY stand."""
+        """Return the places of the keys of GROUP BY in the text."""
         return tuple(column.place for column in self.statement.group or ())
 
     def _check_bound(self, bound: float, token: Token | None) -> None:
@@ -303,23 +304,12 @@ class _Conclusion:
         score, op, bound = found
         self._check_bound(bound, s.having_token)
         return Grouped(
-            self.streams[0],
-            key,
-            select,
-            score,
-            op[0] == ">",
-            None,
-            window,
-            where,
-            having,
-            bound,
-            op,
-            s.options,
+            self.streams[0], key, select, score, op[0] == ">", None, window, where, having, bound, op, s.options,
             self._places(),
-        )
+        )  # fmt: skip
 
     def _check_grouped(self, e: Expression, key: tuple[str, ...], token: Token | None) -> None:
-        """Outside SUM, COUNT and MAX only keys may stand; inside them no further ones."""
+        """Check that all columns outside SUM, COUNT and MAX are keys, and that these are not nested."""
         if isinstance(e, Call) and e.name in nodes.AGGREGATES:
             if any(_aggregates(arg) for arg in e.args):
                 raise self._error("SUM, COUNT and MAX can't be nested; write one of them", token)
