@@ -65,6 +65,11 @@ _EXPERIMENTS = {
     "planner": Experiment(
         "peers.planner", "how far the planner's pick is from the fastest algorithm", scaled=True
     ),
+    "streams": Experiment(
+        "peers.streams",
+        "what event time, late rows, WHERE, types, nulls, k and windows cost beside the plain stream",
+        scaled=True,
+    ),
     "serve": Experiment(
         "serve.experiment", "skyband serve: rows a second, push to change, readers, start", scaled=True
     ),

@@ -39,6 +39,7 @@ def benchmarks(
         Scale, typer.Option(help="quick takes minutes; full has the sizes that papers and goals name.")
     ] = Scale.quick,
     full: Annotated[bool, typer.Option("--full", help="The same as --scale full.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The same as --scale quick.")] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="PART", help="Only this part of it; may be repeated.", show_default=False),
@@ -65,7 +66,9 @@ def benchmarks(
         for name, about in known.items():
             print(f"{name:16} {about}")
     wanted = known if chosen and "all" in chosen else chosen or []
-    settings = Settings("full" if full else scale.value, tuple(only or ()), output, charts, data)
+    settings = Settings(
+        "full" if full else "quick" if quick else scale.value, tuple(only or ()), output, charts, data
+    )
     for name in wanted:
         if len(wanted) > 1:
             print(f"== {name}: {known[name]}", flush=True)

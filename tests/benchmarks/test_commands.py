@@ -108,6 +108,16 @@ def test_planner(tmp_path: Path) -> None:
     assert (tmp_path / "skyband-bench" / "planner.md").exists()
 
 
+def test_streams(tmp_path: Path) -> None:
+    code, out, err = bench(tmp_path, "streams", "--scale", "tiny")
+    assert (code, err) == (0, "")
+    assert charts(tmp_path / "skyband-bench" / "streams") == {"matrix", "single", "answers"}
+    assert "of plain, wall" in out and "SortedList and deque" in out and "DuckDB asked again" in out
+    matrix = json.loads((tmp_path / "skyband-bench" / "streams" / "matrix.json").read_text(encoding="utf-8"))
+    names = ("mean", "median", "p99", "longest", "cpu", "bytes")
+    assert all(set(names) <= set(p["values"]) for p in matrix["points"] if p["series"] == "skyband")
+
+
 def test_without_a_name_it_lists_them(tmp_path: Path) -> None:
     code, out, err = bench(tmp_path)
     assert (code, err) == (0, "") and "\nmouratidis  " in out and "\nspark  " in out
@@ -124,7 +134,8 @@ def test_wrong_calls_get_a_sentence(tmp_path: Path) -> None:
     assert bench(tmp_path, "mouratidis", "nothing")[1:] == (
         "",
         "Invalid value: there is no experiment 'nothing'; there are engine, sizes, mouratidis, pripuzic, shen, "
-        "haghani, heightmap, planner, serve, journal, startup, spark and all: see python -m benchmarks --help.\n",
+        "haghani, heightmap, planner, streams, serve, journal, startup, spark and all: see python -m benchmarks "
+        "--help.\n",
     )
     assert bench(tmp_path, "mouratidis", "--only", "colour") == (
         1,
@@ -134,7 +145,7 @@ def test_wrong_calls_get_a_sentence(tmp_path: Path) -> None:
     code, _, err = bench(tmp_path, "sizes", "--full")
     assert code == 1 and err == (
         "The experiment sizes takes no options; scale, parts and output are for mouratidis, pripuzic, shen, haghani, "
-        "heightmap, planner, serve, spark.\n"
+        "heightmap, planner, streams, serve, spark.\n"
     )
     code, _, err = bench(tmp_path, "mouratidis", "--scale", "huge")
     assert code == 2 and "huge" in err

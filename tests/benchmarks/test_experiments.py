@@ -16,6 +16,7 @@ import pytest
 from benchmarks import run
 from benchmarks.papers.pripuzic import size_law as sizes
 from benchmarks.peers import engine
+from benchmarks.peers import streams as matrix
 from benchmarks.serve import startup
 from benchmarks.spark.experiment import BOOK, figures
 from benchmarks.spark.measure import Figures
@@ -63,6 +64,21 @@ def test_competitors_answer_the_same_question() -> None:
         best, asked = brute(batch), duck(batch)
     assert sorted(answer.values(), reverse=True) == pytest.approx(best.tolist())
     assert set(answer) == {seq for (seq,) in asked}
+
+
+@pytest.mark.parametrize("stream", matrix.STREAMS, ids=lambda stream: stream.name)
+def test_streams_are_asked_the_same_question(stream: matrix.Stream) -> None:
+    size = matrix.Size(3, 900, 100, 0, 0, 1, 0)
+    watched = matrix.monitor(stream, size)
+    brute, duck = matrix.brute_force(stream, size), matrix.duckdb_again(stream, size)
+    assert duck is not None
+    for step in range(12):
+        batch = stream.table(step, size, 5)
+        watched.push(batch)
+        found, asked = brute(batch), duck(batch)
+    for number, watch in enumerate(watched.watches.values()):
+        assert watch.top()["seq"].to_pylist() == [seq - 1 for (seq,) in asked[number]]
+        assert len(found[number]) == len(asked[number])
 
 
 def test_sizes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
