@@ -19,7 +19,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +137,12 @@ class Engine:
         """Another k or window of a watch."""
         self._named(name)
         self._now(tasks.change(name, k, window))
+
+    def set_stream(self, name: str, settings: Mapping[str, Any]) -> int:
+        """Set a stream's own settings, as plain data (see engine/stream_settings.py); return the step's offset."""
+        task = tasks.set_stream(name, settings)
+        self._now(task)
+        return task.offset
 
     def _named(self, name: Any) -> None:
         names = list(self.monitor.watches)

@@ -30,6 +30,8 @@ def task_of(found: Found, body: memoryview) -> Task:
         given = (from_dict(meta["query"]), name)
     elif kind == "drop":
         given = (name,)
+    elif kind == "set_stream":
+        return Task(kind, (name, meta["settings"]), offset=found.offset)
     else:
         given = (name, codec.hear(meta["k"]), meta["window"])
     return Task(kind, given, rows=rows, key=meta.get("key"), name=name, offset=found.offset)

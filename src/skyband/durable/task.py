@@ -118,3 +118,8 @@ def change(name: str, k: Any, window: str | Window | None) -> Task:
     said = codec.say(k)
     form = written({"kind": "change", "name": name, "k": said, "window": wide})
     return Task("change", (name, codec.hear(said), wide), form, name=name)
+
+
+def set_stream(name: str, settings: Mapping[str, Any]) -> Task:
+    given = dict(settings)
+    return Task("set_stream", (name, given), written({"kind": "set_stream", "name": name, "settings": given}))

@@ -8,7 +8,6 @@ with the number of its stream. A member that falls silent costs nothing: its row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,11 +56,7 @@ class Joint(Stream):
         return {s.field(name).type for s in schemas if s is not None and known_type(s, name)}
 
     def has_updates(self) -> bool:
-        key = self.monitor.key
-        return any(
-            key.get(name) is not None if isinstance(key, Mapping) else key is not None
-            for name in self.members
-        )
+        return any(stream.has_updates() for stream in self.streams())
 
     # -- windows -------------------------------------------------------------------------------------------
 

@@ -168,12 +168,23 @@ class Monitor:
     def _stream(self, name: str) -> Stream:
         """The stream of this name, made if it isn't there."""
         if name not in self.streams:
-            time, key, op = (_of(columns, name) for columns in (self.time, self.key, self.op))
-            stream = Stream(self, name, time, self.declared(name), key, op)
+            stream = Stream(self, name, *self.columns_of(name))
             self.streams[name] = stream
             if stream.schema is not None:
                 self._settle(stream)
         return self.streams[name]
+
+    def columns_of(self, name: str) -> tuple[str | None, pa.Schema | None, str | None, str | None]:
+        """The time column, schema, key and operation that were given for a stream."""
+        time, key, op = (_of(columns, name) for columns in (self.time, self.key, self.op))
+        return time, self.declared(name), key, op
+
+    def _set_stream(self, name: str, given: Mapping[str, Any]) -> None:
+        """Set a stream's own settings; see `stream_settings`."""
+        from skyband.engine.stream_settings import set_stream
+
+        set_stream(self, name, given)
+        self._report.forget()
 
     def declared(self, stream: str) -> pa.Schema | None:
         """The schema that was given for a stream."""
@@ -191,9 +202,9 @@ class Monitor:
             return self.streams[name]
         if len(self.streams) == 1:
             (only,) = self.streams.values()
-            if only.pushed:
+            if only.named:
                 return only
-        elif any(stream.pushed for stream in self.streams.values()):
+        elif any(stream.named for stream in self.streams.values()):
             raise QueryError(
                 f'There is no stream "{name}"; there are {", ".join(n for n in self.streams if n)}.'
             )
@@ -203,7 +214,10 @@ class Monitor:
         """The streams of a joined query as one."""
         name = name_of(query.streams)
         if name not in self.joints:
-            times = {stream: _of(self.time, stream) for stream in query.streams}
+            times = {
+                stream: self.streams[stream].time if stream in self.streams else _of(self.time, stream)
+                for stream in query.streams
+            }
             timeless = [stream for stream, time in times.items() if time is None]
             if timeless and len(timeless) < len(times):
                 raise QueryError(
@@ -223,13 +237,13 @@ class Monitor:
         """The stream that a batch is pushed to."""
         if name is not None and name in self.streams:
             return self.streams[name]
-        waiting = [stream for stream in self.streams.values() if not stream.pushed]
+        waiting = self.nameless()
         if self.joints and name is not None:
             return self._stream(name)
         if name is None:
             if len(self.streams) == 1:
                 return next(iter(self.streams.values()))
-            if any(stream.pushed for stream in self.streams.values()) and len(self.streams) > len(waiting):
+            if len(self.streams) > len(waiting):
                 raise InputError(
                     f"There are several streams ({', '.join(n for n in self.streams if n)}): say which with stream=."
                 )
@@ -237,6 +251,10 @@ class Monitor:
             # the first push, under a name that no query uses: names are free, all watches mean this stream
             return self._merge(waiting, name)
         return self._stream(name or "")
+
+    def nameless(self) -> list[Stream]:
+        """The streams that have neither rows nor settings: their names are those that queries chose."""
+        return [stream for stream in self.streams.values() if not stream.named]
 
     def _merge(self, waiting: list[Stream], name: str | None) -> Stream:
         target = waiting[0]
@@ -320,7 +338,7 @@ class Monitor:
             self._extend(target, raw, rules)
         if not target.pushed:
             target.plan(rows)
-        target.pushed = True
+        target.pushed = target.named = True
         door = replace(target.door(), rules=rules) if rules != RULES else target.door()
         part = accept(door, raw, rows, unread, KEPT)
         target.note(part.table)
@@ -371,7 +389,7 @@ class Monitor:
         return self._advance(time) if self.journal is None else self.journal.advance(time).changes
 
     def _advance(self, time: Any) -> pa.Table:
-        if not self.time:
+        if not self.timed:
             raise InputError("advance needs event time: make the monitor with time=.")
         if self._kind is None:  # seconds may yet turn out to be a timestamp's
             time = time.item() if isinstance(time, np.number) else time
@@ -403,7 +421,7 @@ class Monitor:
         step: list[tuple[Stream, list[Accepted]]] = []
         for name, sifted in parts:
             target = self._stream_for(name)
-            target.pushed = True
+            target.pushed = target.named = True
             step.append((target, [part.accepted() for part in sifted]))
         return self._step(step)
 
@@ -526,9 +544,14 @@ class Monitor:
                     counts[name] += count
         return counts
 
+    @property
+    def timed(self) -> bool:
+        """Whether some stream has event times."""
+        return bool(self.time) or any(stream.time is not None for stream in self.streams.values())
+
     def _time_type(self) -> tuple[clock.Kind | None, pa.DataType]:
         """The kind and type of the time column in change tables: wide enough for every stream's."""
-        if not self.time:
+        if not self.timed:
             return TIMELESS
         timed = [(s.time, s.schema) for s in self.streams.values() if s.time is not None]
         types = [s.field(time).type for time, s in timed if s is not None and known_type(s, time)]

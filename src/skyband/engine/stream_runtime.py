@@ -79,6 +79,7 @@ class Stream:
         ] = {}  # first types of columns that widened while they were watched
         self.schema = schema
         self.pushed = False
+        self.named = False  # it has rows or settings: its name means no other stream
         self.groups: list[AnyGroup] = []
         self._families: dict[Any, AnyGroup] = {}  # the groups by their keys
         self.batch_rows: float | None = None  # of the first batch
@@ -570,6 +571,7 @@ class Stream:
             "seen": self.seen.dump(),
             "narrow": None if not self.narrow else pa.schema([*self.narrow.items()]).empty_table(),
             "pushed": self.pushed,
+            "named": self.named,
             "accepted": self.accepted,
             "ahead_steps": self.ahead_steps,
             "row_limit": self.row_limit,
@@ -586,6 +588,7 @@ class Stream:
     def load(self, content: dict[str, Any]) -> None:
         self.schema = None if content["schema"] is None else content["schema"].schema
         self.pushed, self.accepted = content["pushed"], content["accepted"]
+        self.named = content.get("named", self.pushed)
         self.ahead_steps, self.row_limit = content["ahead_steps"], content["row_limit"]
         for name in ("kept", "retained", "recencies", "tally"):
             getattr(self, name).load(content[name])

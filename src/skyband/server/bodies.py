@@ -113,7 +113,7 @@ def _json(data: bytes, known: Known) -> Body:
                 'An object gives whole columns ({"x": [1, 2]}), and this one has single values: send rows as an array '
                 "of objects."
             )
-        _encodable(value)
+        check_text(value)
         return Body(value, max(map(len, value.values()), default=0))
     if not isinstance(value, list):
         raise InputError("The body must be an array of objects, or an object of columns, not a single value.")
@@ -187,7 +187,7 @@ def _wrong(value: Any) -> str | None:
             return "half of a surrogate pair"
         if isinstance(part, dict | list):
             try:
-                _encodable(part)
+                check_text(part)
             except InputError:
                 return "half of a surrogate pair"
     return None
@@ -200,7 +200,8 @@ def _is_text(value: str) -> bool:
         return False
 
 
-def _encodable(value: Any) -> None:
+def check_text(value: Any) -> None:
+    """Whether every text of a JSON value is Unicode."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -95,7 +95,8 @@ SCHEMAS: Data = {
         {
             "name": TEXT,
             "columns": _list(_object({"name": TEXT, "type": TEXT})),
-            "time": _or_null("string"),
+            "schema": {**_of("object", additionalProperties=TEXT), "nullable": True},
+            **dict.fromkeys(("time", "key", "op"), _or_null("string")),
             "rows": WHOLE,
             "now": TIME,
         }
@@ -127,6 +128,7 @@ def _parameter(name: str, where: str, schema: Data, about: str) -> Data:
     return {"name": name, "in": where, "required": where == "path", "schema": schema, "description": about}
 
 
+_STREAM = _parameter("stream", "path", _of("string", minLength=1, maxLength=200), "Made if it isn't there.")
 NAME = _parameter("name", "path", _of("string", minLength=1), "The query's name.")
 FROM = _parameter(
     "from", "query", _of("integer", minimum=0, maximum=10**18 - 1), "The offset that the reader knows."
@@ -176,10 +178,23 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
     ("GET", "/api/streams"): (
         "The streams and their columns.", [], None, 200, _json(_object({"streams": _list(_ref("Stream"))})),
     ),
+    ("PUT", "/api/streams/{stream}"): (
+        "Set a stream up before its first row: the types of its columns, its time column, key and operation. What "
+        "isn't named stays as it is, null takes it back. A stream with rows takes further columns only.",
+        [_STREAM],
+        _body(
+            _object(
+                {}, schema={**_of("object", additionalProperties=TEXT), "nullable": True},
+                **dict.fromkeys(("time", "key", "op"), _or_null("string", minLength=1)),
+            ),
+            {"schema": {"ts": "timestamp[us]", "car": "string", "speed": "double"}, "time": "ts"},
+        ),
+        200, _json(_ref("Stream")),
+    ),
     ("POST", "/api/streams/{stream}/rows"): (
         "Push rows. Answered when they are on disk. Rows that don't fit are rejected, and are no error.",
         [
-            _parameter("stream", "path", _of("string", minLength=1, maxLength=200), "Made if it isn't there."),
+            _STREAM,
             _parameter(
                 "Idempotency-Key", "header", _of("string", minLength=1, maxLength=200),
                 "The client's own name for this batch: sent again under the same one, it is not taken twice.",

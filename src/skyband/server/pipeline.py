@@ -309,6 +309,9 @@ class PipelineService:
     def submit(self, stream: str, data: bytes, content_type: str | None, key: str | None) -> Any:
         raise self._refuse()
 
+    def set_stream(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+        raise self._refuse()
+
     def advance(self, time: Any) -> Any:
         raise self._refuse()
 

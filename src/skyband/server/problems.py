@@ -23,6 +23,7 @@ STATUS = {
     "too_slow": 408,
     "exists": 409,
     "key_reused": 409,
+    "has_rows": 409,
     "too_large": 413,
     "unsupported_type": 415,
     "limit": 422,
@@ -37,6 +38,7 @@ _CODES = {
     "DiskFull": "disk_full",
     "JournalError": "journal",
     "KeyReused": "key_reused",
+    "HasRows": "has_rows",
     "SkybandError": "bad_input",
 }
 _GUESS = re.compile(r"; did you mean (.+)\?$")

@@ -22,9 +22,10 @@ from starlette.responses import Response
 
 from skyband import __version__
 from skyband.core.errors import InputError, JournalError
+from skyband.engine.stream_settings import SETTINGS
 from skyband.server import files
 from skyband.server.allowed import check_name
-from skyband.server.bodies import ARROW
+from skyband.server.bodies import ARROW, check_text
 from skyband.server.encodings import unpacking
 from skyband.server.guard import Caller, Guard, Scope
 from skyband.server.live import Live
@@ -170,6 +171,14 @@ def scope_of(request: Request) -> Scope:
     return caller.scope
 
 
+def stream_of(request: Request) -> str:
+    """The stream of the address, if it may have that name and the caller's token is for it."""
+    name: str = request.path_params["stream"]
+    check_name(name, "stream")
+    scope_of(request).check_stream(name)
+    return name
+
+
 def query_of(request: Request) -> str:
     """The query of the address, if the caller's token is for it."""
     name: str = request.path_params["name"]
@@ -268,7 +277,9 @@ def _too_large(most: int, word: str, unpacked: bool = False) -> Problem:
     )
 
 
-_WORDS: dict[type, str] = {int: "whole number", float: "number", str: "text"}
+_WORDS: dict[type, str] = {
+    int: "whole number", float: "number", str: "text", dict: "JSON object", bool: "truth value",
+}  # fmt: skip
 
 
 async def object_of(state: State, request: Request, known: dict[str, tuple[type, ...]]) -> dict[str, Any]:
@@ -292,16 +303,9 @@ async def object_of(state: State, request: Request, known: dict[str, tuple[type,
         )
         if not fits:
             raise InputError(f'"{name}" must be a {" or a ".join(_WORDS[t] for t in known[name])}.')
-        if isinstance(part, str) and not part.isascii():
-            _must_be_text(part)
+        if isinstance(part, str | dict):
+            check_text(part)
     return value
-
-
-def _must_be_text(value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError("The body has half of a surrogate pair, which is no text: leave it out.") from None
 
 
 def _names(known: dict[str, Any]) -> str:
@@ -391,12 +395,17 @@ async def streams(state: State, request: Request) -> Response:
     return say({"streams": [stream for stream in found if scope.has_stream(stream["name"])]})
 
 
+@endpoint("PUT", "/api/streams/{stream}", role="admin")
+async def set_stream(state: State, request: Request) -> Response:
+    stream = stream_of(request)
+    given = await object_of(state, request, dict.fromkeys(SETTINGS, (str,)) | {"schema": (dict,)})
+    return await state.tell(state.service.set_stream, stream, given)
+
+
 @endpoint("POST", "/api/streams/{stream}/rows", role="push")
 async def rows(state: State, request: Request) -> Response:
     began = time.perf_counter()
-    stream = request.path_params["stream"]
-    check_name(stream, "stream")
-    scope_of(request).check_stream(stream)
+    stream = stream_of(request)
     with Held(state) as held:
         data = await body_of(state, request, held)
         kind, key = request.headers.get("content-type"), request.headers.get("idempotency-key")

@@ -23,6 +23,7 @@ from skyband.durable import Engine
 from skyband.durable import Settings as Bounds
 from skyband.engine.monitor import Monitor
 from skyband.engine.planner import choose
+from skyband.engine.stream_settings import copy_to, settings_of
 from skyband.query.expression import columns_of
 from skyband.query.model import Joined, Query
 from skyband.query.text import to_sql
@@ -37,6 +38,7 @@ from skyband.stream.arrow import json_rows, json_value
 
 if TYPE_CHECKING:
     from skyband.durable import Receipt, Step
+    from skyband.engine.stream_runtime import Stream
     from skyband.engine.watch import Watch
 
 log = logging.getLogger("skyband")
@@ -122,34 +124,35 @@ class Service:
     @property
     def time(self) -> str | None:
         """The column of event times, where all streams have the same."""
-        return self.monitor.time if isinstance(self.monitor.time, str) else None
+        times = {stream.time for stream in self.monitor.streams.copy().values()} or {self.monitor.time}
+        return found if len(times) == 1 and isinstance(found := times.pop(), str) else None
 
     # -- streams -------------------------------------------------------------------------------------------
 
     def streams(self) -> list[dict[str, Any]]:
         with self.engine.reading() as monitor:
-            now = json_value(monitor.now)
-            return [
-                {
-                    "name": name,
-                    "columns": [{"name": f.name, "type": str(f.type)} for f in stream.schema or ()],
-                    "time": stream.time,
-                    "rows": stream.accepted,
-                    "now": now if stream.time is not None else None,
-                }
-                for name, stream in monitor.streams.items()
-            ]
+            return [_about(stream) for stream in monitor.streams.values()]
+
+    def set_stream(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """Set a stream's own settings; what it is now."""
+        self._room_for(name)
+        columns = len(settings.get("schema") or ())
+        if columns > self.settings.max_columns:
+            raise limit("The number of columns", f"{columns:,}", "--max-columns", self.settings.max_columns)
+        self.engine.set_stream(name, settings)
+        with self.engine.reading() as monitor:
+            return _about(monitor.streams[name])
+
+    def _room_for(self, stream: str) -> None:
+        """Whether there may be a stream of this name."""
+        count = len(self.monitor.streams)
+        if stream not in self.monitor.streams and count >= self.settings.max_streams:
+            raise limit("The number of streams", count + 1, "--max-streams", self.settings.max_streams)
 
     def submit(self, stream: str, data: bytes, content_type: str | None, key: str | None) -> Future[Receipt]:
         """Rows come. The future's receipt is there when they are on disk and taken."""
         body = read_body(data, content_type, self._known(stream), self.settings)
-        if stream not in self.monitor.streams and len(self.monitor.streams) >= self.settings.max_streams:
-            raise limit(
-                "The number of streams",
-                len(self.monitor.streams) + 1,
-                "--max-streams",
-                self.settings.max_streams,
-            )
+        self._room_for(stream)
         future = self.engine.submit(body.packed or body.batch, stream, key, body.unread)
         if self.sampler is not None:
             # beside the engine's thread, which has told nobody yet that the rows are taken
@@ -165,7 +168,7 @@ class Service:
                 column for watch in monitor.watches.values() for column in columns_of(watch.query.score)
             }
             kinds = dict.fromkeys(scores, "number")
-            time = self.settings.time
+            time = monitor.columns_of(name)[0] if stream is None else stream.time
             return Known(None, kinds if time is None else kinds | {time: "time"})
 
     def _sample(self, stream: str, body: Body, done: Future[Receipt]) -> None:
@@ -250,7 +253,7 @@ class Service:
             if isinstance(query, Joined):
                 return list(query.streams)
             stream = _stream_of(monitor, query.stream)
-            if stream is None or not stream.pushed:
+            if stream is None or not stream.named:
                 raise Problem(
                     "forbidden", f'There is no stream "{query.stream or ""}" yet: push its rows first.'
                 )
@@ -379,20 +382,32 @@ def _stream_of(monitor: Monitor, name: str | None) -> Any:
     """The stream that a query would be about, where there is one."""
     if (name or "") in monitor.streams:
         return monitor.streams[name or ""]
-    pushed = [stream for stream in monitor.streams.values() if stream.pushed]
-    return pushed[0] if len(pushed) == 1 and len(monitor.streams) == 1 else None
+    named = [stream for stream in monitor.streams.values() if stream.named]
+    return named[0] if len(named) == 1 and len(monitor.streams) == 1 else None
 
 
 def _like(monitor: Monitor, query: Query) -> Monitor:
     """An empty monitor with the same streams, to try a query on."""
-    options = {"time": monitor.time, "key": monitor.key, "op": monitor.op, "retain": monitor.retain}
-    schemas = {name: stream.schema for name, stream in monitor.streams.items() if stream.schema is not None}
+    streams = monitor.streams
     if not isinstance(query, Joined):
         stream = _stream_of(monitor, query.stream)
-        if stream is None and any(s.pushed for s in monitor.streams.values()):
-            known = ", ".join(name for name in monitor.streams if name)
+        if stream is None and any(s.named for s in streams.values()):
+            known = ", ".join(name for name in streams if name)
             raise QueryError(f'There is no stream "{query.stream}"; there are {known}.')
-        if stream is not None and stream.schema is not None:
-            return Monitor(**options, schema={query.stream or "": stream.schema})
-        return Monitor(**options)
-    return Monitor(**options, schema=schemas or None)
+        streams = {} if stream is None else {query.stream or "": stream}
+    made = Monitor(time=monitor.time, key=monitor.key, op=monitor.op, retain=monitor.retain)
+    for name, stream in streams.items():
+        copy_to(made, name, stream)
+    return made
+
+
+def _about(stream: Stream) -> dict[str, Any]:
+    """What there is to say of a stream."""
+    now = json_value(stream.monitor.now) if stream.time is not None else None
+    return {
+        "name": stream.name,
+        "columns": [{"name": f.name, "type": str(f.type)} for f in stream.schema or ()],
+        **settings_of(stream),
+        "rows": stream.accepted,
+        "now": now,
+    }

@@ -39,9 +39,14 @@ class Rejects:
     """What was rejected so far."""
 
     def __init__(self, updates: bool = False) -> None:
-        reasons = REASONS + UPDATE_REASONS if updates else REASONS
-        self.counts: dict[str, int] = dict.fromkeys(reasons, 0)
+        self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
         self.last: deque[Reject] = deque(maxlen=KEPT)
+        if updates:
+            self.count_updates()
+
+    def count_updates(self) -> None:
+        """Count the reasons of update streams, too."""
+        self.counts = {**self.counts, **{name: self.counts.get(name, 0) for name in UPDATE_REASONS}}
 
     def add(self, rejects: Iterable[Reject]) -> None:
         for reject in rejects:

@@ -8,6 +8,7 @@ Dictionary-encoded columns are decoded, for the stream's type is that of the val
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -306,12 +307,23 @@ def _misfit(name: str, value: Any, wanted: pa.DataType) -> str:
     return f'column "{name}" is {wanted} in this stream, and {shown[:80]} is not'
 
 
+def type_of(text: str) -> pa.DataType:
+    """A type by Arrow's name for it, as `str` of the type gives it."""
+    if zoned := re.fullmatch(r"timestamp\[(s|ms|us|ns), tz=(.+)\]", text):
+        type_ = pa.timestamp(*zoned.groups())
+        pa.scalar(0).cast(pa.int64()).cast(type_).cast(pa.string())  # an error if there is no such time zone
+        return type_
+    if decimal := re.fullmatch(r"decimal128\((\d+), (-?\d+)\)", text):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return pa.type_for_alias(text)
+
+
 def declared(schema: pa.Schema | Mapping[str, Any] | None) -> pa.Schema | None:
     """A schema as the user gave it: Arrow's, or column names with types."""
     if schema is None or isinstance(schema, pa.Schema):
         return pa.schema([(f.name, plain(f.type)) for f in schema]) if schema is not None else None
     try:
-        fields = [(n, pa.type_for_alias(t) if isinstance(t, str) else t) for n, t in schema.items()]
+        fields = [(n, type_of(t) if isinstance(t, str) else t) for n, t in schema.items()]
         return pa.schema([(name, plain(type_)) for name, type_ in fields])
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(
