@@ -22,7 +22,9 @@ from skyband.engine.monitor import Monitor
 from skyband.engine.report import Report
 from skyband.engine.watch import Watch
 
-FIXED = (int, float, str, bytes, type(None), type, enum.Enum, np.generic, np.dtype, Kernel, Watch, Report)
+FIXED = (
+    int, float, str, bytes, frozenset, type(None), type, enum.Enum, np.generic, np.dtype, Kernel, Watch, Report
+)  # fmt: skip
 FIXED_MODULES = ("skyband.query.", "pyarrow.")
 
 

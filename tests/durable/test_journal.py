@@ -536,7 +536,7 @@ def test_what_one_caller_gives_wrongly_fails_nobody_else(tmp_path: Path) -> None
         with pytest.raises(sb.InputError):
             engine.submit({"x": [1.0]}, **wrong)  # type: ignore[arg-type]
     for query in (7, None, sb.rows(3)):
-        with pytest.raises(sb.QueryError, match="A watch needs SQL or a query object"):
+        with pytest.raises(sb.QueryError, match="A watch takes SQL or a query object"):
             engine.watch(query)  # type: ignore[arg-type]
     with pytest.raises(sb.InputError, match="name must be a text"):
         engine.watch(TOP, name=7)  # type: ignore[arg-type]

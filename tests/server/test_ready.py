@@ -100,7 +100,7 @@ def test_while_the_journal_is_read_and_while_the_server_ends(
     snapshot = max(folder.glob("*.snapshot"))
     content = snapshot.read_bytes()
     snapshot.unlink()
-    os.mkfifo(snapshot)
+    os.mkfifo(snapshot, 0o600)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -140,7 +140,7 @@ def test_a_signal_while_the_journal_is_read(starting: Callable[..., Running], tm
     assert server.stop() == 0
     snapshot = max((tmp_path / "data").glob("*.snapshot"))
     snapshot.unlink()
-    os.mkfifo(snapshot)
+    os.mkfifo(snapshot, 0o600)
     arguments = ["serve", "--port", "0", "--data", str(tmp_path / "data")]
     process = subprocess.Popen(
         [sys.executable, "-m", "skyband", *arguments], stderr=subprocess.PIPE, text=True

@@ -154,7 +154,7 @@ def test_every_kind_on_spark(
             assert info.rows == sum(map(len, steps[batch].values()))
             assert rejected(tmp_path / "out", batch) == truth.rejects
             late += sum(reason == "late" for _, reason in truth.rejects)
-            assert bool(info.tasks) == (placement == "executors")
+            assert info.tasks  # they read every row, in both placements
     assert late > 0
     top = pq.read_table(tmp_path / "out" / "top" / "top.parquet").to_pylist()
     right = [

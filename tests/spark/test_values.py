@@ -49,8 +49,10 @@ def test_records_are_read_in_runs_of_one_partition(monkeypatch: pytest.MonkeyPat
     def runs(*cuts: int) -> list[tuple[int, int, list[int]]]:
         batches = [lines(places[a:b]) for a, b in pairwise([0, *cuts, len(places)])]
         found = [*record_parts(iter(batches), {"other": schema, "cars": schema})]
-        assert all((place, stream) == (1, "cars") for place, _, _, stream, _ in found)
-        return [(number, first, chunk.table.column("x").to_pylist()) for _, number, first, _, chunk in found]
+        assert all((place, stream) == (1, "cars") for (place, _, _), stream, _ in found)
+        return [
+            (number, first, chunk.table.column("x").to_pylist()) for (_, number, first), _, chunk in found
+        ]
 
     whole = [(0, 5, [5, 6]), (1, 0, [10, 13, 14]), (0, 7, [7, 8, 9])]
     assert runs() == runs(1) == runs(2, 3, 6) == whole
