@@ -242,7 +242,7 @@ def test_what_was_learnt_is_broken(value: float) -> None:
         monitor._check()
         assert ours.top().equals(plain.top())
     did = ours.explain().counters
-    assert did["instances let go"] > 0 and did["made anew"] > 0
+    assert did["instances removed"] > 0 and did["resets"] > 0
     told = any("a negative value is in the window" in note for note in ours.explain().notes)
     assert told == (value < 0)
 

@@ -21,9 +21,8 @@ class Renewed:
     """Knows when one of its arrays was last replaced."""
 
     renewed = 0
-    fleeting: ClassVar[frozenset[str]] = (
-        frozenset()
-    )  # names that nobody may have at hand: they change at every step
+    # names that nobody may have at hand: they change at every step
+    fleeting: ClassVar[frozenset[str]] = frozenset()
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

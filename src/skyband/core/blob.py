@@ -102,9 +102,8 @@ def assemble(content: Parts) -> bytes:
         head = f'{{"skyband": {json.dumps(FORMAT)}, "content": {_text(meta)}}}'.encode()
         for name, data in [("meta.json", head), *parts.items()]:
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.file_size = (
-                memoryview(data).nbytes + 1024
-            )  # more than there is: zip has another form for very long ones
+            # more than there is: zip has another form for very long ones
+            entry.file_size = memoryview(data).nbytes + 1024
             with archive.open(entry, "w") as part:
                 if isinstance(data, np.ndarray):
                     np.lib.format.write_array(part, data, allow_pickle=False)

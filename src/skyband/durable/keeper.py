@@ -25,11 +25,8 @@ from skyband.durable.task import Task, written
 
 log = logging.getLogger("skyband")
 
-LATER = (
-    "rejects",
-    "watches",
-    "journal",
-)  # what the monitor makes anew for each snapshot, so it needs no copy
+# what the monitor makes anew for each snapshot, so it needs no copy
+LATER = ("rejects", "watches", "journal")
 
 
 def put_together(journal: dict[str, Any]) -> dict[str, Any]:

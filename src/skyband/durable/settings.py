@@ -12,9 +12,8 @@ class Settings:
     """Bounds. Bytes and rows; the defaults keep a folder below some hundred megabytes beside two snapshots."""
 
     segment_bytes: int = 32 * MEGABYTE  # a new segment begins once the last one has so many
-    snapshot_bytes: int = (
-        64 * MEGABYTE
-    )  # a snapshot after so many bytes of steps, and never less than its own size
+    # a snapshot after so many bytes of steps, and never less than its own size
+    snapshot_bytes: int = 64 * MEGABYTE
     snapshot_steps: int = 20_000  # or after so many steps, which also take their time to be repeated
     group_bytes: int = 32 * MEGABYTE  # steps that wait are flushed together up to so many bytes
     history_steps: int = 10_000  # so many steps' changes can be read again

@@ -36,9 +36,8 @@ class Halves:
     score: Expression
     having: Expression | None
     outputs: tuple[Output, ...]
-    truths: frozenset[
-        int
-    ]  # the arguments that are comparisons of HAVING: 1 for a row beyond the bound, else 0
+    # the arguments that are comparisons of HAVING: 1 for a row beyond the bound, else 0
+    truths: frozenset[int]
 
 
 def split(query: Grouped) -> Halves:
@@ -70,9 +69,8 @@ def split(query: Grouped) -> Halves:
         if found is None:
             return over_objects(e)
         argument, op, bound = found
-        arguments.setdefault(
-            argument, len(arguments)
-        )  # a row whose value is null does not count, as elsewhere
+        # a row whose value is null does not count, as elsewhere
+        arguments.setdefault(argument, len(arguments))
         if op in (">", ">="):
             return some(op, argument, bound)
         if op in ("<", "<="):

@@ -104,9 +104,8 @@ class Answers:
             table.add_row(*line)
         screen = console(self.out)
         least = Measurement.get(screen, screen.options.update(max_width=1 << 20), table).minimum
-        screen.width = max(
-            screen.width, least
-        )  # wider than the terminal, if it must be: that breaks lines, not cells
+        # wider than the terminal, if it must be: that breaks lines, not cells
+        screen.width = max(screen.width, least)
         with screen.capture() as drawn:
             screen.print(table)
         told = [line.rstrip() for line in drawn.get().splitlines()]

@@ -138,10 +138,10 @@ def test_the_bar_is_seldom_set_anew(falling: bool, k: int) -> None:
     leaders = Leaders()
     leaders.reserve(20_000)
     none = np.zeros(30_000, dtype=np.int64)
-    leaders.tell(np.arange(20_000), random.random(20_000))
+    leaders.update(np.arange(20_000), random.random(20_000))
     for step in range(200):
         some = random.choice(20_000, 100, replace=False)
-        leaders.tell(some, random.random(100) * (0.99**step if falling else 1.0))
+        leaders.update(some, random.random(100) * (0.99**step if falling else 1.0))
         best = leaders.best(k, none, none)
         leaders._check()
         assert leaders.good[best].tolist() == sorted(leaders.good[:20_000], reverse=True)[:k]

@@ -224,17 +224,15 @@ class PA(ListAlgorithm):
         super().__init__(options)
         self.space = space
         self.index: QueryIndex | None = None
-        self._seen: tuple[
-            Floats, ...
-        ] = ()  # the newest rows, where batches are too small to learn an index from
+        # the newest rows, where batches are too small to learn an index from
+        self._seen: tuple[Floats, ...] = ()
         # scratch, by slot: floors, what is looked up, who is to meet all rows; whose regions moved, and how far
         self._by_slot: tuple[Any, ...] = ()
         self.additional = int(self.options["additional"])
         self.threshold = np.empty(0, dtype=np.float64)  # rows below it stay outside; -inf: none
         self.held = np.empty(0, dtype=np.int64)  # rows in the list after the last insertion or expiry
-        self.lost = np.empty(
-            0, dtype=np.float64
-        )  # scratch: the best row of a step that stayed outside, or NaN
+        # scratch: the best row of a step that stayed outside, or NaN
+        self.lost = np.empty(0, dtype=np.float64)
         self.outside = np.empty(0, dtype=np.int64)  # scratch: the newest such row
         self.dropped = Certificates()
         self._nearest = np.empty(0, dtype=np.float64)

@@ -32,9 +32,8 @@ STRICT, RELAXED, PROBABLE = range(3)
 UNLUCKY = 1.5  # roots of the rows that left: by so much those that come may fall short of them
 LATEST = 9223372036854775807
 U = np.uint64
-MET, FILTERED, DROPPED = range(
-    3
-)  # counters, from column `base` on: rows met, taken in; evicted, swept or raised
+# counters, from column `base` on: rows met, taken in; evicted, swept or raised
+MET, FILTERED, DROPPED = range(3)
 
 
 @kernel

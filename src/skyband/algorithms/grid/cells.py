@@ -110,9 +110,8 @@ class Grid:
         self.low = np.full((axes, max(cells)), np.inf)
         self.high = np.full((axes, max(cells)), -np.inf)
         self.origin, self.scale = np.zeros(axes), np.zeros(axes)
-        self.tally = np.zeros(
-            3, dtype=np.int64
-        )  # rows come since, those outside the box, those beyond the cover
+        # rows come since, those outside the box, those beyond the cover
+        self.tally = np.zeros(3, dtype=np.int64)
         self.first = np.full(self.total, -1, dtype=np.int32)
         self.last = np.full(self.total, -1, dtype=np.int32)
         self.count = np.zeros(self.total, dtype=np.int32)

@@ -215,9 +215,8 @@ class Cells:
     def _written(self, met: Bools) -> Any:
         """The bits of all cells: those of the outermost slabs are set."""
         shape = [len(axis) for axis in self.axes]
-        every = np.ones(
-            [*shape[:0:-1], 32 * self.width], dtype=bool
-        )  # the first axis is the last of the array
+        # the first axis is the last of the array
+        every = np.ones([*shape[:0:-1], 32 * self.width], dtype=bool)
         inner = tuple(slice(1, size - 1) for size in shape[::-1])
         every[inner] = met.transpose()
         return np.packbits(every, bitorder="little").view("<u4").astype(np.uint32)

@@ -24,10 +24,8 @@ from skyband.algorithms.heightmap.map_set import FARTHER
 from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints
 
-SPOTS, SETS = (
-    13,
-    14,
-)  # in `mapping`: numbers and words for rows that are sifted, which serve for what is found
+# in `mapping`: numbers and words for rows that are sifted, which serve for what is found
+SPOTS, SETS = (13, 14)
 
 
 @kernel

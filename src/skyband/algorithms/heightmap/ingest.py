@@ -396,9 +396,8 @@ def take_in(
         rows = min(stop - source, block - at, STRETCH)
         in_turn = follows(time, seq, source, rows, state[TIMED] != 0)
         if at == 0:
-            state[FOLLOW] = (
-                seq_of(seq, source) if in_turn else -1
-            )  # the seq that the next row has if it follows
+            # the seq that the next row has if it follows
+            state[FOLLOW] = seq_of(seq, source) if in_turn else -1
         elif state[FOLLOW] >= 0 and not (in_turn and seq_of(seq, source) == state[FOLLOW]):
             state[FOLLOW] = -2  # no longer: they have to be spelled out
         if state[FOLLOW] < 0 and state[PLAIN]:

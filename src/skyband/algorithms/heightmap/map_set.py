@@ -61,15 +61,13 @@ class Relief(Renewed):
         self.slip = np.empty(0, dtype=np.float32)  # by slot: what rounding can do to a score inside the frame
         self.blur = np.empty(0, dtype=np.float32)  # and what rounding to four bytes can, near the frame
         self.slope = np.empty(0)  # what a map raised by a step asks more of a score
-        self.tilt = np.zeros(
-            self.axes
-        )  # how far rows are moved along each axis for a step, to be the worse for it
+        # how far rows are moved along each axis for a step, to be the worse for it
+        self.tilt = np.zeros(self.axes)
         self.toward = np.empty((0, self.axes), dtype=np.int64)
         self.usable = np.empty(0, dtype=bool)  # by slot: a map could serve it
         self.mapped = np.empty(0)  # by slot: the threshold in the inner map
-        self.floors = np.empty(
-            (1, 0), dtype=np.float32
-        )  # by epoch: as many as there have been, and then EPOCHS
+        # by epoch: as many as there have been, and then EPOCHS
+        self.floors = np.empty((1, 0), dtype=np.float32)
         self.now = -1  # the present epoch
         self.wanted = 12  # the rank of the floors in a block
         self.target = 0  # so many rows of a block shall reach one of them

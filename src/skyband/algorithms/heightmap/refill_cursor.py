@@ -19,9 +19,8 @@ NEXT = 512  # and has at most so many more
 GROUP = 32  # queries that walk together, so that a reservoir is read from far memory once for all of them
 # of a member; SIDE is not its own: the members side by side that read a reservoir are listed there
 SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST, COUNTED, SIDE = range(13)
-BAR, GUESS, LEVEL, DEEPEST, LOWEST = range(
-    5
-)  # its marks; LOWEST is the last, for a part of them begins there
+# its marks; LOWEST is the last, for a part of them begins there
+BAR, GUESS, LEVEL, DEEPEST, LOWEST = range(5)
 SCRATCH = 192  # scores of a chunk; places and scores of rows that were sought
 DONE = 3  # phases: 0 and 1 are young rows, 2 older ones
 

@@ -297,9 +297,8 @@ def hand_back(
                 seq[to + n - 1 - j] = seqs[begin] + row - begin if plain else seqs[row]
         else:
             first, n = line[slot, FIRST], line[slot, END] - line[slot, FIRST]
-            ranks = np.argsort(
-                good[first : first + n], kind="mergesort"
-            )  # of equal ones, the newer is better
+            # of equal ones, the newer is better
+            ranks = np.argsort(good[first : first + n], kind="mergesort")
             for j in range(n):
                 row = place[first + ranks[j]] - shift
                 ranked_good[to + j] = good[first + ranks[j]]

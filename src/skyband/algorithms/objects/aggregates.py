@@ -1,22 +1,22 @@
 """Totals of objects: exact sums, greatest and last values of the rows that each object has in a window.
 
-An object (a group, or what several streams tell of one id) is a small number, its *code*, that leads to one record:
-how many rows it has, the recency of its latest row, and two numbers for each aggregate. Rows come and go in batches
-and each changes the record of its object; which objects were touched is noted, so that scores are computed once for
-each of them, whatever number of rows it was.
+An object (a group, or one id whose attributes arrive in several streams) is a small number, its *code*, which is the
+index of one record: the number of its rows, the recency of its latest row, and two numbers for each aggregate. Rows
+enter and leave in batches. Each row changes the record of its object and marks the object as touched, so that a step
+computes one score for each touched object, however many of its rows changed.
 
 * **Sums** are two doubles, high and low part, that add up to the exact sum. Adding a row keeps them exact unless a bit
-  would fall off the low part; then that sum becomes a wide one (wide.py) until its object's last row has left. So
-  the high part is always the correctly rounded sum of the rows in the window, however long the stream has run.
+  would fall off the low part; then that sum becomes a wide one (exact_sum.py) until its object's last row has left.
+  So the high part is always the correctly rounded sum of the rows in the window, however long the stream has run.
 * **Greatest values** need those rows that no newer row of their object exceeds: a chain through the stored rows from
-  the greatest and oldest to the newest. A row that comes cuts off what it exceeds, the row that leaves is the first.
+  the greatest and oldest to the newest. A new row cuts off the rows that it exceeds; the row that leaves is the first.
 * **Last values** are those of the newest row, which leaves last.
 
-Where the score is nothing but sums added up, it is computed with every row and lies in the record, too (`plain`): who
-has come up to the bar is noted then and there, and nobody has to be looked at twice.
+Where the score is only a sum of sums (`plain`), the record holds it too, and every row updates it: the loop notes each
+object whose score reaches the threshold at once, without a second pass.
 
 Memory: 40 bytes an object and 16 for each aggregate; 8 bytes a row for each greatest value.
-Cost: some memory accesses a row; those of different rows overlap, for a batch's records are touched first.
+Cost: some memory accesses a row. Those of different rows overlap, because a batch's records are read ahead.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ __all__ = ["COUNT", "KEY", "LAST", "MAX", "SCORE", "SEQ", "SUM", "TIME", "Aggreg
 
 
 class Totals:
-    """The records of objects by code. Rows are stored elsewhere, with their object's code as their cell."""
+    """Records of objects by code. The rows are stored elsewhere (`Rows`), with their object's code as their cell."""
 
     def __init__(
         self, aggregates: tuple[Aggregate, ...], rows: Rows, plain: tuple[int, ...] = (), sign: float = 1.0
     ) -> None:
         self.rows = rows
         self.plain, self.sign = np.array(plain, dtype=np.int64), sign
-        self.bar, self.listed = -np.inf, np.zeros(0, dtype=bool)  # where the score is plain: of the leaders
+        self.bar, self.listed = -np.inf, np.zeros(0, dtype=bool)  # of the leaders, where the score is plain
         self.plan = np.array(aggregates, dtype=np.int64).reshape(-1, 3)
-        self.own = _own(aggregates)  # the one sum that a row of each stream is in, if it is in one only
+        self.own = _own(aggregates)  # for each stream its one sum and column, or None
         self.warm = np.zeros(1, dtype=np.int64)
         self.chained = [i for i, a in enumerate(aggregates) if a.kind == MAX]
         width = FIRST + 2 * len(aggregates)
-        width += -width % 8 if width % 8 > 4 else 0  # whole lines of the cache, where they are nearly full
+        width += -width % 8 if width % 8 > 4 else 0  # whole cache lines, where the last one is nearly full
         self.record = np.zeros((0, width), dtype=np.int64)
         self.values = self.record.view(np.float64)
         self.wide = np.zeros((0, WIDTH), dtype=np.int64)
-        self.idle = np.zeros(1, dtype=np.int64)  # how many wide sums are free, and which
+        self.idle = np.zeros(1, dtype=np.int64)  # the number of free wide sums, then their indices
         self.kind: Kinds = np.zeros(0, dtype=np.uint16)  # by place: a row's stream, where there are several
         self.older = np.zeros((len(self.chained), 0), dtype=np.int32)  # by place: neighbours in each chain
         self.newer = np.zeros((len(self.chained), 0), dtype=np.int32)
@@ -82,7 +82,7 @@ class Totals:
         self.count = 0  # objects touched since the last `settle`
 
     def reserve(self, codes: int, rows: int, several: bool) -> None:
-        """Room for so many codes and for so many more touched objects; as many places as the rows have."""
+        """Make room for `codes` objects, for `rows` more touched objects, and for as many places as `Rows` has."""
         if codes > len(self.record):
             wider = lines(codes + codes // 2, self.record.shape[1])
             known = len(self.record)
@@ -98,21 +98,22 @@ class Totals:
             self.older, self.newer = (_wider(a, places) for a in (self.older, self.newer))
 
     def enter(self, places: Places) -> None:
-        """Rows that have just been stored."""
+        """Add the values of rows that have just been stored."""
         if len(self.plain):
             self._each(1, places)
         else:
             self._all(enter, places)
 
     def leave(self, places: Places) -> None:
-        """Rows that leave in order of recency; they can still be read."""
+        """Take away the values of rows that leave, in order of recency, while they can still be read."""
         if len(self.plain):
             self._each(-1, places)
         else:
             self._all(leave, places)
 
     def _each(self, way: int, places: Places) -> None:
-        """Rows come or go, and scores with them."""
+        """Add (way 1) or take away (-1) rows and update plain scores; make more wide sums where the kernels stop for
+        them."""
         rows, done = self.rows, 0
         where = way, places, rows.cell, rows.x, rows.time, rows.seq, self.kind
         while done < len(places):
@@ -135,7 +136,7 @@ class Totals:
                 done, self.count = change_wide(done, min(done + AHEAD, len(places)), *common, self.count)
 
     def came_up(self) -> tuple[Ints, Ints]:
-        """Where scores are plain: the codes of objects that have come up to the bar, and of those without rows."""
+        """Return, for plain scores, the codes of objects that reached the threshold, and of those without rows."""
         came, dead = np.empty(self.count, dtype=np.int64), np.empty(self.count, dtype=np.int64)
         up, gone = parted(self.touched[: self.count], self.record, came, dead)
         self.count = 0
@@ -152,7 +153,7 @@ class Totals:
                 self._more_wide()
 
     def _more_wide(self) -> None:
-        """Wide sums have run out."""
+        """Add free wide sums."""
         old = len(self.wide)
         wider = np.zeros((2 * old + 2 * len(self.plan), WIDTH), dtype=np.int64)
         wider[:old] = self.wide
@@ -163,32 +164,32 @@ class Totals:
         self.wide = wider
 
     def settle(self) -> tuple[Ints, Floats]:
-        """The codes of the objects touched since the last time, and a column of each aggregate's values for them."""
+        """Return the codes of objects touched since the last call, and their values, a column for each aggregate."""
         codes = self.touched[: self.count].copy()
         self.count = 0
         return codes, self.values_of(codes)
 
     def values_of(self, codes: Ints) -> Floats:
-        """A column of each aggregate's values for these objects."""
+        """Return the values of these objects, a column for each aggregate."""
         out = np.empty((len(self.plan), len(codes)))
         read(codes, self.rows.x, self.plan, self.record, self.values, self.wide, out)
         return out
 
     def touch(self, codes: Ints) -> None:
-        """These objects are to be settled, whatever happens to them."""
+        """Mark these objects as touched."""
         fresh = codes[self.record[codes, FLAGS] & TOUCHED == 0]
         self.record[fresh, FLAGS] |= TOUCHED
         self.touched[self.count : self.count + len(fresh)] = fresh
         self.count += len(fresh)
 
     def note(self, codes: Ints) -> None:
-        """Where scores are plain: these objects may be left without rows."""
+        """Note, for plain scores, that these objects may have no rows any more."""
         self.values[codes, SCORE] = np.nan
         self.touched[self.count : self.count + len(codes)] = -1 - codes
         self.count += len(codes)
 
     def forget(self, code: int) -> None:
-        """An object is as if it had no rows; it stays touched if it was."""
+        """Empty an object's record and free its wide sums; its mark as touched stays."""
         record, flags = self.record[code], int(self.record[code, FLAGS])
         sums = [i for i, kind in enumerate(self.plan[:, 0].tolist()) if kind == SUM]
         for number, i in enumerate(sums):
@@ -206,16 +207,16 @@ class Totals:
 
     def _check(self) -> None:
         counted = np.bincount(self.rows.cell[self.rows.living()], minlength=len(self.record))
-        # as many rows as are stored
+        # each record counts the stored rows of its object
         assert np.array_equal(counted[: len(self.record)], self.record[:, COUNT])
-        # an object without rows has no trace
+        # the record of an object without rows is empty
         assert not self.values[self.record[:, COUNT] == 0, FIRST:][:, ::2].any() or self.chained
-        # no object waits to be settled
+        # no object is marked as touched
         assert not (self.record[:, FLAGS] & TOUCHED).any() and self.count == 0
 
 
 def _own(aggregates: tuple[Aggregate, ...]) -> Ints | None:
-    """Of each stream the sum that its rows are in, and its column; None where a stream's rows are in several."""
+    """Return for each stream the sum that its rows are in, and its column; None where a stream has several sums."""
     streams = [a.stream for a in aggregates]
     if len(set(streams)) < len(streams) or not streams:
         return None
@@ -236,8 +237,10 @@ def chain(
     g: int, a: int, place: int, column: int, link: int, x: Floats, time: Ints, seq: Ints, record: Ints,
     older: Ints, newer: Ints,
 ) -> None:  # fmt: skip
-    """Put a row into the chain of its object's greatest values: record has the first and the last row, 1 more than
-    their places."""
+    """Insert a row into the chain of its object's greatest values.
+
+    The record holds the chain's first and last row, as their places plus 1.
+    """
     at = FIRST + 2 * a
     value = x[place, column]
     after, before = -1, record[g, at + 1] - 1
@@ -245,7 +248,7 @@ def chain(
         time[before] > time[place] or (time[before] == time[place] and seq[before] > seq[place])
     ):
         if x[before, column] >= value:
-            return  # a newer row is as great: this one never matters
+            return  # a newer row is as great, so this one never matters
         after, before = before, older[link, before]
     while before >= 0 and x[before, column] <= value:
         before = older[link, before]
@@ -266,10 +269,10 @@ def enter(
     record: Ints, values: Floats, wide: Ints, idle: Ints, older: Ints, newer: Ints, touched: Ints, warm: Ints,
     count: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Rows come; stops where wide sums may run out. Returns how far it got, and how many objects are touched."""
+    """Add rows to their objects; stop where wide sums may run out. Return the next index and the touched count."""
     ahead = begin
     for p in range(begin, places.shape[0]):
-        if p == ahead:  # independent reads, so that they don't wait for one another
+        if p == ahead:  # independent reads overlap in the memory system
             ahead = min(p + AHEAD, places.shape[0])
             seen = 0
             for i in range(p, ahead):
@@ -317,7 +320,7 @@ def leave(
     record: Ints, values: Floats, wide: Ints, idle: Ints, older: Ints, newer: Ints, touched: Ints, warm: Ints,
     count: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Rows go, the oldest of their objects first."""
+    """Take rows from their objects, the oldest of each first; stop and return as `enter`."""
     ahead = begin
     for p in range(begin, places.shape[0]):
         if p == ahead:
@@ -370,7 +373,7 @@ def leave(
 
 @kernel
 def read(codes: Ints, x: Floats, plan: Ints, record: Ints, values: Floats, wide: Ints, out: Floats) -> None:
-    """The values of all aggregates for these objects; what no row tells of is 0."""
+    """Write the values of all aggregates for these objects into `out`; an aggregate without rows is 0."""
     for i in range(codes.shape[0]):
         g = codes[i]
         record[g, FLAGS] &= ~TOUCHED

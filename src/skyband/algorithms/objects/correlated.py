@@ -1,21 +1,21 @@
-"""correlated: instances let go by what is likely to come of them. An approximation.
+"""correlated: removes the instances that are unlikely to matter. An approximation.
 
-**Problem.** As for `eaa`. Its state is linear in the window, because anything may still come of an object of which
-some streams have told nothing yet.
+**Problem.** As for `eaa`. The state of `eaa` is linear in the window, because rows of any size may still arrive in
+streams in which an object has not been seen yet.
 
-**Idea.** Usually nothing comes. Of the objects that these streams have told of, the window shows how many that one
-has told of, too; with this share in place of certainty the best that an instance may come to is lower, and more of
-them are dominated (estimated_instances.py). The counts are estimated by a sketch for each stream.
+**Idea.** Usually no such row arrives. The window shows, of the objects that were seen in a set of streams, the share
+that was also seen in another one. An upper bound that is multiplied by this share is lower, so more instances are
+dominated (estimated_instances.py). A sketch for each stream estimates the counts.
 
-**What is kept.** The instances that are left, and sketches of fixed size; with counts = 'exact' 32 bytes for each row
-of the window instead; with a sample the window's rows as well, for comparison.
+**What is kept.** The instances that are left, and sketches of fixed size. With counts = 'exact' 32 bytes for each row
+of the window instead of sketches; with a sample the window's rows as well, for comparison.
 
 **Cost.** As `eaa`, and a pass over the sketches' registers for every set of streams at each pass over the instances.
 
-**Wrong choice when** answers must be exact, or nobody looks at what the error is: it depends on the data, and no
+**Wrong choice when** answers must be exact, or when the error is never measured: it depends on the data, and no
 bound can be given. `sample = 0.1` measures it against an exact run at one answer in ten.
 
-Haghani, Michel and Aberer (2009), section 4, with inclusion and exclusion the right way round.
+Haghani, Michel and Aberer (2009), section 4, with the signs of inclusion and exclusion corrected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skyband.algorithms.objects.window_objects import Objects
 
 
 class Compared:
-    """A window's approximate objects and, where a sample is asked for, exact ones to compare them with."""
+    """A window's approximate objects and, where a sample is asked for, exact ones to compare with."""
 
     def __init__(self, likely: Likely, exact: Objects | None, every: int) -> None:
         self.likely, self.truth, self.every = likely, exact, every
@@ -111,11 +111,11 @@ class Compared:
 
 
 class Correlated(EAA):
-    """Instances with likely bests in slots, one for each window."""
+    """Instances with estimated upper bounds, one slot for each window."""
 
     card = Card(
         name="correlated",
-        title="instances let go by what is likely to come of them",
+        title="instances that are unlikely to matter are removed",
         source="Haghani, Michel, Aberer 2009, section 4",
         answers=frozenset({"grouped", "joined"}),
         exact=False,
@@ -152,7 +152,7 @@ class Correlated(EAA):
             if self.exact_counts
             else f"counts are estimated to about {100 * error:.1f} % (standard error)"
         )
-        found = [f"approximate: an object may be missed if it is told of against expectation; {counts}"]
+        found = [f"approximate: an object may be missed if its rows arrive in unlikely streams; {counts}"]
         for objects in self.slots:
             if objects is not None and objects.compared:
                 n = objects.compared

@@ -1,27 +1,26 @@
-"""eaa: instances of objects, and those let go that can't matter any more.
+"""eaa: instances of objects, without those that cannot matter any more.
 
 **Problem.** The k objects with the best score where several rows make an object, as for `sums`, but with promises about
-what may yet come: each value lies in a known range, and an object is told of so many times at most in each stream.
+rows to come: each value lies in a known range, and an object has at most so many rows in each stream.
 
 **Idea.** An object is as many *instances* as it has rows: the totals from each row on (pruned_instances.py). An
 instance can only gain while it lives, and no more than the promises allow. If k other objects that expire later have
-more by now than it can ever have, it is dominated, and its row is let go, unless an older instance of its object isn't:
-that one needs the row for its own total.
+more by now than it can ever have, it is dominated. Its row is removed, unless an older instance of its object is not
+dominated: that one needs the row for its own total.
 
 **What is kept.** The instances that fewer than k other objects dominate, as the rows from the oldest of each object on:
-linear in the window still, as the paper proves, for the interval between what is and what may be does not shrink with
-the window. Where something is learnt instead of promised, all rows, since what was learnt may be broken.
+linear in the window still, as the paper proves, because the interval between the present score and the upper bound does
+not shrink with the window. Where a bound is learnt instead of promised, all rows stay, since it may be broken.
 
-**Cost.** A row as with `sums`: what instances have is worked out every so often, in one pass over all rows.
+**Cost.** A row costs as with `sums`; now and then one pass over all rows computes the instances.
 
-**Wrong choice when** objects may have many rows each, or nothing is promised: then nothing is let go, and `sums` is
+**Wrong choice when** objects may have many rows each, or nothing is promised: then no row is removed, and `sums` is
 faster and needs no promise.
 
 Haghani, Michel and Aberer (2009), sections 3.2 and 5. They change every instance of an object with each row, and keep
-with each the set of ids that dominate it; here one pass, newest first, decides for all of them. Theirs is the
-assumption that an object comes once in each stream; it is `appears = 'once'` here, and to be had only for the asking:
-under "once per window" a stream in which an object was seen may tell of it again, and counting that as nothing gives
-wrong answers.
+with each the set of ids that dominate it; here one pass, newest first, decides for all of them. They assume that an
+object comes once in each stream. Here that is `appears = 'once'`, and never assumed without it: under "once per
+window" an object may appear again in a stream where it was seen before, and to ignore that gives wrong answers.
 """
 
 from __future__ import annotations
@@ -40,15 +39,15 @@ def expected(k: int, n: float) -> float:
 
 
 class EAA(Sums):
-    """Instances in slots, one for each window."""
+    """Pruned instances, one slot for each window."""
 
     card = Card(
         name="eaa",
-        title="early aggregation: instances of objects, the dominated ones let go",
+        title="early aggregation: instances of objects, without the dominated ones",
         source="Haghani, Michel, Aberer 2009, section 3.2, with one pass instead of sets of ids",
         answers=frozenset({"grouped", "joined"}),
         exact=True,
-        keeps="rows from each object's first instance that fewer than k others dominate; all where bounds are learnt",
+        keeps="rows from each object's first instance that fewer than k others dominate; all if bounds are learnt",
         cost="a row: as sums; now and then a pass over all",
         wrong_when="objects may have many rows each, or nothing is promised about rows yet to come",
         expected=expected,
@@ -61,7 +60,7 @@ class EAA(Sums):
 
     @property
     def promised(self) -> bool:
-        """Whether all is promised that tells how far an object may rise."""
+        """Whether every bound on an object's rise is promised, none learnt."""
         return self.asked.rows is not None and None not in self.asked.most
 
     def objects(self, bar: float | None) -> Any:
@@ -75,7 +74,7 @@ class EAA(Sums):
         self._of(slot).resize(k)
 
     def size(self, slot: int) -> tuple[int, int]:
-        """Instances, and bytes of all."""
+        """Return the number of instances, and the bytes of everything."""
         objects = self._of(slot)
         return len(objects.linked()), objects.bytes()
 
@@ -85,9 +84,9 @@ class EAA(Sums):
             "rows": len(objects.rows),
             "objects": len(objects),
             "instances": len(objects.linked()),
-            "instances let go": objects.dropped,
+            "instances removed": objects.dropped,
             "passes": objects.passes,
-            "made anew": objects.anew,
+            "resets": objects.resets,
             "broken promises": objects.broken,
         }
 
@@ -96,16 +95,16 @@ class EAA(Sums):
         held = [objects for objects in self.slots if objects is not None]
         if not self.promised:
             found.append(
-                "bounds are learnt, so the rows that were let go lie aside in case these are broken: promise "
+                "bounds are learnt, so removed rows are kept aside in case a bound is broken: promise "
                 "range = … and appears = … to forget them"
             )
         elif self.retained:
-            found.append("rows are retained for watches yet to come, so those that were let go lie aside")
+            found.append("rows are retained for future watches, so removed rows are kept aside")
         if any(objects.negative >= objects.horizon and objects.negative.seq >= 0 for objects in held):
-            found.append("a negative value is in the window: nothing can be let go until it has left")
+            found.append("a negative value is in the window: nothing can be removed until it has left")
         if any(objects.broken for objects in held):
             found.append(
-                "an object came more often than was promised: answers since then may lack rows that were let go"
+                "an object came more often than was promised: answers since then may lack removed rows"
             )
         return found
 

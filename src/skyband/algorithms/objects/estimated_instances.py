@@ -1,14 +1,13 @@
-"""Instances whose best is what is likely to come, not what may come.
+"""Instances whose upper bound is an estimate of what is likely to come.
 
-An object that one stream has told of is told of by another only sometimes. How often, is seen from the window: of the
-objects that a set of streams has told of, the share that a further one has told of as well. An instance's best counts
-what that stream may yet bring times this share. So it is lower, more is let go, and an object that turns out
-otherwise is missed: an approximation, whose error depends on the data. Where every share is 1 it is what instances.py
-does.
+An object seen in one stream appears in another only sometimes. The window shows how often: of the objects that were
+seen in a set of streams, the share that was seen in a further one as well. An instance's upper bound counts what that
+stream may still add times this share. The bound is lower, so more instances are removed, and an object that turns out
+better than estimated is missed: an approximation, whose error depends on the data. Where every share is 1 the result
+is that of pruned_instances.py.
 
-The counts come from sketches, one for each stream, of fixed size (sketches.py), or, asked for with counts = 'exact',
-from a row for each row of the window. How often an object repeats in a stream, if nobody promised it, is estimated
-too.
+The counts come from sketches of fixed size, one for each stream (sketches.py), or, with counts = 'exact', from an
+entry for each row of the window. How often an object repeats in a stream is estimated too, unless it is promised.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ MOST_STREAMS = 8
 
 
 class WindowKeys:
-    """The keys of a window's rows with the streams that they came in: exact counts, a row for each row."""
+    """The keys of a window's rows and their streams, one entry for each row: exact counts."""
 
     def __init__(self) -> None:
         self.hash = np.empty(0, dtype=np.uint64)
@@ -49,7 +48,7 @@ class WindowKeys:
             setattr(self, name, getattr(self, name)[inside])
 
     def in_common(self, streams: int) -> Floats:
-        """As of sketches.py."""
+        """Return the number of keys that all streams of a set share, for each set, as `sketches.in_common`."""
         keys, at = np.unique(self.hash, return_inverse=True)
         masks = np.zeros(len(keys), dtype=np.int64)
         np.bitwise_or.at(masks, at, 1 << self.stream)
@@ -69,7 +68,7 @@ class WindowKeys:
 
 
 class Likely(Instances):
-    """Instances, their best by estimated shares."""
+    """Instances with upper bounds by estimated shares."""
 
     def __init__(self, *given: Any, exact_counts: bool = False, registers: int = 256) -> None:
         super().__init__(*given)
@@ -77,7 +76,8 @@ class Likely(Instances):
         self.exact = WindowKeys() if exact_counts else None
         self.sketches = [Distinct(registers) for _ in range(self.streams)]
         self.repeats = [Repeats() for _ in range(self.streams)]
-        self.share = np.ones((1 << self.streams, self.streams))  # by the streams seen, and a further one
+        # by the set of streams seen, and a further stream
+        self.share = np.ones((1 << self.streams, self.streams))
 
     def expire(self, horizon: Recency) -> None:
         super().expire(horizon)
@@ -102,14 +102,14 @@ class Likely(Instances):
         super().add(keys, columns, time, seq, stream)
 
     def _count(self) -> bool:
-        """What an object's rows in a stream come to is estimated, where it isn't promised."""
+        """Estimate how many rows an object has in a stream, where that is not promised."""
         if not self.counted:
             self.crowd[:] = [max(1, round(repeats.occurrences())) for repeats in self.repeats]
         self.noted[:] = 0
         return False
 
     def estimate(self) -> None:
-        """The shares as the window has them now."""
+        """Compute the shares of the present window."""
         if self.exact is not None:
             common = self.exact.in_common(self.streams)
         else:
@@ -124,7 +124,7 @@ class Likely(Instances):
         return self._bounds(places, scores)
 
     def _most(self, totals: Floats, there: Counts, codes: Ints) -> tuple[Floats, Any]:
-        """What totals and counts of instances are likely to come to."""
+        """Return estimated upper bounds on the totals of instances, and on their counts of rows."""
         out, counts = np.empty_like(totals), np.empty(len(codes))
         likely(
             totals, there, codes, self.plan, self.seen, self.most, self.crowd, self.ever, self.share, out, counts
@@ -145,7 +145,7 @@ class Likely(Instances):
 
     def _fill(self, blob: dict[str, Any]) -> None:
         super()._fill(blob)
-        # as they were written down: these rows have been counted already, and others that are gone
+        # the sketches as saved: they have counted these rows, and others that have left
         for sketch, part in zip(self.sketches, blob["sketches"], strict=True):
             sketch.load(part)
         for repeats, panes in zip(self.repeats, blob["repeats"], strict=True):
@@ -159,23 +159,23 @@ def likely(
     totals: Floats, there: Counts, codes: Ints, plan: Ints, seen: Ints, most: Floats, rows: Ints, ever: bool,
     share: Floats, out: Floats, counts: Floats,
 ) -> None:  # fmt: skip
-    """What each aggregate of these instances is likely to come to at most, and their rows."""
+    """Write an estimated upper bound on each aggregate of these instances, and on their number of rows."""
     for i in range(codes.shape[0]):
-        told = seen[codes[i]]
+        seen_in = seen[codes[i]]
         count = 0.0
         for s in range(rows.shape[0]):
-            yet = yet_to_come(told, s, rows[s], np.int64(there[i, s]), ever)
-            count += there[i, s] + yet * (1.0 if (told >> s) & 1 else share[told, s])
+            yet = yet_to_come(seen_in, s, rows[s], np.int64(there[i, s]), ever)
+            count += there[i, s] + yet * (1.0 if (seen_in >> s) & 1 else share[seen_in, s])
         counts[i] = count
         for a in range(plan.shape[0]):
             s = plan[a, 2]
             value = totals[a, i]
-            yet = yet_to_come(told, s, rows[s], np.int64(there[i, s]), ever)
+            yet = yet_to_come(seen_in, s, rows[s], np.int64(there[i, s]), ever)
             part = 0.0
             if yet > 0:
-                part = most[a] if (told >> s) & 1 else share[told, s] * most[a]
+                part = most[a] if (seen_in >> s) & 1 else share[seen_in, s] * most[a]
             if plan[a, 0] == MAX:
                 value = max(value, part)
-            else:  # where it is certain: no less than any sum that may come of it
+            else:  # rounded up, so that a certain bound is never below a sum
                 value = (value + (yet * part if yet > 0 else 0.0)) * (1.0 + ULP * (there[i, s] + yet + 1))
             out[a, i] = value + 0.0

@@ -1,13 +1,13 @@
 """Wide sums: any finite doubles, added and taken away again, without losing a bit.
 
-A running sum in floating point drifts: what is added and later taken away does not leave exactly what was there
-before. Two doubles (high and low part, see totals.py) hold most sums exactly; where a bit would fall off, the sum
-moves into a *wide* one: a fixed-point number that spans every finite double, in limbs of 32 bits. Adding a double
-touches three limbs; carries wait in the upper half of each limb until the sum is read. Infinities are counted apart,
-so that one that leaves the window leaves nothing behind.
+A running sum in floating point drifts: adding a value and later taking it away does not restore the sum exactly. Two
+doubles (high and low part, see aggregates.py) hold most sums exactly. Where a bit would fall off, the sum moves into a
+*wide* one: a fixed-point number that spans every finite double, in limbs of 32 bits. Adding a double changes three
+limbs; carries stay in the upper half of each limb until the sum is read. Infinities are counted separately, so an
+infinity that leaves the window leaves nothing behind.
 
-Read, it is rounded once, half to even: what math.fsum gives for the same values. 71 numbers a sum, so it is
-for the few that need it.
+Reading rounds once, half to even, as math.fsum does for the same values. A wide sum takes 71 numbers, so only the sums
+that need it are wide.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOWEST = 1074  # a limb 0 of 1 is 2^-1074, the least double
 
 @kernel
 def add_wide(sums: Ints, at: int, value: float, sign: int) -> None:
-    """Add a value that is no NaN (sign 1), or take it away (sign -1)."""
+    """Add a value that is not NaN (sign 1), or take it away (sign -1)."""
     if math.isinf(value):
         sums[at, PLUS if value > 0 else MINUS] += sign
         return
@@ -49,7 +49,7 @@ def add_wide(sums: Ints, at: int, value: float, sign: int) -> None:
 
 @kernel
 def _carry(sums: Ints, at: int) -> None:
-    """Every limb but the last in [0, 2^32)."""
+    """Bring every limb but the last into [0, 2^32)."""
     for i in range(LIMBS - 1):
         sums[at, i + 1] += sums[at, i] >> 32
         sums[at, i] &= 0xFFFFFFFF
@@ -57,7 +57,7 @@ def _carry(sums: Ints, at: int) -> None:
 
 @kernel
 def read_wide(sums: Ints, at: int) -> float:
-    """The sum, rounded once; an infinity if there are some of one sign, NaN if there are of both."""
+    """Return the sum, rounded once; an infinity if it contains some of one sign, NaN if of both."""
     if sums[at, PLUS] > 0 or sums[at, MINUS] > 0:
         return (
             np.nan
@@ -68,7 +68,7 @@ def read_wide(sums: Ints, at: int) -> float:
         )
     _carry(sums, at)
     negative = sums[at, LIMBS - 1] < 0
-    if negative:  # as a magnitude, and back again below
+    if negative:  # negate, read the magnitude, negate back
         for i in range(LIMBS):
             sums[at, i] = -sums[at, i]
         _carry(sums, at)

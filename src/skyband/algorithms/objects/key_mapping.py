@@ -1,7 +1,4 @@
-"""Rows with keys: what everybody who makes objects of a window's rows does first with those that come.
-
-Rows before the horizon are left out, and each row's key becomes the number of its object (stream/keys.py).
-"""
+"""Rows with keys: maps each row's key to the code of its object (stream/keys.py), and drops rows before the horizon."""
 
 from __future__ import annotations
 
@@ -20,17 +17,17 @@ NO_KINDS: Kinds = np.zeros(0, dtype=np.uint16)
 
 
 class Arrivals(NamedTuple):
-    """Rows inside the window, oldest first; at least one."""
+    """Rows inside the window, oldest first; at least one row."""
 
     keys: pa.Array
     columns: tuple[Floats, ...]  # as many as are stored
     time: Ints
     seq: Ints
-    stream: Any  # of all, or of each
+    stream: Any  # one number for all rows, or one for each
 
 
 class Keyed:
-    """A window's rows and the keys of their objects."""
+    """A window's rows, and the table of their objects' keys."""
 
     def __init__(self, width: int, several: bool) -> None:
         self.width, self.several = width, several
@@ -41,7 +38,7 @@ class Keyed:
     def _inside(
         self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any
     ) -> Arrivals | None:
-        """Those of the rows, oldest first, that are at or after the horizon; None if there are none."""
+        """Return the rows at or after the horizon, oldest first; None if there are none."""
         if not len(seq):
             return None
         if (int(time[0]), int(seq[0])) < self.horizon:
@@ -57,11 +54,11 @@ class Keyed:
             self.keys = keys_for(keys.type)
         if not columns:
             columns = (np.zeros(len(seq)),)
-        columns += (columns[0],) * (max(1, self.width) - len(columns))  # another stream's: never looked at
+        columns += (columns[0],) * (max(1, self.width) - len(columns))  # columns of other streams: never read
         return Arrivals(keys, columns, time, seq, stream)
 
     def _label(self, places: Places, codes: Ints, stream: Any, kind: Kinds) -> None:
-        """Rows that have been stored get the numbers of their objects, and of their streams where there are several."""
+        """Give stored rows the codes of their objects, and the numbers of their streams where there are several."""
         each = np.ascontiguousarray(stream, dtype=np.uint16) if isinstance(stream, np.ndarray) else NO_KINDS
         label(places, codes, each, 0 if len(each) else int(stream), self.rows.cell, kind)
 

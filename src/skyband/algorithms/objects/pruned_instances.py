@@ -1,30 +1,32 @@
-"""Instances: the objects of one window, without the rows that can't matter any more.
+"""Instances: the objects of one window, without the rows that cannot matter any more.
 
-Every row of an object begins an *instance*, the totals from that row on (suffixes.py). It has a score now, which can
-only rise while it lives, and a best score, what it comes to if every row that may yet come is as great as can be, which
-can only fall. An instance that k other objects beat as long as it lives, with their scores of now against its best, is
-in no answer: *dominated*, after Haghani, Michel and Aberer, who keep a set of ids with each instance. Here one pass
-from the newest to the oldest decides for all: the k best scores of different objects among the newer ones are at hand,
-and the last of them is the bar. The pass is made now and then, since dominance lasts: late, it only finds more.
+Every row of an object begins an *instance*, the totals from that row on (suffix_totals.py). An instance has a present
+score, which can only rise while it lives, and an upper bound, its score if every row to come is as great as allowed,
+which can only fall. An instance is *dominated* if k other objects that live longer have present scores above its upper
+bound: it is in no answer. Haghani, Michel and Aberer, who define this, keep a set of ids with each instance. Here one
+pass from the newest row to the oldest decides for all: it keeps the k best present scores of different objects among
+the newer rows, and the least of them is the threshold. Dominance lasts, so the pass runs only now and then: a late
+pass only finds more.
 
-Between two passes nobody looks at instances. Of an object only what all its rows add up to is of interest, the total
-of its oldest instance, and that is kept as everywhere (objects.py): a row changes one record when it comes and when it
-leaves, however many instances its object has. A pass puts dominated instances *aside*. Their rows are forgotten as soon
-as no older instance of the object needs them as a part of its own total; so the rows of an object that are stored are
-those from its oldest instance on, and their total is exact.
+Instances exist only during a pass. Between passes an object has only the total of all its stored rows, which is that
+of its oldest instance, kept as in window_objects.py: a row changes one record when it enters and when it leaves,
+however many instances its object has. A pass puts dominated instances *aside*. Their rows are removed as soon as no
+older instance of the object needs them for its own total. So the stored rows of an object are those from its oldest
+instance on, and their total is exact.
 
-How far an object may rise is promised or learnt (query/assumptions.py). Where all is promised rows are forgotten
-for good. Where something is learnt all rows stay, and when a value or a count breaks what was learnt, nobody is
-aside any more. While a negative value is in the window nothing is dominated: it would lower scores that others were
-let go for.
+How far an object may rise is promised or learnt (query/assumptions.py). Where everything is promised, rows are removed
+for good. Where something is learnt all rows stay, and a value or count that breaks a learnt bound cancels every
+dominance until the next pass. While a negative value is in the window nothing is dominated: when it arrived it may have
+lowered scores that dominated others.
 
-Late rows: an instance that comes before a forgotten row of its object doesn't know what that one had. It is told too
-low a score then, and it doesn't matter: the forgotten one's best reckoned with this row, so what dominates that one
-dominates this one, too.
+Late rows: an instance that is older than a removed row of its object lacks that row's value, so its score is too low.
+This is harmless: the removed instance's upper bound included the late row, so what dominates the removed instance
+dominates this one too.
 
-Cost: a row as in objects.py; a pass over all rows when half as many came as there are instances, and up to four times
-as seldom where the last one found hardly anything.
-Memory: as objects.py, and a byte for each row; for each object 8 where it comes once for ever, else 4 for each stream.
+Cost: a row as in window_objects.py. A pass over all rows when the rows since the last pass are half as many as the
+instances, and up to four times as seldom where the last pass found few.
+Memory: as window_objects.py, and a byte for each row; for each object 8 bytes where it comes once for ever, else 4 for
+each stream.
 """
 
 from __future__ import annotations
@@ -51,13 +53,13 @@ from skyband.algorithms.objects.suffix_totals import (
 from skyband.algorithms.objects.window_objects import Objects, Scores
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 
-PATIENCE = 1024  # rows, beside half as many as there are instances, until the next pass
-HEADROOM = 1.125  # of a greatest value that is learnt
-LITTLE, MOST_STRETCH = 16, 4  # a pass that finds less than a sixteenth makes the next ones rarer
+PATIENCE = 1024  # rows until the next pass, beside half the number of instances
+HEADROOM = 1.125  # a learnt greatest value is multiplied by this
+LITTLE, MOST_STRETCH = 16, 4  # a pass that removes less than a sixteenth doubles the distance
 
 
 class Instances(Objects):
-    """The instances of one window of one question, for its best k."""
+    """The instances of one window of one query, for its best k."""
 
     def __init__(
         self, aggregates: tuple[Aggregate, ...], width: int, streams: int, several: bool, most: list[float | None],
@@ -76,11 +78,11 @@ class Instances(Objects):
         self.patience = PATIENCE
         self.negative = LOWEST  # the latest row with a negative value
         self.fresh = 0  # rows since the last pass
-        self.retained = 0  # instances after it
-        self.stretch = 1  # of the time until the next pass, where the last one found hardly anything
-        self.passes = self.dropped = self.anew = self.broken = 0
+        self.retained = 0  # instances after the last pass
+        self.stretch = 1  # factor on the distance to the next pass, where the last one found few
+        self.passes = self.dropped = self.resets = self.broken = 0
         self.aside = np.zeros(0, dtype=bool)  # by place: a dominated instance
-        # by object: where it comes once for ever, the streams that have told of it, as bits; else its rows of each
+        # by object: where it comes once for ever, the streams that it was seen in, as bits; else its rows in each
         self.seen, self.tally = np.zeros(0, dtype=np.int64), np.zeros((0, streams), dtype=np.int32)
         self.sees = ever
         self.noted = np.zeros(2, dtype=np.int64)
@@ -94,14 +96,14 @@ class Instances(Objects):
         came(places, self.rows.cell, self.totals.kind, self.seen, self.tally, self.noted)
         learnt = self._learn(places) if self.learns else False
         if (self._count() or learnt) and self.retained_aside():
-            self._make_anew()
+            self._reset()
 
     def _went(self, places: Places) -> None:
         if len(self.tally):
             went(places, self.rows.cell, self.totals.kind, self.tally)
 
     def _room(self) -> None:
-        """As many places and objects as there are elsewhere."""
+        """Grow the arrays to the number of places and objects that rows and totals have."""
         if len(self.aside) < len(self.rows.order):
             self.aside = _longer(self.aside, len(self.rows.order))
         objects = len(self.totals.record)
@@ -111,17 +113,17 @@ class Instances(Objects):
             self.tally = _longer(self.tally, objects)
 
     def _learn(self, places: Places) -> bool:
-        """Look at new values; whether something that was learnt is broken."""
+        """Raise learnt bounds to the new values. Return whether one of them was broken."""
         broken = False
         for a, (_, column, own) in enumerate(self.plan.tolist()):
             if self.given[a]:
                 continue
-            told = places[self.totals.kind[places] == own] if self.several else places
-            values = self.rows.x[told, column]
-            if len(told) and float(values.max()) > self.most[a]:
+            own_places = places[self.totals.kind[places] == own] if self.several else places
+            values = self.rows.x[own_places, column]
+            if len(own_places) and float(values.max()) > self.most[a]:
                 self.most[a] = HEADROOM * float(values.max())
                 broken = True
-            below = told[values < 0.0]
+            below = own_places[values < 0.0]
             if len(below):
                 last = int(below[-1])
                 self.negative = max(
@@ -131,7 +133,7 @@ class Instances(Objects):
         return broken
 
     def _count(self) -> bool:
-        """How often an object came in a stream: what was promised is broken, or what was learnt (then True)."""
+        """Compare how often an object came in a stream with the bounds. Return whether a learnt bound was broken."""
         most, again = self.noted.tolist()
         self.noted[:] = 0
         if self.ever:
@@ -144,12 +146,12 @@ class Instances(Objects):
         return False
 
     def retained_aside(self) -> bool:
-        """Whether rows lie aside that something broken may bring back."""
+        """Whether rows are kept aside that a broken bound may bring back."""
         return not self.final and self.passes > 0
 
-    def _make_anew(self) -> None:
-        """Nobody is dominated until the next pass."""
-        self.anew += 1
+    def _reset(self) -> None:
+        """Put no instance aside until the next pass."""
+        self.resets += 1
         self.passes = 0
         self.aside[:] = False
 
@@ -157,7 +159,7 @@ class Instances(Objects):
         raise NotImplementedError("rows of an update stream leave in any order")
 
     def settle(self, scores: Scores) -> None:
-        """Rows have come and gone: objects have new scores; now and then a pass."""
+        """Compute the scores of touched objects; now and then run a pass."""
         super().settle(scores)
         if self.fresh >= self.patience + self.stretch * self.retained // 2:
             self.collect(scores)
@@ -171,13 +173,13 @@ class Instances(Objects):
     # -- who may still matter ------------------------------------------------------------------------------
 
     def linked(self) -> Places:
-        """The rows that begin an instance which isn't dominated, oldest first."""
+        """Return the rows that begin an instance which is not dominated, oldest first."""
         living = self.rows.living()
         found: Places = living[~self.aside[living]]
         return found
 
     def bounds(self, places: Places, scores: Scores) -> tuple[Floats, Floats]:
-        """The scores that the instances of all rows have, and the best that they can come to; oldest first."""
+        """Return the present scores and the upper bounds of the instances of all rows, oldest first."""
         plain = self.totals.plain
         if not len(plain) or self.sign < 0 or not np.isfinite(self.most[plain]).all():
             return self._bounds(places, scores)
@@ -191,7 +193,7 @@ class Instances(Objects):
         return least, best
 
     def _bounds(self, places: Places, scores: Scores) -> tuple[Floats, Floats]:
-        """The same for any score."""
+        """As `bounds`, for scores that are not plain."""
         codes, n, objects = self.rows.cell[places].astype(np.int64), len(places), len(self.totals.record)
         totals, there = np.empty((len(self.plan), n)), np.empty((n, self.streams), dtype=np.int32)
         suffixes(
@@ -202,13 +204,13 @@ class Instances(Objects):
         return now, scores(self, codes, *self._most(totals, there, codes))
 
     def _most(self, totals: Floats, there: Any, codes: Ints) -> tuple[Floats, Any]:
-        """What totals and counts of instances can come to."""
+        """Return upper bounds on totals of instances, and on their counts of rows."""
         out, counts = np.empty_like(totals), np.empty(len(codes), dtype=np.int64)
         most_of(totals, there, codes, self.plan, self.seen, self.most, self.crowd, self.ever, out, counts)
         return out, counts
 
     def collect(self, scores: Scores) -> None:
-        """Let go of instances that k other objects beat for life. Scores are settled."""
+        """Remove the instances that k other objects beat as long as they live. Scores are settled before."""
         self.fresh = 0
         places = self.rows.living()
         self.retained = len(places) - int(np.count_nonzero(self.aside[places]))
@@ -231,15 +233,16 @@ class Instances(Objects):
                 self.rows._squeeze()
 
     def resize(self, k: int) -> None:
-        """As many ranks are asked for; more than before: what lies aside comes back."""
+        """Set the number of ranks; where it grows, instances kept aside come back."""
         if k > self.k and self.retained_aside():
-            self._make_anew()
+            self._reset()
         self.k = k
 
     def within(self, horizon: Recency, scores: Scores) -> Instances:
-        """The instances of a shorter window."""
+        """Return the instances of a shorter window, made from this one's rows."""
         other = copy.deepcopy(self)
-        other.totals.values = other.totals.record.view(np.float64)  # copied apart from what they are views of
+        # a deep copy separates views from their arrays
+        other.totals.values = other.totals.record.view(np.float64)
         other._share()
         other.expire(horizon)
         other.settle(scores)
@@ -251,7 +254,7 @@ class Instances(Objects):
         return super().bytes() + self.aside.nbytes + self.seen.nbytes + self.tally.nbytes
 
     def dump(self) -> dict[str, Any]:
-        """Rows with their keys, which of them begin no instance, and what is known of their objects."""
+        """Return rows with their keys, which of them are aside, and what is known of their objects."""
         places = self.rows.living()
         blob = {
             **super().dump(),
@@ -263,7 +266,7 @@ class Instances(Objects):
         }
         if self.sees:
             blob["seen"] = self.seen[self.rows.cell[places]]
-        did = (self.fresh, self.retained, self.passes, self.dropped, self.anew, self.broken)
+        did = (self.fresh, self.retained, self.passes, self.dropped, self.resets, self.broken)
         return {**blob, "did": list(did), "stretch": self.stretch}
 
     def load(self, blob: dict[str, Any], scores: Scores) -> None:
@@ -274,7 +277,7 @@ class Instances(Objects):
             self.seen[self.rows.cell[places]] = blob["seen"]
         self.negative, self.k = Recency(*blob["negative"]), blob["k"]
         self.most, self.crowd = blob["most"].copy(), blob["crowd"].copy()
-        self.fresh, self.retained, self.passes, self.dropped, self.anew, self.broken = blob["did"]
+        self.fresh, self.retained, self.passes, self.dropped, self.resets, self.broken = blob["did"]
         self.stretch = blob["stretch"]
         self.settle(scores)
 
@@ -282,11 +285,11 @@ class Instances(Objects):
         super()._check()
         living, codes = self.rows.living(), self.rows.cell[self.rows.living()]
         kind = self.totals.kind[living] if self.several else np.zeros(len(living), dtype=np.int64)
-        # objects know how many rows they have of each stream, where these are counted
+        # where rows are counted, each object's counts by stream are those of its stored rows
         for stream in range(self.streams if len(self.tally) else 0):
             part = codes[kind == stream]
             assert np.array_equal(np.bincount(part, minlength=len(self.tally)), self.tally[:, stream])
-        # whoever has a row of a stream has been seen in it, and nobody else is known
+        # an object is marked as seen in each stream that it has a row of, and only objects with rows are marked
         if self.sees:
             assert bool((self.seen[codes] >> kind.astype(np.int64) & 1).all())
             assert not np.delete(self.seen, codes).any()

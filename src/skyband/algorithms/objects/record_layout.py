@@ -1,7 +1,8 @@
-"""The records of objects, and the sum that loses nothing: what the loops over totals have in common.
+"""The layout of an object's record, and the loss-free sum: shared by the loops over totals.
 
-A record is a row of numbers of 64 bits: how many rows an object has, the recency of the latest of them, flags, the
-score where that is plain, its key, and from FIRST on two numbers for each aggregate. One sum fills a line of the cache.
+A record is a row of 64-bit numbers: the number of an object's rows, the recency of the latest of them, flags, the
+score where that is plain, the object's key, and from FIRST on two numbers for each aggregate. With one sum a record
+fills a cache line.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import Floats, Ints
 
 COUNT, TIME, SEQ, FLAGS, SCORE, KEY = range(6)
-FIRST = 6  # of the aggregates: each has two numbers
+FIRST = 6  # column of the first aggregate: each has two
 TOUCHED = 1
-WIDE = 256  # and twice that for the second sum, and so on
-MOST_SUMS = 48  # that have a flag; further ones are wide from their first row on
+WIDE = 256  # flag of the first sum that is wide; twice that for the second, and so on
+MOST_SUMS = 48  # sums with a flag; further ones are wide from their first row on
 LAST_WIDE = WIDE << (MOST_SUMS - 1)
 SUM, MAX, LAST = range(3)
-AHEAD = 256  # rows whose records are touched before they are needed
+AHEAD = 256  # rows whose records are read ahead
 
 Kinds = npt.NDArray[np.uint16]  # streams by number
 
 
 class Aggregate(NamedTuple):
-    """What is computed of an object's rows: over one of the stored columns, of the rows of one stream."""
+    """An aggregate of an object's rows: its kind, a stored column, and the stream whose rows it takes."""
 
     kind: int
     column: int
@@ -36,7 +37,7 @@ class Aggregate(NamedTuple):
 
 
 def lines(rows: int, width: int) -> Ints:
-    """Records of zeros that begin where a line of the cache does."""
+    """Return records of zeros whose memory begins at a cache line."""
     room = np.zeros(rows * width + 8, dtype=np.int64)
     skip = (-room.ctypes.data % 64) // 8
     return room[skip : skip + rows * width].reshape(rows, width)
@@ -44,7 +45,7 @@ def lines(rows: int, width: int) -> Ints:
 
 @inlined
 def add(high: float, low: float, value: float) -> tuple[float, float, float]:
-    """high + low + value as two doubles, and what did not fit into them (0 unless a bit falls off)."""
+    """Return high + low + value as two doubles, and the rest that did not fit (0 unless a bit falls off)."""
     s = high + value
     t = s - high
     e = (high - (s - t)) + (value - t)
@@ -58,7 +59,7 @@ def add(high: float, low: float, value: float) -> tuple[float, float, float]:
 
 @inlined
 def next_bit(bit: int) -> int:
-    """The flag of the sum after this one's; 0 where there are no more."""
+    """Return the flag of the next sum; 0 where there are no more flags."""
     return bit << 1 if bit < LAST_WIDE else 0
 
 
@@ -66,7 +67,7 @@ def next_bit(bit: int) -> int:
 def widen(
     g: int, a: int, bit: int, value: float, sign: int, record: Ints, values: Floats, wide: Ints, idle: Ints
 ) -> None:
-    """Add a value to a sum or take it away where two doubles don't do; there is a wide sum to be had."""
+    """Add a value to a sum or take it away, in a wide sum, where two doubles don't suffice; one must be free."""
     at = FIRST + 2 * a
     if bit == 0:
         if record[g, at + 1] == 0:
@@ -93,7 +94,7 @@ def widen(
 def change_sum(
     g: int, a: int, bit: int, value: float, sign: int, record: Ints, values: Floats, wide: Ints, idle: Ints
 ) -> None:
-    """Add a value to a sum or take it away; there is a wide sum to be had."""
+    """Add a value to a sum or take it away; one wide sum must be free."""
     at = FIRST + 2 * a
     high, low, rest = add(values[g, at], values[g, at + 1], sign * value)
     if bit != 0 and rest == 0.0 and high - high == 0.0 and not record[g, FLAGS] & bit:
@@ -104,7 +105,7 @@ def change_sum(
 
 @inlined
 def arrive(g: int, place: int, time: Ints, seq: Ints, record: Ints) -> None:
-    """A row comes to an object: it may be its latest."""
+    """Raise the recency of an object's latest row to that of a new row."""
     if (
         record[g, COUNT] == 0
         or time[place] > record[g, TIME]

@@ -1,22 +1,22 @@
 """Sketches over a sliding window: how many different keys there are, and how often they repeat, in fixed space.
 
 **Distinct keys** (`Distinct`). A key's hash chooses one of m registers and a level, level r with probability 2^-r,
-and leaves its recency there if that is the newest so far. A level counts while its recency is in the window, so
-nothing has to be taken back when rows leave: the highest level that counts in each register is what HyperLogLog would
-have seen of the window alone. Its estimate has a standard error of 1.04 / sqrt(m) of the count; where many registers
-are empty they are counted instead (linear counting), which is closer. Sketches of several streams with the same m can
-be looked at as one, the higher level of each register: an estimate of the union, and by inclusion and exclusion of
-what they have in common, with an error that is a share of the union, not of the intersection.
+and stores its recency there if that is the newest so far. A level counts while its recency is in the window, so
+nothing has to be subtracted when rows leave: the highest level that counts in each register is what HyperLogLog would
+hold for the window alone. Its estimate has a standard error of 1.04 / sqrt(m) of the count; where many registers
+are empty they are counted instead (linear counting), which is closer. Sketches of several streams with the same m
+merge into one by the higher level of each register: an estimate of the union, and by inclusion and exclusion of the
+intersection, with an error that is a share of the union, not of the intersection.
 
 **Repeats** (`Repeats`). Alon, Matias and Szegedy: the sum over rows of a random sign of their key, squared, is on
-average the sum of the squares of how often each key comes, the size of the stream joined with itself. To slide, sums
+average the sum of the squares of the keys' counts, the size of the stream joined with itself. To slide, sums
 are kept for panes of rows, and the panes that reach into the window are added up: up to one pane too many. The median
 of four means of sixteen such squares has a standard error of about a fifth. The fourth paper estimates the greatest
 number of occurrences from it and doesn't say how. Divided by the number of rows it is how often the key of a row comes,
-on average over rows: never more than the greatest number, and the same where keys come equally often. (Its root is
-never less; but where nothing repeats that is the root of the number of rows, and nobody would ever be let go.)
+on average over rows: never more than the greatest number, and equal to it where keys come equally often. (Its root is
+never less; but where nothing repeats that is the root of the number of rows, and no instance would ever be removed.)
 
-Flajolet's and Martin's lowest unset bit, which the fourth paper has in mind, needs more space for the same error.
+Flajolet's and Martin's lowest unset bit, which the fourth paper names, needs more space for the same error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 def hashes_of(keys: pa.Array) -> Hashes:
-    """64 bits for each key, the same in every process."""
+    """Return 64 bits for each key, the same in every process."""
     if is_plain(keys.type):
         return stirred(bits_of(keys).view(np.uint64).copy())
     encoded = keys.dictionary_encode()
@@ -56,7 +56,7 @@ def hashes_of(keys: pa.Array) -> Hashes:
 
 
 def stirred(x: Hashes) -> Hashes:
-    """splitmix64: every bit of the result depends on every bit."""
+    """Mix the bits (splitmix64): every bit of the result depends on every bit."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
@@ -65,7 +65,7 @@ def stirred(x: Hashes) -> Hashes:
 
 
 class Distinct:
-    """The number of different keys in a sliding window of one stream."""
+    """Estimates the number of distinct keys in a sliding window of one stream."""
 
     def __init__(self, registers: int = REGISTERS) -> None:
         self.registers = registers
@@ -73,21 +73,21 @@ class Distinct:
         self.seq = np.full((registers, LEVELS), LOWEST.seq, dtype=np.int64)
 
     def add(self, hashes: Hashes, time: Ints, seq: Ints) -> None:
-        """Rows come, in any order."""
+        """Add rows, in any order."""
         register = (hashes % np.uint64(self.registers)).astype(np.int64)
         rest = hashes // np.uint64(self.registers)
         low = rest & (~rest + np.uint64(1))  # the lowest bit that is set
         level = np.where(
             rest == 0, LEVELS - 1, np.minimum(np.log2(np.maximum(low, 1).astype(np.float64)), LEVELS - 1)
         )
-        order = np.lexsort((seq, time))  # the newest is written last
+        order = np.lexsort((seq, time))  # so that the newest is written last
         at = register[order], level.astype(np.int64)[order]
         newer = (time[order] > self.time[at]) | ((time[order] == self.time[at]) & (seq[order] > self.seq[at]))
         at = at[0][newer], at[1][newer]
         self.time[at], self.seq[at] = time[order][newer], seq[order][newer]
 
     def levels(self, horizon: Recency) -> Ints:
-        """One more than the highest level in the window of each register; 0 for none."""
+        """Return one more than the highest level in the window for each register; 0 for none."""
         inside = (self.time > horizon.time) | ((self.time == horizon.time) & (self.seq >= horizon.seq))
         found: Ints = (LEVELS - np.argmax(inside[:, ::-1], axis=1)) * inside.any(axis=1)
         return found
@@ -104,12 +104,12 @@ class Distinct:
 
 
 def standard_error(registers: int) -> float:
-    """Of an estimate, as a share of what is counted."""
+    """Return the standard error of an estimate, relative to the count."""
     return 1.04 / math.sqrt(registers)
 
 
 def estimate(levels: Ints) -> float:
-    """How many different keys leave these levels."""
+    """Estimate the number of distinct keys from the levels of all registers."""
     m = len(levels)
     empty = int(np.count_nonzero(levels == 0))
     alpha = 0.7213 / (1 + 1.079 / m)
@@ -118,7 +118,7 @@ def estimate(levels: Ints) -> float:
 
 
 def in_common(levels: list[Ints]) -> Floats:
-    """For each set of streams, as bits of its number, about how many keys all of them have; of no stream: all."""
+    """Estimate for each set of streams (bits of the index) the keys that all of them have; index 0: of any stream."""
     d = len(levels)
     union = np.zeros(1 << d)
     for mask in range(1, 1 << d):
@@ -137,14 +137,14 @@ def in_common(levels: list[Ints]) -> Floats:
 
 
 class Repeats:
-    """How often keys repeat in a sliding window of one stream: the sum of the squares of their counts, and of them."""
+    """Estimates how often keys repeat in a sliding window of one stream, by the sum of the squares of their counts."""
 
     def __init__(self) -> None:
         self.seeds = stirred(np.arange(SIGNS, dtype=np.uint64))
         self.panes: list[list[Any]] = []  # newest recency, rows, sums; oldest pane first
 
     def add(self, hashes: Hashes, time: Ints, seq: Ints, window: int) -> None:
-        """Rows come to a window that has so many."""
+        """Add rows to a window of `window` rows."""
         if not len(hashes):
             return
         newest = Recency(int(time[-1]), int(seq[-1]))
@@ -158,7 +158,7 @@ class Repeats:
         self.panes = [pane for pane in self.panes if pane[0] >= horizon]
 
     def occurrences(self) -> float:
-        """How many rows the object of a row has, on average over rows: 1 where nothing repeats."""
+        """Return how many rows the object of a row has, on average over rows: 1 where nothing repeats."""
         rows = sum(int(pane[1]) for pane in self.panes)
         if not rows:
             return 1.0

@@ -2,19 +2,18 @@
 
 **Problem.** As for `sums`: the k objects with the best score where several rows make an object.
 
-**Idea.** Keep every row of the window and every object's totals, and for each total a list of all objects in its order.
-A view of the best objects is kept up to date; when it runs short the lists are walked from their tops, side by side,
-until nobody who has not been met can be better (threshold_lists.py).
+**Idea.** Keep every row of the window and every object's totals, and for each total a list of all objects sorted by it.
+A view of the best objects is kept up to date. When it runs short the lists are walked from their tops, side by side,
+until no object that has not been met can be better (threshold_lists.py).
 
 **What is kept.** What `sums` keeps, and 16 bytes an object for each total.
 
 **Cost.** A step moves the entries of the objects that it touched, in every list; a refill walks as deep as it must.
 
-**Wrong choice when** speed matters: it is the fourth paper's baseline, kept as the reference that the others are
-compared with.
+**Wrong choice when** speed matters: it is the fourth paper's baseline, kept as the reference for comparisons.
 
-Haghani, Michel and Aberer (2009), section 3.1. Their lists have a row's value each, which ranks objects rightly only
-if an object comes once in a stream; here an entry is an object's total.
+Haghani, Michel and Aberer (2009), section 3.1. Their lists contain the value of each row, which ranks objects
+correctly only if an object comes once in a stream; here an entry is an object's total.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from skyband.algorithms.objects.threshold_lists import RankedObjects
 
 
 class SLA(Sums):
-    """Objects with their lists in slots, one for each window."""
+    """Objects with sorted lists, one slot for each window."""
 
     card = Card(
         name="sla",

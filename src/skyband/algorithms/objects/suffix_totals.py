@@ -1,13 +1,14 @@
-"""Instances: what each object's rows add up to from each of them on.
+"""Totals of instances: of each object's rows from each of them on.
 
 Of an object's rows in the window the oldest leaves first, so the object will have, one after the other, the totals of
-all its rows, of all but the oldest, and so on. Each of these is an *instance*: it belongs to the row with which it
-expires, and it can only gain as long as it lives, for rows that leave before it are not in it.
+all its rows, of all but the oldest, and so on. Each of these is an *instance*. It belongs to the row with which it
+expires, and it can only gain as long as it lives, because rows that leave before it are not in it.
 
-Nothing of this is stored. A walk over the rows from the newest to the oldest, with one running total for each object,
-meets every instance at the moment when its total is complete. Totals are plain sums of doubles here, so what is told
-of an instance are two bounds: no more than what it has by now, and no less than what it may come to, each further off
-by one part in 2^52 for every addition that may have been rounded. Who is as close as that stays.
+Instances are not stored. A walk over the rows from the newest to the oldest, with one running total for each object,
+meets every instance at the moment when its total is complete. Totals are plain sums of doubles here, so an instance has
+two bounds: one that is not above its present total, and one that is not below its greatest possible total. Each is
+widened by one part in 2^52 for every addition that may have been rounded. An instance that the bounds cannot decide
+stays.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import Floats, Ints
 
 AHEAD = 128
-TALLY = 4  # where the rows of each stream are counted beside a sum
-ULP = 2.0**-52  # twice what one rounding may take or add, as a share
+TALLY = 4  # column from which the rows of each stream are counted, beside a sum
+ULP = 2.0**-52  # twice the greatest relative error of one rounding
 
 Counts = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -30,9 +31,10 @@ Flags = npt.NDArray[np.bool_]
 
 @kernel
 def came(places: Places, code: Places, kind: Kinds, seen: Ints, tally: Counts, noted: Ints) -> None:
-    """Rows have come: which streams have told of an object, and how many rows it has of each, where that is known.
+    """Note for new rows the streams that their objects were seen in, and count the objects' rows in each stream.
 
-    noted: the most rows of an object in a stream; how many rows came of a stream that had told of their object before.
+    Only the arrays that are not empty are kept. noted: the most rows of an object in a stream; the number of rows whose
+    object had been seen in their stream before.
     """
     most, again = noted[0], noted[1]
     several, known, counted = kind.shape[0] > 0, seen.shape[0] > 0, tally.shape[0] > 0
@@ -50,14 +52,14 @@ def came(places: Places, code: Places, kind: Kinds, seen: Ints, tally: Counts, n
 
 @kernel
 def went(places: Places, code: Places, kind: Kinds, tally: Counts) -> None:
-    """Rows have left."""
+    """Take rows that leave from the counts."""
     several = kind.shape[0] > 0
     for i in range(places.shape[0]):
         tally[code[places[i]], kind[places[i]] if several else 0] -= 1
 
 
 def columns_of(plan: Ints, plain: Ints, streams: int) -> Ints:
-    """For each stream the columns of its rows that the sums of a plain score are over; -1 where it has fewer."""
+    """Return for each stream the columns of its rows that a plain score sums; -1 where it has fewer."""
     each = [plan[plain][plan[plain, 2] == stream, 1].tolist() for stream in range(streams)]
     width = max(1, *map(len, each))
     return np.array([columns + [-1] * (width - len(columns)) for columns in each], dtype=np.int64)
@@ -68,12 +70,13 @@ def bounds_of_sums(
     places: Places, code: Places, x: Floats, kind: Kinds, columns: Ints, most: Floats, rows: Ints, seen: Ints,
     ever: bool, total: Floats, tally: Counts, least: Floats, best: Floats,
 ) -> float:  # fmt: skip
-    """Bounds on the scores of instances, now and in the end, where a score is sums added up; rows are oldest first.
+    """Write bounds on the present and the final scores of instances, for a plain score; rows are oldest first.
 
-    most, rows: of each stream the most that a row adds to the score, which is finite, and the most rows of an object.
-    total and tally: zeros for each object, the same as numbers of 64 and of 32 bits: the sum, and unless it comes once
-    for ever how much of all that may come has come, and from TALLY on its rows of each stream. Mostly without branches,
-    which nobody could foretell. (What is returned is of no use, but the compiler doesn't know that.)
+    most: for each stream the most that a row adds to the score, which is finite; rows: the most rows of an object.
+    total and tally are zeros for each object, the same memory as 64-bit and as 32-bit numbers. They hold the sum and,
+    unless an object comes once for ever, how much of the allowed rise is used, and from TALLY on its rows of each
+    stream. The loop has few branches, because they would be unpredictable. (The returned value only keeps the reads
+    alive.)
     """
     several, streams, wide = kind.shape[0] > 0, rows.shape[0], columns.shape[1]
     ahead, warm, full = places.shape[0], 0.0, 0.0
@@ -81,7 +84,7 @@ def bounds_of_sums(
         full += most[s] * (1 if ever else rows[s])
     loose = ULP * wide * (places.shape[0] + streams)
     for i in range(places.shape[0] - 1, -1, -1):
-        if i < ahead:  # independent reads, so that they don't wait for one another
+        if i < ahead:  # independent reads overlap in the memory system
             ahead = max(0, i + 1 - AHEAD)
             for j in range(ahead, i + 1):
                 warm += total[code[places[j]], 0]
@@ -95,9 +98,9 @@ def bounds_of_sums(
         total[g, 0] = now
         rise = 0.0
         if ever:
-            told = seen[g]
+            seen_in = seen[g]
             for s in range(streams):
-                rise += most[s] * (1 - ((told >> s) & 1))
+                rise += most[s] * (1 - ((seen_in >> s) & 1))
         else:
             came = np.int64(tally[g, TALLY + stream])
             tally[g, TALLY + stream] = came + 1
@@ -114,7 +117,7 @@ def suffixes(
     places: Places, code: Places, x: Floats, kind: Kinds, plan: Ints, total: Floats, tally: Counts, out: Floats,
     there: Counts,
 ) -> None:  # fmt: skip
-    """The aggregates of instances, and how many rows of each stream are in them; rows are oldest first.
+    """Write the aggregates of instances and their numbers of rows of each stream; rows are oldest first.
 
     total and tally: zeros for each object.
     """
@@ -138,7 +141,7 @@ def suffixes(
 
 @kernel
 def least_of(totals: Floats, there: Counts, plan: Ints) -> Floats:
-    """No more than what the totals of instances are."""
+    """Return lower bounds on the totals of instances."""
     out = totals.copy()
     for a in range(plan.shape[0]):
         if plan[a, 0] == SUM:
@@ -148,9 +151,9 @@ def least_of(totals: Floats, there: Counts, plan: Ints) -> Floats:
 
 
 @inlined
-def yet_to_come(told: int, stream: int, most: int, count: int, ever: bool) -> int:
-    """How many rows of a stream may yet be added to an instance that has so many."""
-    return 1 - ((told >> stream) & 1) if ever else max(0, most - count)
+def yet_to_come(seen_in: int, stream: int, most: int, count: int, ever: bool) -> int:
+    """Return how many rows of a stream may still be added to an instance that has `count` of them."""
+    return 1 - ((seen_in >> stream) & 1) if ever else max(0, most - count)
 
 
 @kernel
@@ -158,20 +161,20 @@ def most_of(
     totals: Floats, there: Counts, codes: Ints, plan: Ints, seen: Ints, most: Floats, rows: Ints, ever: bool,
     out: Floats, counts: Ints,
 ) -> None:  # fmt: skip
-    """No less than what the totals of instances may come to, and how many rows they have then.
+    """Write upper bounds on the totals of instances, and the number of rows that they may have in the end.
 
     most: the greatest value of each aggregate; rows: the most rows of an object in each stream, in any window.
     """
     for i in range(codes.shape[0]):
-        told = seen[codes[i]] if ever else np.int64(0)
+        seen_in = seen[codes[i]] if ever else np.int64(0)
         count = 0
         for s in range(rows.shape[0]):
-            count += there[i, s] + yet_to_come(told, s, rows[s], np.int64(there[i, s]), ever)
+            count += there[i, s] + yet_to_come(seen_in, s, rows[s], np.int64(there[i, s]), ever)
         counts[i] = count
         for a in range(plan.shape[0]):
             s = plan[a, 2]
             value = totals[a, i]
-            yet = yet_to_come(told, s, rows[s], np.int64(there[i, s]), ever)
+            yet = yet_to_come(seen_in, s, rows[s], np.int64(there[i, s]), ever)
             if plan[a, 0] == MAX:
                 out[a, i] = max(value, most[a]) if yet > 0 else value
             else:
@@ -183,18 +186,18 @@ def most_of(
 def dominated(
     places: Places, code: Places, least: Floats, best: Floats, k: int, top: Floats, whose: Ints, aside: Flags
 ) -> int:
-    """Put those instances aside which k other objects will beat as long as they live; places are oldest first.
+    """Mark the instances that k other objects beat as long as they live; places are oldest first.
 
-    From the newest to the oldest, the k best scores of different objects so far are at hand: all expire later than what
-    comes next. An instance whose best is below the last of them is dominated. (Its own object can't be among those that
-    count: what an object has from a newer row on is less than what it has from an older one on.) Returns how many were
-    not aside before.
+    The loop runs from the newest to the oldest and holds the k best scores of different objects so far: all of them
+    expire later than the next row. An instance whose upper bound is below the least of them is dominated. (Its own
+    object is never among those that count: an object's total from a newer row on is less than from an older one.)
+    Returns how many instances were newly marked.
     """
     n, found = 0, 0
     bar = -np.inf
     for p in range(places.shape[0] - 1, -1, -1):
         place = places[p]
-        beaten = bar > best[p]  # nobody could foretell it: no branch
+        beaten = bar > best[p]  # unpredictable, so no branch
         found += beaten & (not aside[place])
         aside[place] |= beaten
         now = least[p]
@@ -205,7 +208,7 @@ def dominated(
                 if whose[t] == g:
                     at = t
                     break
-            if at >= 0 and top[at] >= now:  # told apart by nothing but the bound on rounding
+            if at >= 0 and top[at] >= now:  # they differ only by the bound on rounding
                 continue
             if at < 0:
                 if n < k:
@@ -222,8 +225,10 @@ def dominated(
 
 @kernel
 def of_no_use(places: Places, code: Places, aside: Flags, held: Flags, out: Places) -> int:
-    """Rows aside that no older instance needs, oldest first; held: nobody yet, for each object; there
-    is room for one more than there are. Returns how many."""
+    """Write the rows aside that no older instance needs, oldest first, and return their number.
+
+    held: False for each object. out: room for one more than the number of places.
+    """
     count = 0
     for i in range(places.shape[0]):
         place = places[i]

@@ -1,8 +1,8 @@
-"""Sums that come with their scores: the loops over rows where a score is nothing but sums added up.
+"""Sums with their scores: the loops over rows where a score is only a sum of sums.
 
-Each row that comes or goes changes its object's sums and at once its score, and whoever has come up to the bar is noted
-then and there: nobody has to be looked at twice. Three loops do the same with more or less care: one for rows that are
-in a single sum, one for any number of sums, and one for wide sums, which the other two stop at.
+Each row that enters or leaves changes its object's sums and at once its score; an object that reaches the threshold is
+noted at once, without a second pass. Three loops do the same: one for rows that are in a single sum, one for any number
+of sums, and one for wide sums. The first two stop at a wide sum.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def change(
     plain: Ints, sign: float, bar: float, record: Ints, values: Floats, wide: Ints, idle: Ints, listed: Any,
     touched: Ints, warm: Ints, count: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Rows come (way 1) or go (-1), where all aggregates are sums and the score is some of them added up.
+    """Add (way 1) or take away (-1) rows, where all aggregates are sums and the score is the sum of some of them.
 
-    Notes who has come up to the bar, and (as -1 - code) who has no rows left. Stops at a row whose object has or needs
-    a wide sum: a call in this loop, even one that is never made, would make it three times as slow.
+    Notes the objects that reach the threshold and, as -1 - code, those without rows. Stops at a row whose object has or
+    needs a wide sum: a call in this loop, even one that never runs, would make it three times as slow.
     """
     ahead = begin
     far = record.shape[1] - 1
@@ -95,16 +95,16 @@ def change_one(
     plain: Ints, sign: float, bar: float, record: Ints, values: Floats, listed: Any, touched: Ints, warm: Ints,
     count: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """As `change`, where a row is in one sum only: what most people ask for, without the inner loops.
+    """As `change`, where a row is in one sum only: the most common query, without the inner loops.
 
-    own: of each stream its sum and the column that it is of; -1 where it has none.
+    own: for each stream its sum and the column that it sums; -1 where it has none.
     """
     ahead = begin
     several, sums, far = kind.shape[0] > 0, plain.shape[0], record.shape[1] - 1
     stream, a, column = 0, own[0, 0], own[0, 1]
     for p in range(begin, places.shape[0]):
         if p == ahead:
-            # independent reads don't wait for one another; what they add up to is kept, or the compiler drops them
+            # independent reads overlap; their combination is stored, or the compiler would remove them
             ahead = min(p + AHEAD, places.shape[0])
             seen = 0
             if far < 8:
@@ -119,7 +119,7 @@ def change_one(
         if several:
             stream = kind[place]
             a = -1
-            if stream < own.shape[0]:  # else one that nothing is asked of
+            if stream < own.shape[0]:  # else a stream that no aggregate reads
                 a, column = own[stream, 0], own[stream, 1]
         if record[g, FLAGS] != 0:
             return p, count
@@ -158,7 +158,7 @@ def change_wide(
     plan: Ints, plain: Ints, sign: float, bar: float, record: Ints, values: Floats, wide: Ints, idle: Ints, listed: Any,
     touched: Ints, warm: Ints, count: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """As `change`, up to a row, whatever the sums; stops where wide ones may run out."""
+    """As `change` for rows before `end`, with sums of any kind; stops where wide sums may run out."""
     for p in range(begin, end):
         if idle[0] < plan.shape[0]:
             return p, count
@@ -202,7 +202,7 @@ def change_wide(
 
 @kernel
 def parted(noted: Ints, record: Ints, came: Ints, dead: Ints) -> tuple[int, int]:
-    """What was noted, apart: who came up to the bar, and who has no rows left, each once (some have come back)."""
+    """Split the notes into objects that reached the threshold and objects without rows, each once."""
     up, gone = 0, 0
     for i in range(noted.shape[0]):
         if noted[i] >= 0:

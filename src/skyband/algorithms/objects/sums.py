@@ -1,22 +1,22 @@
 """sums: exact totals of every object in the window.
 
-**Problem.** The k objects with the best score, where an object is told by several rows: bytes by client, flows seen by
-several routers. Scores rise when rows come and fall when they leave; a row that is of no account today may decide
-tomorrow, so rows can't be pruned by what else is there, unless somebody promises bounds on what is yet to come.
+**Problem.** The k objects with the best score, where several rows make an object: bytes by client, flows seen by
+several routers. Scores rise when rows enter and fall when they leave. A row of little weight today may decide
+tomorrow, so other rows never make it superfluous, unless bounds on the rows to come are promised.
 
 **Idea.** Keep every row of the window, and for each object its running totals, exactly: sums that hold all bits
-(aggregates.py), so that nothing drifts however long the stream runs. Of all objects, only those above a bar are
-looked at for an answer (top_objects.py); a step looks at the objects that its rows touched.
+(aggregates.py), so that nothing drifts however long the stream runs. An answer reads only the objects above a
+threshold (top_objects.py); a step computes scores only for the objects that its rows changed.
 
 **What is kept.** The window's rows, 36 bytes and 8 for each argument, and about 100 bytes for each object.
 
-**Cost.** A few memory accesses for a row that comes and for one that leaves, whatever the question; one pass over all
-scores when the objects above the bar run out, which is seldom.
+**Cost.** A few memory accesses for a row that enters and for one that leaves, whatever the query; one pass over all
+scores when fewer than k objects are above the threshold, which is seldom.
 
-**Wrong choice when** the question is about single rows: then nearly all of them need not be kept at all (`ra`).
+**Wrong choice when** the query is about single rows: then nearly all of them need not be kept at all (`ra`).
 
-The fourth paper (Haghani, Michel, Aberer 2009) keeps less where bounds are known, and its baseline does what is done
-here with sorted lists. Measured, plain totals are faster than either, and they need no promises.
+The fourth paper (Haghani, Michel, Aberer 2009) keeps less where bounds are known, and its baseline computes the same
+with sorted lists. Measured, plain totals are faster than either, and they need no promises.
 """
 
 from __future__ import annotations
@@ -38,26 +38,24 @@ def expected(k: int, n: float) -> float:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a question about objects needs of an algorithm, and what it promises (query/assumptions.py)."""
+    """What a grouped or joined query needs of an algorithm, and what it promises (query/assumptions.py)."""
 
     aggregates: tuple[Aggregate, ...]
-    width: int  # columns of rows
-    several: bool  # streams
+    width: int  # columns of a row
+    several: bool  # whether there are several streams
     streams: int = 1
-    most: tuple[float | None, ...] = ()  # of each aggregate the greatest value that is promised
-    rows: int | None = None  # of an object in a stream in any window
-    ever: bool = False  # that one for ever
-    plain: tuple[
-        int, ...
-    ] = ()  # the aggregates that make the score by being added up, where nothing else does
-    sign: float = 1.0  # -1: the lowest first
-    everywhere: bool = False  # the score is monotone in every total, also below zero
-    counting: bool = False  # it depends on the number of rows
+    most: tuple[float | None, ...] = ()  # for each aggregate the greatest value that is promised
+    rows: int | None = None  # promised: the most rows of an object in a stream in any window
+    ever: bool = False  # whether `rows` is 1 and holds for ever
+    plain: tuple[int, ...] = ()  # the aggregates whose sum is the score, where it is plain
+    sign: float = 1.0  # -1: lowest first
+    everywhere: bool = False  # whether the score is monotone in every total, also below zero
+    counting: bool = False  # whether the score depends on the number of rows
     options: Mapping[str, Any] = field(default_factory=dict)  # as they are in the query
 
 
 class Sums:
-    """Objects in slots, one for each window."""
+    """Objects with exact totals, one slot for each window."""
 
     card = Card(
         name="sums",
@@ -67,7 +65,7 @@ class Sums:
         exact=True,
         keeps="the window's rows, and the totals of every object in it",
         cost="a row: a few memory accesses when it comes and when it leaves",
-        wrong_when="the question is about single rows",
+        wrong_when="the query is about single rows",
         expected=expected,
         options={},
         window=True,
@@ -77,11 +75,11 @@ class Sums:
 
     def __init__(self, options: Mapping[str, float], asked: Asked) -> None:
         self.asked = asked
-        self.retained = False  # rows are retained for watches yet to come
+        self.retained = False  # whether rows are retained for future watches
         self.slots: list[Any] = []
 
     def add(self, bar: float | None) -> int:
-        """A slot for one more window; with a bar all objects beyond it are answers."""
+        """Open a slot for one more window. With a bar all objects beyond it are answers."""
         slot = next((i for i, objects in enumerate(self.slots) if objects is None), len(self.slots))
         self.put(slot, bar)
         return slot
@@ -91,7 +89,7 @@ class Sums:
         self.slots[slot] = self.objects(bar)
 
     def objects(self, bar: float | None) -> Any:
-        """The objects of one more window."""
+        """Return the state of one more window."""
         asked = self.asked
         return Objects(asked.aggregates, asked.width, asked.several, bar, asked.plain, asked.sign)
 
@@ -99,7 +97,7 @@ class Sums:
         self.slots[slot] = None
 
     def resize(self, slot: int, k: int) -> None:
-        """So many ranks are asked of a slot."""
+        """Set the number of ranks of a slot."""
 
     def notes(self) -> list[str]:
         return ["totals rise and fall, so no row makes another superfluous: all rows of the window are kept"]
@@ -113,7 +111,7 @@ class Sums:
         return self.card.expected(k, n)
 
     def size(self, slot: int) -> tuple[int, int]:
-        """Objects, and bytes of them and their rows."""
+        """Return the number of objects, and the bytes of them and their rows."""
         objects = self._of(slot)
         return len(objects), objects.bytes()
 
@@ -123,7 +121,7 @@ class Sums:
             "rows": len(objects.rows),
             "objects": len(objects),
             "above the bar": len(objects.leaders.codes),
-            "bars set anew": objects.leaders.rebuilds,
+            "thresholds reset": objects.leaders.rebuilds,
             "wide sums": int(len(objects.totals.wide) - objects.totals.idle[0]),
         }
 
@@ -131,5 +129,5 @@ class Sums:
         for objects in self.slots:
             if objects is not None:
                 objects._check()
-                # as many rows as there are in the totals
+                # the totals count the stored rows
                 assert int(np.sum(objects.totals.record[:, 0])) == len(objects.rows)

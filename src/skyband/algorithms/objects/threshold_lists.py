@@ -1,11 +1,11 @@
 """Objects with a sorted list of each of their totals, and a view of the best, refilled from the tops of the lists.
 
 The threshold algorithm of Fagin, Lotem and Naor: walk down all lists side by side and look up the score of every
-object met. Whatever has not been met has no more of anything than the entries that the walk is at, so that its score
-is at most the score of an object with just those totals; once enough objects are strictly above that, they are the
-best. It needs a score that is monotone increasing in every total.
+object met. An object that has not been met has no total above the present entries of the walk, so its score is at most
+the score of an object with just those totals. Once enough objects are strictly above that, they are the best. The
+score must be monotone increasing in every total.
 
-The view is that of leaders.py, all objects at or above a bar; only what happens when it runs short is different.
+The view is that of top_objects.py, all objects at or above a threshold; only the refill is different.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skyband.algorithms.objects.top_objects import SOON, Leaders
 from skyband.algorithms.objects.window_objects import Objects, Scores
 from skyband.core.types import Floats, Ints
 
-FIRST_STEP = 32  # entries of each list; then twice as many, and so on
+FIRST_STEP = 32  # entries of each list in the first round; each further round doubles
 
 
 class View(Leaders):
@@ -29,7 +29,7 @@ class View(Leaders):
         super().__init__()
         self.ranking = ranking
         self.wanted = 0
-        self.looked = 0  # entries of lists that were walked over
+        self.looked = 0  # entries of lists that walks have read
 
     def _lower(self, k: int) -> None:
         if not self.ranking.walkable():
@@ -47,7 +47,7 @@ class View(Leaders):
 
 
 class RankedObjects(Objects):
-    """The objects of one window, and for each of their totals all of them in its order."""
+    """The objects of one window, and for each total a list of all of them sorted by it."""
 
     def __init__(
         self, aggregates: tuple[Aggregate, ...], width: int, several: bool, counting: bool, everywhere: bool
@@ -65,7 +65,7 @@ class RankedObjects(Objects):
         super().settle(scores)
 
     def _settled(self, codes: Ints, values: Floats, counts: Ints, alive: Any) -> None:
-        """Objects have new totals: take their entries out of the lists, and put the new ones in."""
+        """Replace the entries of objects with new totals."""
         changed = np.zeros(len(self.totals.record), dtype=bool)
         changed[codes] = True
         own = codes[alive]
@@ -80,11 +80,11 @@ class RankedObjects(Objects):
             self.code[number] = np.insert(code, at, own[order])
 
     def walkable(self) -> bool:
-        """Whether the score is known to be monotone over all totals there are."""
+        """Whether the score is known to be monotone over the present totals."""
         return self.everywhere or all(not len(value) or value[0] >= 0.0 for value in self.value)
 
     def walk(self, rank: int) -> tuple[Ints, float, int]:
-        """All objects at or above a bar, at least `rank` if there are as many; the bar; how many entries were met."""
+        """Return all objects at or above a threshold, at least `rank` if there are as many; it; the entries read."""
         assert self.scores is not None
         longest = len(self.value[0]) if self.value else 0
         met = np.zeros(len(self.leaders.good), dtype=bool)
@@ -108,7 +108,7 @@ class RankedObjects(Objects):
             depth *= 2
 
     def _threshold(self, done: int) -> float:
-        """The score of an object with the totals that the walk is at; nothing unmet is better."""
+        """Return the score of an object with the walk's present totals; no object that was not met is better."""
         assert self.scores is not None
         at = [value[len(value) - done] for value in self.value]
         totals = np.array(at[: len(self.aggregates)]).reshape(-1, 1)
@@ -126,7 +126,7 @@ class RankedObjects(Objects):
         super()._check()
         living = np.flatnonzero(self.totals.record[:, 0])
         for number, (value, code) in enumerate(zip(self.value, self.code, strict=True)):
-            # each object is in each list once, in the order of its totals
+            # each object is in each list once, sorted by its total
             assert np.array_equal(np.sort(code), living) and not (np.diff(value) < 0).any()
             if number < len(self.aggregates):
                 assert np.array_equal(self.totals.values_of(code)[number], value, equal_nan=True)

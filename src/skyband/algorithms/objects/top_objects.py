@@ -1,12 +1,13 @@
 """Leaders: the best k of many objects whose scores rise and fall.
 
-Rows have one score for life; an object's score changes with each of its rows. Sorting all objects at each step would
-cost what the number of objects costs. So there is a bar, and a list of all objects at or above it: a step looks at the
-objects that it touched and takes in those that are above the bar now; what has fallen below goes at the next answer.
-As long as k objects are left the best of them are the answer. When they run out the bar is set anew, at the rank of
-`wanted`, some multiples of k, with one pass over all scores; if that comes too soon again the next bar is set deeper.
+A row's score never changes; an object's score changes with each of its rows. Sorting all objects at each step would
+cost time proportional to their number. So there is a threshold (`bar`) and a list of all objects at or above it. A step
+looks at the objects that it touched and adds those that are above the threshold now; those that have fallen below are
+removed at the next answer. As long as k objects are left the best of them are the answer. When fewer are left the
+threshold is set again, at rank `wanted`, some multiples of k, with one pass over all scores; if that happens again too
+soon the next threshold is set at a deeper rank.
 
-A question for all objects beyond a bound is the same with a bar that stays.
+A query for all objects beyond a bound is the same with a threshold that never changes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import numpy.typing as npt
 from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints
 
-LEAST = 256  # objects at or above a new bar
+LEAST = 256  # objects at or above a new threshold
 MOST = 65_536
 SOON = 30  # answers
-FEW = 64  # ranks that are found by putting each object in its place
+FEW = 64  # up to so many ranks are found by insertion
 _SAMPLE = 8_192
 
 
@@ -36,7 +37,7 @@ class Leaders:
         self.listed: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self.codes = np.empty(0, dtype=np.int64)
         self.wanted = LEAST
-        self.answers = 0  # since the bar was set
+        self.answers = 0  # since the threshold was set
         self.rebuilds = 0
 
     def reserve(self, codes: int) -> None:
@@ -47,14 +48,14 @@ class Leaders:
             self.listed = np.concatenate([self.listed, np.zeros(room - old, dtype=bool)])
 
     def share(self, good: Floats) -> None:
-        """Scores lie in somebody else's array, who keeps them up to date and says who comes up to the bar."""
+        """Use an array of scores that its owner keeps up to date; the owner reports which objects reach the bar."""
         old = len(self.listed)
         self.good = good
         if len(good) > old:
             self.listed = np.concatenate([self.listed, np.zeros(len(good) - old, dtype=bool)])
 
-    def tell(self, codes: Ints, good: Floats) -> None:
-        """New scores of some objects, each once."""
+    def update(self, codes: Ints, good: Floats) -> None:
+        """Set the new scores of some objects, each named once."""
         self.good[codes] = good
         fresh = codes[(good >= self.bar) & ~self.listed[codes]]
         if len(fresh):
@@ -62,7 +63,7 @@ class Leaders:
             self.codes = np.concatenate([self.codes, fresh])
 
     def best(self, k: int | None, time: Ints, seq: Ints) -> Ints:
-        """The codes of the best k (or of all beyond the bar), best first; equal scores: the newer recency first."""
+        """Return the codes of the best k (or of all beyond the bar), best first; equal scores: the newer first."""
         self.answers += 1
         if k is not None and 0 < k <= FEW:
             found, held = np.empty(k, dtype=np.int64), np.empty(k)
@@ -84,7 +85,7 @@ class Leaders:
         return codes[order[:k]]
 
     def _again(self, k: int) -> bool:
-        """The bar is set anew where too few objects are left above it for a best k, or too many for comfort."""
+        """Set the threshold again where fewer than k objects are above it, or far too many. Return whether it fell."""
         if len(self.codes) < k and self.bar > -np.inf:
             self._lower(k)
             return True
@@ -94,14 +95,14 @@ class Leaders:
         return False
 
     def drop(self) -> None:
-        """Forget whoever has fallen below the bar."""
+        """Remove the objects that have fallen below the threshold."""
         stays = self.good[self.codes] >= self.bar
         if not stays.all():
             self.listed[self.codes[~stays]] = False
             self.codes = self.codes[stays]
 
     def release(self, codes: Ints) -> None:
-        """These objects are no more and have no score: nobody may be listed whose number is handed out again."""
+        """Remove objects without a score from the list, because their codes will be given to other objects."""
         if self.listed[codes].any():
             self.drop()
 
@@ -127,7 +128,7 @@ class Leaders:
         self.listed[self.codes] = True
 
     def _set(self, codes: Ints, rank: int) -> None:
-        """The bar at this rank of these objects, who have all scores above it."""
+        """Set the threshold at this rank of these objects, which are all those above it."""
         good = self.good[codes]
         self.bar = (
             float(np.partition(good, len(good) - rank)[len(good) - rank]) if rank < len(good) else -np.inf
@@ -137,7 +138,7 @@ class Leaders:
         return self.good.nbytes + self.listed.nbytes + self.codes.nbytes
 
     def _check(self) -> None:
-        # everybody at or above the bar is listed, once
+        # every object at or above the threshold is listed, once
         above = np.flatnonzero(self.good >= self.bar)
         assert np.isin(above, self.codes).all()
         assert len(np.unique(self.codes)) == len(self.codes)
@@ -148,9 +149,9 @@ class Leaders:
 def leading(
     codes: Ints, good: Floats, listed: Any, bar: float, time: Ints, seq: Ints, found: Ints, held: Floats
 ) -> tuple[int, int]:
-    """Forget whoever has fallen below the bar; the best of those left, as many as `found` has room for, best first.
+    """Remove objects below the threshold from the list; write the best of the rest to `found`, best first.
 
-    Returns how many are left, and how many of them are found.
+    Returns how many are left in the list, and how many of them were written.
     """
     left, count, k = 0, 0, found.shape[0]
     for i in range(codes.shape[0]):

@@ -1,9 +1,9 @@
-"""The objects of one window: rows by key, totals by object, and who leads.
+"""The objects of one window: rows by key, totals by object, and the list of the best.
 
-What a grouped or joined question needs for one window, whatever it asks: the window's rows in order of recency
-(rows.py), each with the number of its object; the objects' totals (totals.py); their scores, and the list of the best
-(leaders.py). A step lets rows leave and come, settles the totals of the objects that were touched, asks for their new
-scores, and has the best k at hand. An object without rows is forgotten, and its number is handed out again.
+This is the state of one window of a grouped or joined query: the window's rows in order of recency (row_slots.py), each
+with the code of its object; the objects' totals (aggregates.py); their scores, and the list of the best
+(top_objects.py). A step lets rows leave and enter, reads the totals of the objects that changed, computes their new
+scores, and has the best k at hand. An object without rows is removed, and its code is given to another object.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from skyband.core.types import Floats, Ints, Recency
 from skyband.stream.slot_table import SlotTable
 
 Scores = Callable[["Objects", Ints, Floats, Ints], Floats]
-"""Some objects' codes, a column of each aggregate, counts of rows: how good each is, NaN for one in no answer."""
+"""Takes objects' codes, a column of each aggregate, and counts of rows; returns scores, NaN for one in no answer."""
 
 
 class Objects(Keyed):
-    """The objects of one window of one question."""
+    """The objects of one window of one query."""
 
     def __init__(
         self, aggregates: tuple[Aggregate, ...], width: int, several: bool = False, bar: float | None = None,
@@ -34,7 +34,7 @@ class Objects(Keyed):
     ) -> None:  # fmt: skip
         super().__init__(width, several)
         self.aggregates, self.bar = aggregates, bar
-        self.plain, self.sign = plain, sign  # the sums that make the score, where nothing else does
+        self.plain, self.sign = plain, sign  # the sums whose sum is the score, where it is plain
         self.totals = Totals(aggregates, self.rows, plain, sign)
         self.leaders = Leaders(bar)
 
@@ -44,12 +44,12 @@ class Objects(Keyed):
     # -- a step --------------------------------------------------------------------------------------------
 
     def expire(self, horizon: Recency) -> None:
-        """Rows before the horizon leave."""
+        """Remove rows before the horizon."""
         self.horizon = max(horizon, self.horizon)
         self._leave(self.rows.expire(self.horizon))
 
     def _leave(self, gone: Places) -> None:
-        """Rows leave their objects, the oldest of each first."""
+        """Take rows from their objects, the oldest of each first."""
         if len(gone):
             self.totals.reserve(0, len(gone), self.several)
             self._share()
@@ -59,8 +59,10 @@ class Objects(Keyed):
     def add(
         self, keys: pa.Array, columns: tuple[Floats, ...], time: Ints, seq: Ints, stream: Any = 0
     ) -> None:
-        """Rows come, oldest first, of one stream or each with its own; none has a NaN or a key that is null. Those
-        before the horizon are left out."""
+        """Add rows, oldest first, all of one stream or each with its own; leave out those before the horizon.
+
+        No row has a NaN or a null key.
+        """
         found = self._inside(keys, columns, time, seq, stream)
         if found is None:
             return
@@ -79,19 +81,19 @@ class Objects(Keyed):
         self._came(places)
 
     def _came(self, places: Places) -> None:
-        """Rows have come."""
+        """Called after rows were added."""
 
     def _went(self, places: Places) -> None:
-        """Rows have left; they can still be read."""
+        """Called when rows have left; they can still be read."""
 
     def _share(self) -> None:
-        """Where the score is plain it lies in the records, and rows are measured by the leaders' bar as they come."""
+        """Let a plain score's records be the leaders' scores, and give the totals the leaders' threshold."""
         if self.plain:
             self.leaders.share(self.totals.values[:, SCORE])
             self.totals.bar, self.totals.listed = self.leaders.bar, self.leaders.listed
 
     def delete(self, time: Ints, seq: Ints) -> None:
-        """Rows that are no longer live: their objects' totals are made anew from the rows that remain."""
+        """Remove rows and compute their objects' totals again from the rows that remain."""
         places = self.rows.find(time, seq)
         if not len(places):
             return
@@ -100,7 +102,7 @@ class Objects(Keyed):
         self._renew(codes)
 
     def _renew(self, codes: Any) -> None:
-        """Take some objects' rows out and put them in again; the rows that were deleted are gone by then."""
+        """Compute the totals of some objects again; deleted rows have been removed before."""
         totals, rows = self.totals, self.rows
         living = rows.living()
         own = living[np.isin(rows.cell[living], codes)]
@@ -115,7 +117,7 @@ class Objects(Keyed):
         totals.enter(own)
 
     def settle(self, scores: Scores) -> None:
-        """Rows have come and gone: objects that they touched have new scores; those without rows are forgotten."""
+        """Compute the new scores of touched objects; remove objects without rows."""
         if not self.totals.count:
             return
         if self.plain:
@@ -129,32 +131,32 @@ class Objects(Keyed):
         alive = counts > 0
         good = np.full(len(codes), np.nan)
         good[alive] = scores(self, codes[alive], values[:, alive], counts[alive])
-        self.leaders.tell(codes, good)
+        self.leaders.update(codes, good)
         self._settled(codes, values, counts, alive)
         self._forget(codes[~alive])
 
     def _forget(self, dead: Ints) -> None:
-        """Objects without rows."""
+        """Remove objects without rows."""
         if len(dead):
             assert self.keys is not None
             self.leaders.release(dead)
             self.keys.drop(dead)
 
     def _settled(self, codes: Ints, values: Floats, counts: Ints, alive: Any) -> None:
-        """These objects have new totals; those that aren't alive are about to be forgotten."""
+        """Called with the new totals of objects; those that are not alive are removed next."""
 
     def best(self, k: int | None) -> tuple[Ints, Floats, Ints, Ints]:
-        """Codes, scores, and times and seqs of the latest rows of the best k objects, best first."""
+        """Return codes, scores, and times and seqs of the latest rows of the best k objects, best first."""
         record = self.totals.record
         codes = self.leaders.best(k, record[:, TIME], record[:, SEQ])
         return codes, self.leaders.good[codes], record[codes, TIME], record[codes, SEQ]
 
     def values(self, codes: Ints) -> tuple[Floats, Ints]:
-        """A column of each aggregate for these objects, and how many rows they have."""
+        """Return a column of each aggregate for these objects, and how many rows they have."""
         return self.totals.values_of(codes), self.totals.record[codes, COUNT]
 
     def within(self, horizon: Recency, scores: Scores) -> Objects:
-        """The objects of a shorter window, made from this one's rows."""
+        """Return the objects of a shorter window, made from this one's rows."""
         other = self._empty()
         other.horizon = horizon
         places = self.rows.living(horizon)
@@ -180,7 +182,7 @@ class Objects(Keyed):
         return self.rows.bytes() + self.totals.bytes() + self.leaders.bytes() + keys
 
     def dump(self) -> dict[str, Any]:
-        """The window's rows with their keys; everything else is made anew from them."""
+        """Return the window's rows with their keys; `load` rebuilds everything else from them."""
         places = self.rows.living()
         columns, time, seq = self.rows.values(places)
         blob: dict[str, Any] = {f"column_{i}": column for i, column in enumerate(columns)}
@@ -212,5 +214,5 @@ class Objects(Keyed):
         self.leaders._check()
         if self.keys is not None:
             self.keys._check(np.flatnonzero(self.totals.record[: self.keys.used, COUNT]))
-        # whoever has a score has rows
+        # every listed object has rows
         assert not len(np.setdiff1d(self.leaders.codes, np.flatnonzero(self.totals.record[:, COUNT])))

@@ -1,13 +1,13 @@
-"""basic and naive: what the staircase and the skyband save (Shen, Cheema, Lin, Zhang, Wang 2012, section 7).
+"""basic and naive: baselines that show what the staircase and the skyband save (Shen et al. 2012, section 7).
 
 **basic** keeps the same K-skyband as `scase` without a staircase: for every new pair it goes through the skyband and
-counts who dominates it, which costs as much again for each pair as the skyband is long.
+counts the pairs that dominate it, which for each pair costs time proportional to the skyband's length.
 
-**naive** keeps no skyband: for every row of the window its K best pairs with older rows, K times the window in all,
-found by scoring the row with the window when it comes, and again whenever some of these partners have left. An answer
-is the best of all those lists.
+**naive** keeps no skyband: for every row of the window it keeps the row's K best pairs with older rows, K times the
+window in all. It scores the row with the window when the row arrives, and again whenever some of these partners have
+left. An answer is the best of all those lists.
 
-Both are exact and there for comparison: tests and `python -m benchmarks shen` compare other algorithms with them.
+Both are exact and for comparison only: tests and `python -m benchmarks shen` compare other algorithms with them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Basic(SCase):
         title="K-skyband of pairs without a staircase, for comparison",
         source="Shen, Cheema, Lin, Zhang, Wang 2012, section 7",
         cost="a row: a score and a pass through the skyband for every row of the window",
-        wrong_when="it is for comparison only: scase finds the same in a fraction of the time",
+        wrong_when="it is for comparison only: scase answers the same in a fraction of the time",
         options={},
     )
 
@@ -59,7 +59,7 @@ class Naive(SCase):
         source="Shen, Cheema, Lin, Zhang, Wang 2012, section 7",
         keeps="the window's rows, and K pairs for each of them",
         cost="a row: its score with every row of the window, and again for each row that loses a partner",
-        wrong_when="it is for comparison only: scase finds the same with a fraction of the state",
+        wrong_when="it is for comparison only: scase answers the same with a fraction of the state",
         expected=lambda k, n: min(k * n, n * (n - 1) / 2),
         options={},
     )
@@ -67,9 +67,8 @@ class Naive(SCase):
     def __init__(self, options: Mapping[str, float], question: Question) -> None:
         super().__init__(options, question)
         self.counts = {"rows": 0, "pairs scored": 0, "late rows": 0, "refilled": 0}
-        self.best_of: list[
-            tuple[Floats, Ints, bool]
-        ] = []  # of each row: scores, older rows, whether these are all
+        # for each row: scores, older rows, whether these are all its pairs
+        self.best_of: list[tuple[Floats, Ints, bool]] = []
 
     def expire(self, horizon: Recency) -> None:
         before = self.rows.first
@@ -100,7 +99,8 @@ class Naive(SCase):
         self.best_of = [self._scored(number, rows.first) for number in range(rows.first, rows.next)]
 
     def _scored(self, number: int, low: int) -> tuple[Floats, Ints, bool]:
-        """The K best pairs of a row with older ones from `low` on."""
+        """Return the K best pairs of a row with older ones from `low` on: scores, partners, and whether these are
+        all."""
         rows = self.rows
         run = int(rows.column("run")[number - rows.first])
         begin, end = int(rows.pool.head[run]), int(rows.pool.tail[run])
@@ -113,7 +113,7 @@ class Naive(SCase):
         good, older = rows.good(place, begin, place, False), rows.pool.number[begin:place]
         there = np.flatnonzero(~np.isnan(good))
         complete = len(there) <= self.k
-        if not complete:  # only those that are as good as the K-th need be put in order
+        if not complete:  # sort only the pairs that are at least as good as the K-th
             there = there[good[there] >= np.partition(good[there], -self.k)[-self.k]]
         order = there[np.lexsort((older[there], good[there]))[::-1]]
         return good[order[: self.k]], older[order[: self.k]], complete

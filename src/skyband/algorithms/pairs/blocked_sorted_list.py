@@ -1,13 +1,13 @@
 """Sorted lists of a window's values, in blocks.
 
-A sorted array of a million values is quick to walk along and slow to insert into, since everything behind the place
-moves. Cut into blocks of some hundred values only a block moves, and which block it is a small directory tells: its
-blocks in order, found by their first values. A full block is cut in two, an empty one taken out of the directory.
-Coming and leaving take a fraction of a microsecond each, and walking goes along arrays.
+A sorted array of a million values is quick to walk along and slow to insert into, because everything behind the place
+moves. Here the array is cut into blocks of some hundred values, so only a block moves. A small directory lists the
+blocks in order and finds them by their first values. A full block is split, an empty one leaves the directory.
+Inserting and removing take a fraction of a microsecond each, and walking goes along arrays.
 
 Equal values are in order of recency: entries are (value, row's number). Several lists lie side by side, one for each
-column. `open_at` puts two fingers on a list: for the nearest values on both sides of a given one, for the farthest at
-both ends; `advance` moves whichever finger is at the better value, and says how near (or far) all the rest is.
+column. `open_at` places two cursors on a list: for the nearest values on both sides of a given one, for the farthest at
+both ends. `advance` moves the cursor with the better value, and returns a bound on the distance of all the rest.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ BLOCK = 256
 
 
 class Ordered:
-    """Some sorted lists: entries by list, block and place."""
+    """Several sorted lists: entries by list, block and place."""
 
     def __init__(self, lists: int, blocks: int = 16) -> None:
         self.value = np.empty((lists, blocks, BLOCK))
         self.row = np.empty((lists, blocks, BLOCK), dtype=np.int64)
         self.size = np.zeros((lists, blocks), dtype=np.int64)
-        self.order = np.empty(
-            (lists, blocks), dtype=np.int64
-        )  # blocks that are used, by their values, then free ones
+        # blocks in use, sorted by their values, then free ones
+        self.order = np.empty((lists, blocks), dtype=np.int64)
         self.order[:] = np.arange(blocks)
-        self.blocks = np.zeros(lists, dtype=np.int64)  # how many are used
+        self.blocks = np.zeros(lists, dtype=np.int64)  # blocks in use
         self.count = np.zeros(lists, dtype=np.int64)  # entries
 
     @property
@@ -41,7 +40,7 @@ class Ordered:
         return self.value, self.row, self.size, self.order, self.blocks, self.count
 
     def fill(self, number: int, values: Floats, rows: Ints) -> None:
-        """A list of all these, from nothing; a NaN is in no list."""
+        """Replace a list by these entries; a NaN is in no list."""
         there = np.flatnonzero(~np.isnan(values))
         order = there[np.lexsort((rows[there], values[there]))]
         half = BLOCK // 2
@@ -58,7 +57,7 @@ class Ordered:
         self.blocks[number], self.count[number] = used, len(order)
 
     def grow(self) -> None:
-        """Twice as many blocks."""
+        """Double the number of blocks."""
         lists, old = self.order.shape
         for name in ("value", "row", "size", "order"):
             array = getattr(self, name)
@@ -67,7 +66,7 @@ class Ordered:
         self.order[:, old:] = np.arange(old, 2 * old)
 
     def move_up(self, number: int) -> None:
-        """A late row takes this number, and all later ones move up."""
+        """Give all rows from this number on a number one higher, because a late row takes it."""
         self.row[self.row >= number] += 1
 
     def nbytes(self) -> int:
@@ -88,7 +87,7 @@ class Ordered:
 
 @inlined
 def _find(value: Any, row: Any, size: Any, order: Any, used: int, number: int, x: float, own: int) -> Any:
-    """The block (its place in the directory) and the place in it of the first entry not before (x, own)."""
+    """Return the block (its place in the directory) and the place in it of the first entry not before (x, own)."""
     low, high = 0, used - 1  # the last block whose first entry is not after it
     while low < high:
         middle = (low + high + 1) // 2
@@ -117,7 +116,7 @@ def _find(value: Any, row: Any, size: Any, order: Any, used: int, number: int, x
 def enter(
     number: int, x: float, own: int, value: Any, row: Any, size: Any, order: Any, blocks: Any, count: Any
 ) -> bool:
-    """A new entry; False if there is no block left for it."""
+    """Insert an entry. Return False if no block is left for it."""
     used = blocks[number]
     if used + 1 >= order.shape[1]:
         return False
@@ -126,9 +125,7 @@ def enter(
         size[number, order[number, 0]] = 0
     at, place = _find(value, row, size, order, used, number, x, own)
     block = order[number, at]
-    if (
-        size[number, block] == value.shape[2]
-    ):  # cut in two: the free block behind the used ones comes next to it
+    if size[number, block] == value.shape[2]:  # split: the first free block comes next to it in the directory
         half = value.shape[2] // 2
         other = order[number, used]
         for i in range(used, at + 1, -1):
@@ -157,7 +154,7 @@ def enter(
 def leave(
     number: int, x: float, own: int, value: Any, row: Any, size: Any, order: Any, blocks: Any, count: Any
 ) -> bool:
-    """An entry goes; False if it isn't there."""
+    """Remove an entry. Return False if it is not in the list."""
     used = blocks[number]
     if used == 0 or x != x:
         return False
@@ -208,7 +205,7 @@ def open_at(
     blocks: Any,
     count: Any,
 ) -> None:
-    """Two fingers on a list: block and place of each, and how many entries are not seen yet."""
+    """Place two cursors on a list: block and place of each, and the number of entries that they have not passed."""
     used = blocks[number]
     fingers[number, 4] = count[number]
     if used == 0:
@@ -232,7 +229,7 @@ def advance(
     number: int, x: float, far: bool, steps: int, fingers: Any, seen: Ints, value: Any, row: Any, size: Any, order: Any,
     blocks: Any, count: Any,
 ) -> Any:  # fmt: skip
-    """The next entries, the best of either finger first: how many, and the distance that the rest doesn't beat."""
+    """Write the next entries, the best of either cursor first; return their number and a bound on the rest."""
     used, left = blocks[number], fingers[number, 4]
     down, i, up, j = fingers[number, 0], fingers[number, 1], fingers[number, 2], fingers[number, 3]
     n = 0

@@ -1,18 +1,18 @@
 """kd: pairs by a k-d tree with the newest row of every part (beyond Shen, Cheema, Lin, Zhang, Wang 2012).
 
 **Problem.** As `ta`: the closest and the farthest pairs, by any score that only rises or only falls with each
-|a.x - b.x|. Sorted lists see one column at a time: a row that is near in one column is mostly far in the other, and is
-met for nothing.
+|a.x - b.x|. A sorted list orders rows by one column only: a row that is near in one column is mostly far in the other,
+and is read in vain.
 
 **Idea.** A tree of the window's rows by all these columns at once. A partner matters if its pair is above the staircase
-(pair_skyband.py), which rises with age; so a part of the tree can be left out if the best score that its box
-allows is not above the bar of its newest row. That is exact. The few hundred youngest rows, whose bars are low, are
-kept out of the tree and scored as by `scase` (kd_tree.py).
+(pair_skyband.py), which rises with age. So a part of the tree can be skipped if the best score that its box allows is
+not above the staircase at its newest row. That is exact. The few hundred youngest rows, for which the staircase is
+low, are kept out of the tree and scored as by `scase` (kd_tree.py).
 
 **What is kept.** As for `scase`, and the tree: a number for each row, and a box for every twelve of them.
 
 **Cost.** A row meets a few dozen nodes and rows, whatever the window's length, beside some hundred young rows; the
-tree is built anew from time to time, which costs some hundred nanoseconds a row.
+tree is rebuilt from time to time, which costs some hundred nanoseconds a row.
 
 **Wrong choice when** the window has only some thousand rows, there are many columns in the score, WHERE lets few pairs
 through, or one column decides alone (products of differences). Late rows are scored with the whole window, as by
@@ -40,7 +40,7 @@ from skyband.query.expression.difference_scores import Differences, differences
 from skyband.query.expression.pairing import leaf_score
 
 # Nanoseconds, about: a node, a partner in the tree, and a partner of scase. Where few pairs fit WHERE, or one column
-# decides, the tree may be dearer than no tree: then it rests for so many rows at least.
+# decides, the tree may cost more than no tree: then it is not used for at least so many rows.
 _NODE, _PARTNER, _SCORE = 20.0, 12.0, 0.5
 _REST = 4096
 
@@ -64,20 +64,20 @@ class KD(SCase):
         # colours are a condition here: the tree is of all rows
         super().__init__(options, replace(question, same=()))
         self.counts["pairs accessed"] = 0
-        self._kernel_counts = np.zeros(6, dtype=np.int64)  # the last two: pairs looked at, nodes
-        self._resting = 0  # rows for which scase is quicker, it seems
-        self.tree: Nested | None = None  # None: not made yet
+        self._kernel_counts = np.zeros(6, dtype=np.int64)  # the last two: pairs scored, nodes visited
+        self._resting = 0  # rows for which scase is expected to be faster
+        self.tree: Nested | None = None  # None: not built yet
         self._since = 0  # rows since it was built
         self._parts: Differences | None = None
 
     @classmethod
     def unfit_score(cls, score: Any) -> str | None:
-        """Why a score of pairs is not for it, or None if it is."""
+        """Return why it cannot take a score of pairs, or None if it can."""
         return TA.unfit_score(score)
 
     @classmethod
     def decided_by_one(cls, score: Any, descending: bool) -> bool:
-        """Whether one column alone can make a pair as good as can be: then too much of the tree is near."""
+        """Whether one column alone can make a pair as good as possible: then too much of the tree is near."""
         parts = differences(leaf_score(score))
         return parts is not None and parts.decided_by_one(1.0 if descending else -1.0)
 
@@ -90,17 +90,17 @@ class KD(SCase):
         return self._parts
 
     def _columns(self, before: int) -> list[Any]:
-        """The columns of the rows that are numbered below `before`."""
+        """Return the columns of the rows numbered below `before`."""
         pool = self.rows.pool
         head = int(pool.head[0])
         span = slice(head, head + max(0, before - self.rows.first))
         return [pool.columns[int(leaf) + 1][span] for leaf in self.parts.leaves]
 
     def _grown(self, number: int) -> int:
-        """A tree for the row of this number, and for how many more."""
+        """Build or extend the tree for the row of this number; return for how many more rows it serves."""
         rows, tree = self.rows, self.tree
         if tree is not None and number - 4 * nested.LAG > tree.entered[0]:
-            tree = None  # many rows have come that it hasn't seen
+            tree = None  # many rows arrived that are not in it
         if tree is None or self._since >= max(2 * nested.LAG, tree.size // 2):
             before = max(rows.first, number - nested.LAG)
             tree = self.tree = Nested(self._columns(before), rows.first)

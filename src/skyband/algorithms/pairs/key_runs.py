@@ -1,13 +1,14 @@
 """Rows in runs by colour.
 
-Where two rows make a pair only if they agree in a column (`a.c = b.c`), a row that comes has nothing to do with rows of
-other colours, and shouldn't even step over them. So each colour's rows lie one after the other, in order of recency, in
-a stretch of a common pool with some room behind them: partners are one contiguous range, for vector instructions as for
-the cache. A stretch that is full slides down over its expired rows, or moves to the pool's end with twice the room; a
-pool that is full is packed anew. Both cost a constant per row in the long run. Without a colour there is one run.
+Where two rows make a pair only if they agree in a column (`a.c = b.c`), a new row has no pairs with rows of other
+colours, and its loop should not step over them. So each colour's rows lie one after the other, in order of recency, in
+a stretch of a common pool with some room behind them: partners are one contiguous range, which suits vector
+instructions and the cache. A stretch that is full moves down over its expired rows, or to the pool's end with twice the
+room; a pool that is full is packed again. Both cost a constant per row in the long run. Without a colour there is one
+run.
 
-Rows are numbered in order of recency. A row that comes late takes the number of the row before which it comes, and all
-later ones move up: that is one pass over the numbers, no more than the pairs of a row cost anyway.
+Rows are numbered in order of recency. A late row takes the number of the first newer row, and all newer rows
+move up by one: that is one pass over the numbers, no more than the pairs of a row cost anyway.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import pyarrow as pa
 from skyband.compiling.jit import kernel
 from skyband.core.types import Ints
 
-_SMALL = 4  # rows of room for a new colour
+_SMALL = 4  # room for rows of a new colour
 
 
 @kernel
 def shift(column: Any, at: int, end: int) -> None:
-    """Move what is in [at, end) up by one."""
+    """Move the values in [at, end) up by one place."""
     for i in range(end - at):
         to = np.uint64(end - i)
         column[to] = column[to - np.uint64(1)]
@@ -33,7 +34,7 @@ def shift(column: Any, at: int, end: int) -> None:
 
 @kernel
 def move_up(numbers: Ints, number: int) -> None:
-    """One more for all from this number on."""
+    """Increase all numbers from this one on by one."""
     for i in range(numbers.shape[0]):
         numbers[i] += numbers[i] >= number
 
@@ -43,7 +44,7 @@ class Pool:
 
     def __init__(self, kinds: list[Any]) -> None:
         self.columns: list[Any] = [np.empty(0, dtype=kind) for kind in (np.int64, *kinds)]
-        self.end = 0  # of what is given out
+        self.end = 0  # the end of the part that is in use
         self.start = np.empty(0, dtype=np.int64)  # of each run's stretch
         self.room = np.empty(0, dtype=np.int64)
         self.head = np.empty(0, dtype=np.int64)  # its first live row
@@ -54,7 +55,7 @@ class Pool:
         return np.asarray(self.columns[0])
 
     def reach(self, runs: int) -> None:
-        """There are at least so many runs."""
+        """Grow to at least so many runs."""
         more = runs - len(self.start)
         if more > 0:
             for name, value in (("start", self.end), ("head", self.end), ("tail", self.end), ("room", 0)):
@@ -62,7 +63,8 @@ class Pool:
                 setattr(self, name, np.concatenate([old, np.full(more, value, dtype=np.int64)]))
 
     def append(self, run: Ints, values: list[Any]) -> Ints:
-        """Rows, oldest first, each at the end of its run; `values` are the columns, numbers first. Their places."""
+        """Append rows, oldest first, each at the end of its run. `values` are the columns, numbers first. Return
+        places."""
         counts = np.bincount(run, minlength=len(self.start))
         self._make_room(counts)
         places = self.tail[run] + _ranks(run)
@@ -72,16 +74,16 @@ class Pool:
         return places
 
     def oldest(self, run: Ints) -> Ints:
-        """The places of the oldest rows, their runs being given, oldest first."""
+        """Return the places of the oldest rows, given their runs, oldest first."""
         return np.asarray(self.head[run] + _ranks(run))
 
     def expire(self, run: Ints) -> None:
-        """The oldest rows leave, their runs being given."""
+        """Remove the oldest rows, given their runs."""
         self.head += np.bincount(run, minlength=len(self.start))
 
     def insert(self, run: int, number: int, values: list[Any]) -> int:
-        """A late row takes this number, and its place in its run; later ones move up. Its place."""
-        move_up(self.columns[0], number)  # also of rows long gone, which nobody looks at
+        """Insert a late row under this number into its run; newer rows move up. Return its place."""
+        move_up(self.columns[0], number)  # also numbers of expired rows, which are never read
         counts = np.zeros(len(self.start), dtype=np.int64)
         counts[run] = 1
         self._make_room(counts)
@@ -116,7 +118,7 @@ class Pool:
         self.tail[run], self.room[run] = to + tail - head, room
 
     def _pack(self, counts: Ints) -> None:
-        """All runs into new memory, with room for what comes and as much again."""
+        """Copy all runs into new memory, with room for the new rows and as much again."""
         live = self.tail - self.head
         used = live + counts > 0
         rooms = np.where(used, np.maximum(_SMALL, 2 * (live + counts)), 0)
@@ -135,7 +137,7 @@ class Pool:
         self.end = total
 
     def places(self) -> Ints:
-        """The places of all live rows, oldest first."""
+        """Return the places of all live rows, oldest first."""
         live = self.tail - self.head
         found = np.repeat(self.head - np.concatenate([[0], np.cumsum(live)[:-1]]), live) + np.arange(
             live.sum()
@@ -147,13 +149,13 @@ class Pool:
 
     def _check(self) -> None:
         for run in range(len(self.start)):
-            # a run is inside its stretch, and its rows are in order
+            # each run is inside its stretch, and its rows are in order of recency
             assert self.start[run] <= self.head[run] <= self.tail[run] <= self.start[run] + self.room[run]
             assert np.all(np.diff(self.columns[0][self.head[run] : self.tail[run]]) > 0)
 
 
 def _ranks(run: Ints) -> Ints:
-    """The how-manieth of its run each row is."""
+    """Return each row's rank within its run."""
     if not len(run) or (run[0] == run[-1] and not np.any(run != run[0])):
         return np.arange(len(run))
     order = np.argsort(run, kind="stable")
@@ -166,7 +168,7 @@ def _ranks(run: Ints) -> Ints:
 
 
 class Codes:
-    """Small numbers for values: equal where the values are, and free again when no row has them any more."""
+    """Small numbers for values: equal for equal values, and free again when no row has the value any more."""
 
     def __init__(self) -> None:
         self.known: dict[Any, int] = {}
@@ -175,7 +177,7 @@ class Codes:
         self.free: list[int] = []
 
     def encode(self, columns: list[pa.Array]) -> Ints:
-        """A code for each row of some columns, together."""
+        """Return a code for each row of some columns together."""
         index, values = _distinct(columns)
         counts = np.bincount(index, minlength=len(values)).tolist()
         codes = [self._code(value, count) for value, count in zip(values, counts, strict=True)]
@@ -195,7 +197,7 @@ class Codes:
         return code
 
     def release(self, codes: Ints) -> None:
-        """Rows with these codes are gone."""
+        """Count rows with these codes as removed."""
         found, counts = np.unique(codes, return_counts=True)
         for code, count in zip(found.tolist(), counts.tolist(), strict=True):
             self.counts[code] -= count
@@ -205,7 +207,7 @@ class Codes:
                 self.free.append(code)
 
     def dump(self, types: list[pa.DataType]) -> pa.Table | None:
-        """The values that rows have, with their codes."""
+        """Return the values that rows have, with their codes."""
         if not types:
             return None
         codes = sorted(self.known.values())
@@ -221,7 +223,7 @@ class Codes:
         return pa.table([pa.array(codes, pa.int64()), *arrays], names=["code", *names])
 
     def load(self, table: pa.Table, codes: Ints) -> None:
-        """What was dumped, with the codes of all rows."""
+        """Restore what `dump` returned, given the codes of all rows."""
         columns = [column.to_pylist() for column in table.columns]
         size = max(columns[0], default=-1) + 1
         counts = np.bincount(codes, minlength=size)
@@ -235,14 +237,14 @@ class Codes:
 
 
 def _kept_type(type_: pa.DataType) -> pa.DataType:
-    """What values of a type are told apart by."""
+    """Return the type by which values of a type are compared."""
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
     return pa.int64() if pa.types.is_timestamp(type_) or pa.types.is_date64(type_) else type_
 
 
 def _distinct(columns: list[pa.Array]) -> tuple[Ints, list[Any]]:
-    """For each row the index of its values among the distinct ones, and those."""
+    """Return for each row the index of its values among the distinct ones, and the distinct values."""
     index: Ints | None = None
     values: list[Any] = []
     for column in columns:

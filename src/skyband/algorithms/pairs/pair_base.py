@@ -1,8 +1,8 @@
 """The window's rows as partners: what every algorithm for pairs keeps, and how a row is scored with all of them.
 
 Rows are numbered in order of recency, and lie in runs by colour (key_runs.py) with a column for each leaf of
-the question (query/expression/pairing.py). A row that comes is scored with a range of its run by numpy, or, once
-enough pairs have been scored for compiling to pay, by loops generated for the question. Both give the same bits.
+the query (query/expression/pairing.py). A new row is scored with a range of its run by numpy, or, once enough pairs
+have been scored for compiling to pay, by loops generated for the query. Both give the same bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skyband.query.expression.pairing import Leaf, Pairing, pairing, renders
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import flat, numbers
 
-# A generated loop takes seconds to compile and scores thirty times as fast as numpy: it pays after so many pairs, and
+# A generated loop takes seconds to compile and is thirty times as fast as numpy: it pays after so many pairs, and
 # much sooner if it was compiled before.
 COMPILE_AFTER = 50_000_000
 COMPILE_KNOWN = 500_000
@@ -47,13 +47,13 @@ class Found(NamedTuple):
     """An answer, best pair first."""
 
     good: Floats
-    time: Ints  # of the older row
+    time: Ints  # of the older rows
     seq: Ints
     seq_b: Ints
 
 
 class Late(NamedTuple):
-    """A row that comes late: its leaves, its run, its recency, and itself where the columns are kept."""
+    """A late row: its leaves, its run, its recency, and the row itself where the columns are kept."""
 
     values: list[Any]
     run: int
@@ -63,7 +63,7 @@ class Late(NamedTuple):
 
 
 class Couples:
-    """Some pairs as a source of columns `a.x` and `b.x`: places of rows for each side, or one for all."""
+    """Pairs as a source of columns `a.x` and `b.x`: places of rows for each side, or one place for all."""
 
     def __init__(
         self, table: pa.Table, numbered: dict[str, Floats], a: Ints | int, b: Ints | int, n: int
@@ -88,7 +88,7 @@ class Couples:
         return flat(self.table.column(column)).take(numbers_array(index))
 
     def computed(self, value: Expression) -> pa.Array:
-        """A selected expression: null where a column that it uses is null."""
+        """Compute a selected expression: null where a column that it uses is null."""
         missing = np.zeros(self.n, dtype=bool)
         for node in nodes.walk(value):
             if isinstance(node, Column):
@@ -103,7 +103,7 @@ class Leaves:
         self, pool: Pool, kinds: tuple[Leaf, ...], row: int, low: int, high: int, older: str
     ) -> None:
         self.pool, self.kinds, self.row, self.low, self.high = pool, kinds, row, low, high
-        self.partner = older  # which side the partners are
+        self.partner = older  # whether the partners are side `a`
 
     def __len__(self) -> int:
         return self.high - self.low
@@ -143,10 +143,12 @@ class Partners:
     def __init__(self, question: Question) -> None:
         self.question = question
         self.schema: pa.Schema | None = None
-        self.pairing: Pairing | None = None  # None: leaves won't do, and the columns themselves are kept
+        self.pairing: Pairing | None = (
+            None  # None: leaves do not suffice, and the columns themselves are kept
+        )
         self.rendered = False
-        self.copied: list[int] = []  # the leaves with a float32 copy each, for quick tests
-        # of each of these, between what it has been so far, rounded so that it seldom changes
+        self.copied: list[int] = []  # the leaves that have a float32 copy, for quick tests
+        # for each of these, its range so far, rounded outwards so that it seldom changes
         self.between: dict[int, tuple[float, float]] = {}
         self.table: pa.Table | None = None
         self._numbered: tuple[pa.Table | None, dict[str, Floats]] = (None, {})
@@ -163,7 +165,7 @@ class Partners:
         }
 
     def begin(self, schema: pa.Schema) -> None:
-        """The types are known: what the rows are kept as."""
+        """Prepare the pool, once the types are known."""
         question = self.question
         self.schema = schema
         self.pairing = pairing(question.score, question.where, question.same, schema)
@@ -182,11 +184,11 @@ class Partners:
         self.pool.reach(self._runs())
 
     def _colour(self, run: Ints) -> Ints:
-        """The colours of some runs."""
+        """Return the colours of some runs."""
         return run
 
     def _runs(self) -> int:
-        """How many runs there may be."""
+        """Return how many runs there may be."""
         return max(1, len(self.colours.values))
 
     # -- rows ----------------------------------------------------------------------------------------------
@@ -195,7 +197,7 @@ class Partners:
         return self.next - self.first
 
     def column(self, name: str) -> Any:
-        """One of time, seq and run, of all rows."""
+        """Return time, seq or run of all rows."""
         return self._columns[name][self.first - self.base : self.next - self.base]
 
     @property
@@ -204,7 +206,7 @@ class Partners:
         return np.asarray(self._columns["bar"])
 
     def number_of(self, horizon: Recency) -> int:
-        """The number of the first row at or after a horizon."""
+        """Return the number of the first row at or after a horizon."""
         time, seq = self.column("time"), self.column("seq")
         low = int(np.searchsorted(time, horizon.time, side="left"))
         high = int(np.searchsorted(time, horizon.time, side="right"))
@@ -214,7 +216,7 @@ class Partners:
         return self._columns["time"][number - self.base], self._columns["seq"][number - self.base]
 
     def expire(self, first: int) -> None:
-        """Rows before this number leave."""
+        """Remove rows before this number."""
         count = first - self.first
         if count <= 0:
             return
@@ -230,7 +232,7 @@ class Partners:
         self.first = first
 
     def append(self, table: pa.Table, time: Ints, seq: Ints) -> Ints:
-        """Rows that are newer than all, oldest first; their places in the pool."""
+        """Append rows that are newer than all others, oldest first; return their places in the pool."""
         n = len(seq)
         self._reach(n)
         values, run = self._taken(table)
@@ -246,14 +248,14 @@ class Partners:
         return places
 
     def late(self, table: pa.Table, time: Ints, seq: Ints) -> Iterator[Late]:
-        """Rows that are late, one by one; what is kept of them is computed for all at once."""
+        """Yield rows that are late, one by one; their leaves are computed together."""
         values, run = self._taken(table)
         for i in range(len(seq)):
             own = table.slice(i, 1) if self.pairing is None else None
             yield Late([value[i] for value in values], int(run[i]), int(time[i]), int(seq[i]), own)
 
     def insert(self, row: Late) -> tuple[int, int]:
-        """One row that is late; its number and its place."""
+        """Insert one late row; return its number and its place."""
         self._reach(1)
         number = self.number_of(Recency(row.time, row.seq))
         at, end = number - self.base, self.next - self.base
@@ -270,7 +272,7 @@ class Partners:
         return number, place
 
     def merge(self, table: pa.Table, time: Ints, seq: Ints) -> None:
-        """Many rows, late or not: all are put in order anew, and numbered from zero."""
+        """Add many rows, late or not: sort all rows again, and number them from zero."""
         values, run = self._taken(table)
         places, kinds = self.pool.places(), [column.dtype for column in self.pool.columns[1:]]
         leaves = [
@@ -292,7 +294,7 @@ class Partners:
             self.table = whole.take(numbers_array(order)).combine_chunks()
 
     def _taken(self, table: pa.Table) -> tuple[list[Any], Ints]:
-        """The rows' leaves and runs."""
+        """Return the rows' leaves and runs."""
         source = Rows(table)
         values: list[Any] = []
         for i, leaf in enumerate(self.pairing.leaves if self.pairing is not None else ()):
@@ -312,7 +314,7 @@ class Partners:
     def _copy(self, values: list[Any]) -> None:
         with np.errstate(over="ignore"):
             for i in self.copied:
-                # a NaN never makes a pair, in float32 neither
+                # a row with a NaN makes no pair, in float32 either
                 low = float(np.fmin.reduce(values[i], initial=self.between[i][0]))
                 high = float(np.fmax.reduce(values[i], initial=self.between[i][1]))
                 if (low, high) != self.between[i]:
@@ -320,7 +322,7 @@ class Partners:
                 values.append(values[i].astype(np.float32))
 
     def _reach(self, more: int) -> None:
-        """Room for so many rows more."""
+        """Make room for so many more rows."""
         size, live = len(self._columns["seq"]), len(self)
         if self.next - self.base + more <= size:
             return
@@ -334,20 +336,22 @@ class Partners:
     # -- scores --------------------------------------------------------------------------------------------
 
     def range_of(self, place: int, number: int, later: bool) -> tuple[int, int]:
-        """The partners of a row in the pool, those that are older or those that are newer."""
+        """Return the range of a row's partners in the pool: older ones, or newer ones if `later`."""
         run = int(self._columns["run"][number - self.base])
         return (place + 1, int(self.pool.tail[run])) if later else (int(self.pool.head[run]), place)
 
     def same_since(self, place: Ints) -> Ints:
-        """Where for each of some rows that follow one another, the newest of all, its partners end: with `a.c <> b.c`
-        the rows just before it that have its colour are none."""
+        """Return where the partners of each of some consecutive rows, the newest of all, end.
+
+        With `a.c <> b.c` the rows just before a row that have its colour are no partners.
+        """
         if self.other is None or not len(place):
             return place
         column = self.pool.columns[1 + self.other]
         first, head = int(place[0]), int(self.pool.head[0])
         own = column[first : first + len(place)]
         begin = first
-        while begin > head:  # back from the first one, in ever larger stretches: mostly it ends at once
+        while begin > head:  # back from the first one, in growing stretches: mostly one suffices
             low = max(head, begin - max(1, 2 * (first - begin)))
             unlike = np.flatnonzero(column[low:begin] != own[0])
             if len(unlike):
@@ -358,7 +362,7 @@ class Partners:
         return np.maximum.accumulate(np.concatenate([[begin], starts]))
 
     def good(self, place: int, low: int, high: int, later: bool) -> Floats:
-        """How good the pairs of a row with a range of partners are, by numpy: NaN where they don't fit."""
+        """Return the scores of the pairs of a row with a range of partners, by numpy: NaN where a pair does not fit."""
         question, n = self.question, high - low
         source: Callable[[str], Any]
         if self.pairing is not None:
@@ -457,14 +461,14 @@ class Partners:
             return
         self.pool._check()
         places = self.pool.places()
-        # every row is in the pool once, in its run
+        # each row is in the pool once, in its run
         assert np.array_equal(self.pool.number[places], np.arange(self.first, self.next))
         runs = self.column("run")
         assert np.all(places >= self.pool.head[runs]) and np.all(places < self.pool.tail[runs])
 
 
 def _rounded(low: float, high: float) -> tuple[float, float]:
-    """A range that holds this one, by steps of an eighth of a power of two."""
+    """Return a range that contains this one, by steps of an eighth of a power of two."""
     if np.isinf(low) or np.isinf(high) or np.isinf(high - low):
         return -np.inf, np.inf
     step = max(2.0 ** (np.ceil(np.log2(high - low)) - 3), 2.0**-1074)
@@ -476,7 +480,7 @@ def _column(source: Rows, e: Expression) -> pa.Array:
 
 
 def _whole(array: pa.Array) -> Ints:
-    """Whole numbers, times or truth values as int64."""
+    """Return integers, times or booleans as int64."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_date32(array.type):

@@ -1,17 +1,17 @@
-"""Rows that come are scored with all partners: generated loops.
+"""Scores new rows with all partners: generated loops.
 
-For each row that comes one loop runs over its partners, newest first, in chunks of 256: the pairs of a chunk are scored
-and compared with the bar of its newest row, which is the lowest of the chunk, by an OR over comparisons, which compiles
-to vector instructions; a chunk without a hit, nearly each one, is done with. A chunk with a hit is looked at in
-blocks of 32, and a block with a hit pair by pair, each with its own bar. What gets over its bar waits until `settle`
-(stairs.py) merges it into the skyband.
+For each new row one loop runs over its partners, newest first, in chunks of 256. The pairs of a chunk are scored and
+compared with the bar of its newest row, which is the lowest of the chunk, by an OR over comparisons, which compiles
+to vector instructions. Nearly every chunk has no hit and is finished then. A chunk with a hit is scored again in
+blocks of 32, and a block with a hit pair by pair, each with its own bar. Pairs above their bars are collected until
+`settle` (pair_skyband.py) merges them into the skyband.
 
-The test of the chunks need not be exact, only never too strict. So where the error of the score in float32 can be told
-beforehand (`Pairing.slack`), it runs on float32 copies of the leaves, twice as fast; and where the score is the same
+The test of the chunks need not be exact, only never too strict. So where the error of the score in float32 is known
+in advance (`Pairing.slack`), it runs on float32 copies of the leaves, twice as fast; and where the score is the same
 both ways, it leaves the predicate out.
 
-The text is made from the expression tree alone. All that decides is computed in float64 by operations that numpy rounds
-alike.
+The text is generated from the expression tree alone. Whatever decides an answer is computed in float64, by operations
+that round as numpy's do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from {settling} import settle
 @kernel
 def scan(row, low, high, number, bar, base, sign, p, slack, {leaves}, {copies}, new_good, new_older, new_newer, fresh,
          counts):
-    """Partners in [low, high) of the pool, newest first; returns how many pairs wait, and up to where it got."""
+    """Score partners in [low, high) of the pool, newest first; return the number of pairs found, and where it
+    stopped."""
 {parameters}
 {row}
 {row_copies}
@@ -65,7 +66,7 @@ def scan(row, low, high, number, bar, base, sign, p, slack, {leaves}, {copies}, 
                 d = max(b, e - 32)
                 t = bar[number[{block_bar}] - base]
                 hit = False
-                if t != t:  # any pair will do that fits
+                if t != t:  # any pair that fits matters
                     for j in range(e - d):
                         i = np.uint64(d + j)
 {loads}
@@ -98,13 +99,14 @@ def scan(row, low, high, number, bar, base, sign, p, slack, {leaves}, {copies}, 
 def many(first, last, every, place, lows, highs, number, bar, base, oldest, sign, p, slack, {leaves}, {copies}, k, best,
          state, good, older, newer, new_good, new_older, new_newer, swept_good, swept_older, swept_newer, counts,
          top_good, top_older, top_newer, held):
-    """Rows first, first + 1 … before last, each the newest when it comes; the first that isn't done yet. With a
-    negative `every` pairs may wait when all rows are done. The K best, if known, are in order after each row."""
+    """Process rows first, first + 1 … before last, each the newest when it arrives. Return the first unprocessed one.
+
+    With a negative `every` pairs may stay unmerged at the end. The K best, if known, are in order after each row."""
     for z in range(first, last):
         row, low, high = place[z], lows[z], highs[z]
         own = number[row]
         state[5] += 1
-        if state[4] >= 0:  # broken off here for want of room
+        if state[4] >= 0:  # interrupted here, because there was no room
             high = state[4]
             state[4] = -1
         while True:
@@ -136,7 +138,7 @@ def many(first, last, every, place, lows, highs, number, bar, base, oldest, sign
 
 
 class Loops(NamedTuple):
-    """The generated loops of one question."""
+    """The generated loops of one query."""
 
     scan: Any
     many: Any
@@ -147,7 +149,7 @@ def _lines(indent: int, lines: list[str]) -> str:
 
 
 def exact_lines(pairing: Pairing, older: str, newer: str, indent: int) -> str:
-    """The score of a pair in `good`, as lines of source: NaN where it doesn't fit the predicate."""
+    """Return lines of source that compute a pair's score as `good`: NaN where the pair does not fit the predicate."""
     one, other = pairing.score_text(older, newer), pairing.score_text(newer, older)
     where, turned = pairing.where_text(older, newer), pairing.where_text(newer, older)
     if where is None:
@@ -162,8 +164,11 @@ def exact_lines(pairing: Pairing, older: str, newer: str, indent: int) -> str:
 def loops(
     pairing: Pairing, settling: str, single: bool, light: bool, later: bool = False, known: bool = False
 ) -> Loops | None:
-    """The loops for a question; `single`: chunks are tested in float32; `light`: and without the predicate; `later`:
-    the partners are newer than the row; `known`: only if they were generated before, else None."""
+    """Return the loops for a query.
+
+    single: chunks are tested in float32; light: and without the predicate; later: the partners are newer than the row;
+    known: only if they were generated before, else None.
+    """
     source = _source(pairing, settling, single, light, later)
     made = generated(source, known)
     return None if made is None else Loops(made.scan, made.many)
@@ -175,7 +180,7 @@ def _source(pairing: Pairing, settling: str, single: bool, light: bool, later: b
     every = list(range(len(pairing.leaves)))
     chunk = [f"w{i} = F{i}[i]" for i in scored]
     test = "good"
-    if single:  # the same text over float32 copies of leaves, row and constants
+    if single:  # the same text on float32 copies of leaves, row and constants
         copied = pairing.score_text("m", "w") if later else pairing.score_text("w", "m")
         test = "sign32 * (" + re.sub(r"\bp(\d+)\b", r"q\1", copied) + ")"
     elif light or pairing.where is None:
@@ -202,7 +207,7 @@ def _source(pairing: Pairing, settling: str, single: bool, light: bool, later: b
         test=test,
         loads=_lines(24, [f"w{i} = W{i}[i]" for i in every]),
         exact=exact_lines(pairing, older, newer, 24),
-        # with partners that are newer the row itself is the older one, and its bar the one for all
+        # if the partners are newer, the row itself is the older one, and its bar holds for all
         chunk_bar="row" if later else "c - 1",
         block_bar="row" if later else "e - 1",
         pair_bar="row" if later else "i",

@@ -1,9 +1,9 @@
-"""The K best pairs in order after every row, while the skyband behind them waits to be refreshed.
+"""The K best pairs in order after every row, while new pairs wait to be merged into the skyband.
 
 The rule of section 4.2 of Shen, Cheema, Lin, Zhang and Wang: a new pair is among the K best if it is before the last of
-them, and then the last one leaves. Nearly every pair that gets over the staircase is turned away by that comparison.
-Once a pair among them has left the window, or anything but rows in order has happened, they are no longer known, and
-are searched for anew before the next rows come.
+them, and then the last one leaves. This comparison rejects nearly every pair that is above the staircase. Once a pair
+among them has left the window, or anything but rows in order has happened, the K best are no longer known, and are
+searched for again before the next rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from skyband.core.types import Floats, Ints
 
 
 class Foremost:
-    """The best pairs of all: scores, numbers of older and of newer rows, best first; or nothing, where nobody asks."""
+    """The best pairs of all: scores, numbers of older and of newer rows, best first; or nothing, where they are not
+    kept."""
 
     def __init__(self) -> None:
         self._pairs: tuple[Any, Any, Any] = (
@@ -25,11 +26,11 @@ class Foremost:
             np.empty(0, dtype=np.int64),
             np.empty(0, dtype=np.int64),
         )
-        self._held = np.array([-1], dtype=np.int64)  # so many are known; -1: they aren't
+        self._held = np.array([-1], dtype=np.int64)  # the number of known pairs; -1: unknown
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """What `let_in` needs."""
+        """Return the arguments that `let_in` needs."""
         return (*self._pairs, self._held)
 
     @property
@@ -41,7 +42,7 @@ class Foremost:
         return good, older, newer
 
     def know(self, k: int, found: tuple[Any, Any, Any]) -> None:
-        """These are the K best, or all there are."""
+        """Set the K best, or all pairs if there are fewer."""
         count = len(found[0])
         self._pairs = (np.empty(k), np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64))
         for column, values in zip(self._pairs, found, strict=True):
@@ -52,7 +53,7 @@ class Foremost:
         self._held[0] = -1
 
     def expire(self, first: int) -> None:
-        """Rows before this number have left."""
+        """Forget the K best if one of them has a row before this number."""
         if self.known and self.best(len(self._pairs[0]))[1].min(initial=first) < first:
             self.forget()
 
@@ -62,7 +63,7 @@ def let_in(
     good: Floats, older: Ints, newer: Ints, begin: int, end: int, k: int, top_good: Floats, top_older: Ints,
     top_newer: Ints, held: Ints,
 ) -> None:  # fmt: skip
-    """Put new pairs, those of a row that is newer than all, among the K best."""
+    """Insert new pairs, those of a row that is newer than all others, into the K best."""
     for i in range(begin, end):
         value, row = good[i], older[i]
         t = held[0]

@@ -1,28 +1,28 @@
 """scase: the K-skyband of pairs with its staircase (Shen, Cheema, Lin, Zhang, Wang 2012).
 
-**Problem.** The k best pairs of two rows of the window, by any score of the two. There are n²/2 of them, and each row
-that comes makes n new ones.
+**Problem.** The k best pairs of two rows of the window, by any score of the two. There are n²/2 of them, and each new
+row makes n new ones.
 
-**Idea.** A pair lives as long as its older row, so nearly all pairs are outlived by K better ones and can be forgotten
-at once: what remains, the K-skyband, has about 2K ln n pairs. A row that comes is scored with every row of
-the window, and the *staircase* (pair_skyband.py) says for each of those what a pair must reach to matter; about
+**Idea.** A pair lives as long as its older row. So nearly all pairs have K better ones that live longer, and can be
+forgotten at once: what remains, the K-skyband, has about 2K ln n pairs. A new row is scored with every row of the
+window, and the *staircase* (pair_skyband.py) gives for each of those the score that a pair must exceed to matter; about
 2 sqrt(2K) do. Those are merged into the skyband from its newest end, and the merge stops where nothing changes.
 
-**What is kept.** The window's rows, for those that come to be paired with, and the skyband.
+**What is kept.** The window's rows, as partners for new rows, and the skyband.
 
-**Cost.** A score for every row of the window, for each row that comes: one pass of generated vector code, which tests
-the scores on the way (pair_scoring.py). With `a.c = b.c` only rows of the same colour are looked at.
+**Cost.** A score for every row of the window, for each new row: one pass of generated vector code, which tests
+the scores on the way (pair_scoring.py). With `a.c = b.c` only rows of the same colour are scored.
 
-**Wrong choice when** the window is so long that scoring all of it for each row takes too long: nothing that answers
+**Wrong choice when** the window is so long that scoring all of it for each row takes too long. No algorithm for
 arbitrary scores does better; for differences of columns there is `ta`.
 
 With `refresh = r` the skyband is refreshed every r rows, whatever the steps, and the K best pairs are kept in order
-after every row (pair_topk.py). Shorter windows look at what waits for the skyband besides it, so answers are
-exact after every step.
+after every row (pair_topk.py). Answers for shorter windows also search the pairs that are not merged yet, so answers
+are exact after every step.
 
-Answers for any k up to K and any window up to the longest come from one state: the pairs whose older row is inside are
-the skyband of the shorter window. A late row takes its place in the order of recency; if none of its pairs gets over
-the staircase the skyband stays as it is, and the older the row, the fewer do.
+One state answers any k up to K and any window up to the longest: the pairs whose older row is inside a shorter window
+are its skyband. A late row takes its place in the order of recency; if none of its pairs is above the staircase the
+skyband stays as it is. The older the row, the fewer of its pairs are above.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ from skyband.algorithms.pairs.pair_skyband import better, climb, places, settlin
 from skyband.algorithms.pairs.pair_topk import Foremost
 from skyband.core.types import Floats, Ints, Recency
 
-_MANY_LATE = 64  # rows of a step that are late, from which putting all in order anew may be quicker
+_MANY_LATE = 64  # late rows of a step, from which sorting all rows again may be faster
 _WAITING = 4096  # room for new pairs before they are merged
-EVERY = 4  # rows of a step before the skyband is refreshed: the staircase may lag, it is only less strict
-_TOGETHER = 4  # answers from which one walk for all pays
-_USELESS = 4  # chunks looked at in vain for a row, beyond a quarter of all, before the exact test is taken
+EVERY = 4  # rows of a step before the skyband is refreshed; an old staircase is only less strict
+_TOGETHER = 4  # number of answers from which one walk for all pays
+_USELESS = 4  # chunks scored in vain for a row, beyond a quarter of all, before the exact test is used
 
 
 def expected(k: int, n: float) -> float:
-    """Pairs in the skyband of n rows, if scores are independent of age: the sum of (x - 1) min(1, 2K / (x(x - 1)))."""
+    """Return the expected pairs in the skyband of n rows, if scores do not depend on age:
+    the sum of (x - 1) min(1, 2K / (x(x - 1)))."""
     if n < 2:
         return 0.0
-    full = min(n, np.floor((1.0 + np.sqrt(1.0 + 8.0 * k)) / 2.0))  # rows all of whose pairs are among the K
+    full = min(n, np.floor((1.0 + np.sqrt(1.0 + 8.0 * k)) / 2.0))  # rows whose pairs are all among the K
     return float(full * (full - 1) / 2 + 2 * k * (_harmonic(n) - _harmonic(full)))
 
 
@@ -65,7 +66,7 @@ def _harmonic(n: float) -> float:
 
 
 def _columns(room: int) -> tuple[Any, Any, Any]:
-    """Scores, numbers of older rows, of newer rows."""
+    """Return arrays for scores, numbers of older rows, and numbers of newer rows."""
     return np.empty(room), np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
 
 
@@ -87,11 +88,11 @@ class SCase:
         fifo=True,
     )
     candidate_bytes = 24
-    every: ClassVar[int] = 0  # rows between two refreshments of the skyband; 0: as it sees fit
+    every: ClassVar[int] = 0  # rows between two refreshes of the skyband; 0: chosen by the algorithm
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:
         self.question = question
-        # rows between two refreshments, whatever the steps; 0: there is one at the end of each step
+        # rows between two refreshes, whatever the steps; 0: one at the end of each step
         self.refresh = int(options.get("refresh", 0))
         self.rows = Partners(question)
         self.k = 1
@@ -107,11 +108,11 @@ class SCase:
         }
         self.foremost = Foremost()  # the K best, where the skyband may lag
         self._no_pairs()
-        self._kernel_counts = np.zeros(
-            4, dtype=np.int64
-        )  # chunks hit, in vain, pairs above the staircase, sweeps
-        self._exact_test = False  # the quick test of chunks was of no use
-        self._slack_for: tuple[tuple[Any, ...], float | None] = ((), None)  # for leaves between these
+        # chunks hit, chunks hit in vain, pairs above the staircase, sweeps
+        self._kernel_counts = np.zeros(4, dtype=np.int64)
+        self._exact_test = False  # whether the quick test of chunks proved useless
+        # the slack for leaves in these ranges
+        self._slack_for: tuple[tuple[Any, ...], float | None] = ((), None)
         self._new = _columns(_WAITING)
 
     _list: tuple[Any, Any, Any]  # the skyband: scores, numbers of older rows, of newer rows
@@ -119,8 +120,8 @@ class SCase:
     _new: tuple[Any, Any, Any]
 
     def _no_pairs(self, room: int = 1024) -> None:
-        # begin and end of the list, pairs that wait, pairs swept, where a row was broken off (-1: nowhere), rows since
-        # the skyband was refreshed
+        # begin and end of the list, pairs not merged yet, pairs swept, where a row was interrupted (-1: nowhere), rows
+        # since the skyband was refreshed
         self._state = np.array([0, 0, 0, 0, -1, 0], dtype=np.int64)
         self._list = _columns(room)
         self._swept = _columns(room)
@@ -128,7 +129,7 @@ class SCase:
 
     @property
     def seq(self) -> Ints:
-        """The rows that are there, oldest first."""
+        """The seqs of the rows, oldest first."""
         return np.asarray(self.rows.column("seq"))
 
     @property
@@ -141,7 +142,7 @@ class SCase:
     # -- a step --------------------------------------------------------------------------------------------
 
     def expire(self, horizon: Recency) -> None:
-        """Rows before the horizon leave, and the pairs whose older row they are."""
+        """Remove rows before the horizon, and the pairs whose older row they are."""
         if not len(self.rows):
             return
         self.rows.expire(self.rows.number_of(horizon))
@@ -149,7 +150,7 @@ class SCase:
         self.foremost.expire(self.rows.first)
 
     def add(self, table: pa.Table, time: Ints, seq: Ints) -> None:
-        """Rows come, oldest first; each is paired with all that are there."""
+        """Add rows, oldest first; pair each with all that are there."""
         n = len(seq)
         if not n:
             return
@@ -163,7 +164,7 @@ class SCase:
             late = int(np.searchsorted(time, newest[0], side="left"))
             while late < n and (time[late], seq[late]) < newest:
                 late += 1
-        # retained rows, all at once: quicker from the beginning
+        # many retained rows at once: faster from the beginning
         if self._put_in_order(late):
             self.counts["late rows"] += late
             rows.merge(table, time, seq)
@@ -177,11 +178,11 @@ class SCase:
             self._in_order(number, rows.append(table.slice(late), time[late:], seq[late:]))
 
     def _put_in_order(self, late: int) -> bool:
-        """Whether so many late rows had better be put in order with all others, and all pairs made anew."""
+        """Whether with so many late rows sorting all rows and recomputing all pairs is expected to be faster."""
         return late > _MANY_LATE and 8 * late > len(self.rows)
 
     def rebuild(self) -> None:
-        """All pairs of all rows anew."""
+        """Compute all pairs of all rows again."""
         self._no_pairs()
         rows = self.rows
         rows.bar[:] = np.nan
@@ -191,13 +192,13 @@ class SCase:
     # -- rows that are newer than all others ---------------------------------------------------------------
 
     def _in_order(self, number: int, place: Ints) -> None:
-        """Rows that are there already, numbered from `number` on, are each paired with all older ones."""
+        """Pair rows that are stored already, numbered from `number` on, each with all older ones."""
         rows = self.rows
         lows = rows.pool.head[rows.column("run")[number - rows.first :]]
         self._paired(number, place, lows, np.maximum(rows.same_since(place), lows))
 
     def _paired(self, number: int, place: Ints, lows: Ints, highs: Ints) -> None:
-        """Rows at these places are each paired with a range of partners."""
+        """Pair each of the rows at these places with a range of partners."""
         self.counts["pairs scored"] += int((highs - lows).sum())
         done = 0
         while done < len(place):
@@ -231,7 +232,9 @@ class SCase:
         return done
 
     def _every(self) -> int:
-        """With many ranks a sweep takes long, and more pairs may wait for it. Negative: they may wait after a step."""
+        """The rows between sweeps. With many ranks a sweep takes long, so more pairs may wait for it. Negative: also
+        after a
+                step."""
         if self.refresh:
             return -self.refresh
         return self.every or (EVERY if self.k <= 32 else 2 * EVERY)
@@ -242,16 +245,14 @@ class SCase:
     # -- late rows -----------------------------------------------------------------------------------------
 
     def _late(self, row: Late) -> tuple[int, int]:
-        """A row takes its place among the others, and is paired with those before and after it; number and place."""
+        """Insert a late row and pair it with the rows before and after it; return its number and place."""
         rows = self.rows
         self.foremost.forget()
         self._settle(rows.next - 1)
         number, place = rows.insert(row)
         for numbers in self.pairs[1:]:
             move_up(numbers, number)
-        if (
-            number > rows.first
-        ):  # it has no pairs yet, so it is outlived by those that outlive the row before it
+        if number > rows.first:  # it has no pairs yet, so its bar is that of the row before it
             rows.bar[number - rows.base] = rows.bar[number - 1 - rows.base]
         else:
             self._climb()
@@ -276,7 +277,8 @@ class SCase:
         climb(good, older, begin, end, self.k, np.empty(self.k), rows.bar, rows.first, rows.next, rows.base)
 
     def _scan(self, number: int, place: int, low: int, high: int, later: bool) -> None:
-        """A row with a range of partners; what gets over the staircase waits, or is merged when there is no room."""
+        """Pair a row with a range of partners; collect pairs above the staircase, and merge them when there is no
+        room."""
         ready = self._compiled(later)
         if ready is None:
             self._scan_by_numpy(number, place, low, high, later)
@@ -313,7 +315,7 @@ class SCase:
             self._state[2] += len(some)
 
     def _above(self, good: Floats, partners: Ints, number: int, later: bool) -> Ints:
-        """Which of a row's pairs are above the staircase."""
+        """Return which of a row's pairs are above the staircase."""
         rows = self.rows
         bar = rows.bar[number - rows.base] if later else rows.bar[partners - rows.base]
         return np.flatnonzero((good > bar) | (np.isnan(bar) & ~np.isnan(good)))
@@ -321,7 +323,7 @@ class SCase:
     # -- the skyband ---------------------------------------------------------------------------------------
 
     def _settle(self, newest: int) -> None:
-        """Merge what waits into the skyband; `newest` is the newest row whose pairs are known."""
+        """Merge the collected pairs into the skyband; `newest` is the newest row whose pairs are known."""
         self._state[5] = 0
         if not self._state[2]:
             return
@@ -335,7 +337,7 @@ class SCase:
         self._count_swept()
 
     def _grow(self, more: int = 0) -> None:
-        """Room in the list for what waits, and more."""
+        """Make room in the list for the collected pairs, and `more`."""
         begin, end, waiting = self._state[:3].tolist()
         waiting += more
         room = len(self._list[0])
@@ -357,7 +359,7 @@ class SCase:
         self._state[3] = 0
 
     def _counted(self, rows: int) -> None:
-        """What the loops counted; and whether their quick test is of any use."""
+        """Add the loops' counters; decide whether their quick test is useful."""
         _, vain, found, sweeps = self._kernel_counts[:4].tolist()
         self.counts["above the staircase"] += found
         self.counts["sweeps"] += sweeps
@@ -370,7 +372,7 @@ class SCase:
     # -- generated loops -----------------------------------------------------------------------------------
 
     def _slack(self) -> float | None:
-        """How far off the test of chunks is in float32; None: it is in float64."""
+        """Return the error of the float32 test of chunks; None: the test is in float64."""
         rows = self.rows
         if self._exact_test or not rows.copied or rows.pairing is None:
             return None
@@ -380,7 +382,7 @@ class SCase:
         return self._slack_for[1]
 
     def _compiled(self, later: bool) -> Loops | None:
-        """The loops, once they pay."""
+        """Return the loops, once compiling them pays."""
         rows = self.rows
         if not rows.rendered or rows.pairing is None or self.counts["pairs scored"] < limits.COMPILE_KNOWN:
             return None
@@ -389,7 +391,7 @@ class SCase:
         return loops(rows.pairing, settling(self.k).__name__, self._slack() is not None, light, later, known)
 
     def _parameters(self) -> tuple[Any, ...]:
-        """What each loop needs: sign, constants, slack, leaves and their copies."""
+        """Return the arguments of every loop: sign, constants, slack, leaves and their copies."""
         rows = self.rows
         pairing, columns = rows.pairing, rows.pool.columns
         assert pairing is not None
@@ -402,14 +404,14 @@ class SCase:
     # -- answers -------------------------------------------------------------------------------------------
 
     def best(self, k: int, horizon: Recency) -> Found:
-        """The best k pairs of a window that begins at the horizon, best first."""
+        """Return the best k pairs of a window that begins at the horizon, best first."""
         low = self.rows.number_of(horizon)
         if self.foremost.known and low <= self.rows.first and k <= self.k:
             return self._found(*self.foremost.best(k))
         return self._found(*self._search(k, low))
 
     def _search(self, k: int, low: int) -> tuple[Any, Any, Any]:
-        """The best k pairs from the row numbered `low` on: in the skyband, and among what waits to be put into it."""
+        """Return the best k pairs from the row numbered `low` on, merged into the skyband or not."""
         begin, end, waiting = self._state[:3].tolist()
         listed = min(k, end - begin)
         picks = np.empty(listed, dtype=np.int64)
@@ -431,20 +433,20 @@ class SCase:
         return Found(good, time, seq, self.rows.recency(newer)[1])
 
     def tops(self, asked: Sequence[tuple[int, Recency]]) -> list[Found]:
-        """`best` for many k and horizons at once, by one walk of the skyband."""
+        """Return `best` for many k and horizons at once, by one walk of the skyband."""
         if len(asked) < _TOGETHER or self._state[2]:
             return [self.best(k, horizon) for k, horizon in asked]
         good, older, _ = self._list
         ks = np.array([k for k, _ in asked], dtype=np.int64)
         lows = {horizon: self.rows.number_of(horizon) for _, horizon in asked}
         edges = np.array([(lows[horizon], 0) for _, horizon in asked], dtype=np.int64)
-        # of equally good pairs that with the newer older row comes later, then that with the newer row: as in answers
+        # in the order of answers: of equal scores first the newer older row, then the newer newer row
         span = slice(*self._state[:2].tolist())
         found = places_of(good, older, older, span, ks, edges)
         return [self._found(*(column[picks] for column in self._list)) for picks in found]
 
     def notes(self) -> list[str]:
-        """What `explain` should say besides: what late rows did, in comparison."""
+        """Return sentences for `explain`: what late rows cost, compared to rows in order."""
         late, ordered = self.counts.get("late rows", 0), self.counts["rows"] - self.counts.get("late rows", 0)
         if not late or "above the staircase" not in self.counts:
             return []
@@ -457,7 +459,7 @@ class SCase:
 
     @classmethod
     def unfit_score(cls, score: Any) -> str | None:
-        """Why a score of pairs is not for it, or None if it is."""
+        """Return why it cannot take a score of pairs, or None if it can."""
         return None
 
     def expected(self, k: int, n: float) -> float:
@@ -495,7 +497,7 @@ class SCase:
         rows = self.rows
         rows._check()
         good, older, newer = self.pairs
-        # pairs are of rows that are there, the older one first, in order
+        # pairs consist of stored rows, the older one first, in order
         assert np.all(older >= rows.first) and np.all(newer < rows.next) and np.all(older < newer)
         order = np.lexsort((newer, good, older))
         assert np.array_equal(order, np.arange(len(good))) and (self.refresh or not self._state[2])
@@ -504,7 +506,7 @@ class SCase:
         self._climb()
         now = rows.bar[rows.first - rows.base : rows.next - rows.base]
         assert np.array_equal(bar, now, equal_nan=True)
-        if self.foremost.known:  # the K best are what a search would find
+        if self.foremost.known:  # the K best are those that a search finds
             found = self._search(self.k, rows.first)
             assert all(map(np.array_equal, self.foremost.best(self.k), found))
         own = now[older - rows.first]

@@ -1,23 +1,22 @@
-"""scase for a part of the pairs: where several processes share one question about pairs.
+"""scase for a part of the pairs: several processes share one query about pairs.
 
-**Problem.** A question about pairs is more than one process can score or hold: each row that comes meets the whole
-window.
+**Problem.** A query about pairs is more than one process can score or hold: each new row meets the whole window.
 
-**Idea.** Every process is shown all rows, in the same order, and keeps its own ones (one in `of`, by seq). A pair
-belongs to whoever owns the row of the two that came first: the other one meets it there when it comes, as a *guest*,
-and is forgotten afterwards unless one of its pairs is kept. So each pair is scored once, by one process, and the best
-of all are among the best of each.
+**Idea.** Every process receives all rows, in the same order, and keeps its own ones (one in `of`, by seq). A pair
+belongs to the process that owns that one of its two rows which arrived first. The other row meets it there on arrival,
+as a *guest*, and is forgotten afterwards unless one of its pairs is kept. So each pair is scored once, by one
+process, and the best of all are among the best of each.
 
-**Which row came first** is the order in which rows are shown, not recency: a late row may be older than rows that
-other processes hold, which have gone by here as guests. It meets them where they are, since they were there first. The
-rows of one step are shown in order of recency, late ones first, to all alike.
+**Which row arrived first** is the order in which rows are received, not recency: a late row may be older than rows of
+other processes, which were guests here before it. It meets them in their processes, because they arrived first. The
+rows of one step are received in order of recency, late ones first, by all processes alike.
 
-**How.** Rows lie in runs (key_runs.py); here each colour has two, one for own rows and one for guests. A row
-is scored with the own ones of its colour, whichever of the two it lies in itself, by the loops of scase. Guests without
-pairs are dropped when there are many, and the rows numbered anew.
+**How.** Rows lie in runs (key_runs.py); here each colour has two, one for own rows and one for guests. A row is scored
+with the own rows of its colour, whether it is itself own or a guest, by the loops of scase. When many guests have
+no pairs, they are dropped and the rows are numbered again.
 
-More ranks than before do not make pairs anew, since guests are gone: whoever asks for more begins with rows that are
-yet to come, and a staircase of what was kept is less strict, never wrong.
+A higher number of ranks does not rebuild pairs, because guests are gone: the additional ranks begin with rows that
+arrive later. A staircase of the kept pairs is less strict, never wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from skyband.algorithms.pairs.scase import SCase
 from skyband.core.types import Ints, Recency
 from skyband.stream.arrow import numbers_array
 
-_FEW = 256  # guests that may stay though they have no pairs, besides as many as there are own rows
+_FEW = 256  # guests without pairs that may stay, besides as many as there are own rows
 
 
 class Hosts(Partners):
@@ -74,19 +73,19 @@ class Hosts(Partners):
         return (at + (run == own), tail) if later else (head, at)
 
     def ranges(self, number: int) -> tuple[Ints, Ints]:
-        """Of all rows numbered from `number` on, just appended: where their partners begin and end."""
+        """Return where the partners of the rows numbered from `number` on, just appended, begin and end."""
         run = self.column("run")[number - self.first :]
         colour, own = run >> 1, (run & 1) == 0
         order = np.argsort(colour, kind="stable")
         counted = np.cumsum(own[order])
         ends = np.searchsorted(colour[order], colour[order], side="right") - 1
-        after = np.empty(len(run), dtype=np.int64)  # own rows of its colour that came after it
+        after = np.empty(len(run), dtype=np.int64)  # own rows of its colour that arrived after it
         after[order] = counted[ends] - counted
         host = 2 * colour
         return self.pool.head[host], self.pool.tail[host] - after - own
 
     def keep(self, kept: Any) -> None:
-        """These rows stay, of all; they are numbered from zero."""
+        """Keep these rows only, and number them from zero."""
         places, gone = self.pool.places(), ~kept
         for leaf, codes in self.codes.items():
             codes.release(self.pool.columns[leaf + 1][places[gone]])
@@ -132,7 +131,7 @@ class Halves(SCase):
         self._paired(number, place, lows, highs)
 
     def _put_in_order(self, late: int) -> bool:
-        return False  # pairs can't be made anew
+        return False  # pairs can't be rebuilt
 
     def rebuild(self) -> None:
         if len(self.rows):
@@ -140,6 +139,6 @@ class Halves(SCase):
             self._climb()
 
     def told(self, k: int, horizon: Recency) -> tuple[Any, Any, Any, Any, Any]:
-        """The best k pairs: how good, and the recencies of the older and the newer rows."""
+        """Return scores of the best k pairs, and the recencies of their older and newer rows."""
         good, older, newer = self._search(k, self.rows.number_of(horizon))
         return good, *self.rows.recency(older), *self.rows.recency(newer)

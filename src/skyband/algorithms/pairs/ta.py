@@ -5,15 +5,15 @@ other function that only rises or only falls with each |a.x - b.x|. `scase` scor
 although nearly all of it is too far away (or too near) to matter.
 
 **Idea.** Keep a sorted list of each column. The partners of a row that can matter are recent, for which nearly any
-score will do, or they are near it in some column (for the farthest pairs: at the ends of the list). So go back in time
-and along the lists from where the row is, in turns, until the best score that the rest could have is below the
-staircase for the age that the rest has (ta_search.py).
+score suffices, or they are near it in some column (for the farthest pairs: at the ends of the list). So the search goes
+back in time and along the lists from the row's place, in turns, until the best score that the rest could have is below
+the staircase for the age that the rest has (ta_search.py).
 
-**What is kept.** As for `scase`, and the lists, in blocks that rows can join and leave without shifting all the rest
+**What is kept.** As for `scase`, and the lists, in blocks into which rows can be inserted without shifting all the rest
 (blocked_sorted_list.py).
 
-**Cost.** A row meets about N^(d/(d+1)) partners instead of N: more time than `scase` takes in small windows, whose
-every row is looked at faster than a list is opened, and many times less in large ones.
+**Cost.** A row meets about N^(d/(d+1)) partners instead of N: more time than `scase` takes in small windows, where
+scoring every row is faster than opening a list, and many times less in large ones.
 
 **Wrong choice when** the window has fewer than some ten thousand rows, there are many columns in the score, or WHERE
 lets few pairs through. Late rows are scored with the whole window, as by `scase`.
@@ -63,12 +63,12 @@ class TA(SCase):
         self.counts["pairs accessed"] = 0
         self._kernel_counts = np.zeros(5, dtype=np.int64)
         self.parts: Differences | None = None
-        self.lists: Ordered | None = None  # None: not made yet
+        self.lists: Ordered | None = None  # None: not built yet
         self._begun = 0
 
     @classmethod
     def unfit_score(cls, score: Any) -> str | None:
-        """Why a score of pairs is not for it, or None if it is."""
+        """Return why it cannot take a score of pairs, or None if it can."""
         parts = differences(leaf_score(score))
         if parts is None:
             return (
@@ -99,7 +99,7 @@ class TA(SCase):
         )  # fmt: skip
 
     def _fill(self, before: int) -> None:
-        """The lists of all rows that are numbered below `before`."""
+        """Build the lists of all rows numbered below `before`."""
         assert self.lists is not None and self.parts is not None
         rows = self.rows
         places = rows.pool.places()[: before - rows.first]

@@ -121,9 +121,8 @@ class QueryIndex:
         self.buckets = min(
             max(BUCKETS[0], 1 << (NARROW * int(self.cells.max()) - 1).bit_length()), BUCKETS[1]
         )
-        self.box = np.zeros(
-            (len(self.bar), self.axes, 2), dtype=np.int64
-        )  # from which slab to which a slot is named
+        # from which slab to which a slot is named
+        self.box = np.zeros((len(self.bar), self.axes, 2), dtype=np.int64)
 
     def learn(self, columns: tuple[Floats, ...]) -> None:
         """Cut space by the quantiles of these rows. Nothing is registered afterwards."""
@@ -172,9 +171,8 @@ class QueryIndex:
         self.origin, self.scale = np.zeros(self.axes), np.zeros(self.axes)
         # by bucket: how many edges lie in earlier ones; a coordinate's slab is between that and the next bucket's
         self.table = np.zeros((self.axes, self.buckets + 1), dtype=np.int32)
-        self.steps = np.zeros(
-            (self.axes, self.buckets), dtype=np.int32
-        )  # what a bucket adds to a cell's number
+        # what a bucket adds to a cell's number
+        self.steps = np.zeros((self.axes, self.buckets), dtype=np.int32)
         self.sharp = True
         for axis in range(self.axes):
             inner = np.asarray(edges[axis], dtype=np.float64)

@@ -148,9 +148,8 @@ class _Bounder:
         if nodes.literal(exponent) == 2:
             return square(x)
         n, end = y = self.of(exponent)
-        one = np.equal(n, end) & np.isfinite(
-            n
-        )  # the exponent is a number, maybe a different one for each box
+        # the exponent is a number, maybe a different one for each box
+        one = np.equal(n, end) & np.isfinite(n)
         whole = np.equal(np.fmod(n, 1.0), 0)
         self.sound = self.sound & np.where(one, whole | np.greater_equal(x[0], 0), np.greater(x[0], 0))
         if np.all(one):

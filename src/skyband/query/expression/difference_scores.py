@@ -25,9 +25,8 @@ class Differences:
 
     score: Expression
     leaves: tuple[str, ...]
-    far: tuple[
-        bool, ...
-    ]  # for each leaf: whether the score (not multiplied by a sign) rises with the distance
+    # for each leaf: whether the score (not multiplied by a sign) rises with the distance
+    far: tuple[bool, ...]
 
     @cached_property
     def _hash(self) -> int:
