@@ -1,14 +1,14 @@
-"""Lists in order of arrival: what `snn` keeps for each query while rows come and leave one by one (turnover.py).
+"""Lists in order of arrival: what `snn` keeps for each query while rows enter and leave one by one (row_loop.py).
 
-A query's list has the rows before its bar as they came: a new one is appended, the oldest one is the first to leave,
-and neither moves another. Beside it lie the k best of them in their order, the answer. Who comes better than the k-th
-is put there, and when one of them leaves, the best of the rest is looked for. Dominated rows are swept out when a list
-has become long, as `ra` does it; and if it is long still, its bar is raised.
+A query's list contains the rows before its bar in order of arrival: a new row is appended, the oldest one is the first
+to leave, and neither moves another. Beside it are the k best of them in their order, the answer. A row better than
+the k-th is inserted there; when one of the k leaves, the best of the rest is searched for. Dominated rows are removed
+when a list has become long, as in `ra`; if it is still long then, its bar is raised.
 
-All lists lie in two pools, good and place, the answers in two others; a slot's `line` says where. A row's place is a
-number that stays: where it lies in the window's arrays, and by how much these have moved down since. Indices are
-unsigned in loops over lists: a signed one might count from the end, and looking after that keeps a loop from being
-compiled to vector instructions.
+All lists lie in two pools, good and place, the answers in two others; a slot's `line` contains the offsets. A row's
+place is a number that does not change: its index in the window's arrays plus the distance by which these have moved
+down since. Indices are unsigned in loops over lists: a signed one might count from the end, and the check for that
+prevents vector instructions.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from skyband.compiling.jit import inlined, kernel
 from skyband.core.order import first_inside
 from skyband.core.types import MINIMUM, Floats, Ints
 
-# of a slot's line: places in the pools, numbers of rows
+# columns of a slot's line: offsets in the pools, numbers of rows
 START, FIRST, END, STOP, TOP, K, LIMIT, USUAL = range(8)
 U = np.uint64
-LINE = 8  # numbers that are brought nearer together
+LINE = 8  # numbers that are prefetched together
 
 
 @inlined
 def rise(value: float, number: int, top: int, last: int, top_good: Floats, top_place: Ints) -> int:
-    """The newest row of all takes its place among the best, at [top, last]; the worst of them goes: which."""
+    """Insert the newest row of all into the best, at [top, last]; return the place of the worst, which leaves."""
     gone = top_place[U(last)]
     at = last
     while at > top and top_good[U(at - 1)] <= value:
@@ -46,7 +46,7 @@ def rise(value: float, number: int, top: int, last: int, top_good: Floats, top_p
 def fall(
     number: int, first: int, end: int, top: int, last: int, good: Floats, place: Ints, top_good: Floats, top_place: Ints
 ) -> bool:  # fmt: skip
-    """One of the best leaves, and the next best of the rows at [first, end) follows them. Whether there was none."""
+    """Remove one of the best; append the next best of the rows at [first, end). Return whether there was none."""
     worst, since = top_good[U(last)], top_place[U(last)]
     at = top
     while top_place[U(at)] != number:
@@ -55,7 +55,7 @@ def fall(
         top_good[U(at)] = top_good[U(at + 1)]
         top_place[U(at)] = top_place[U(at + 1)]
         at += 1
-    # the best of those that are worse, in four strands that needn't wait for one another
+    # the best of those that are worse, in four independent strands
     b0 = b1 = b2 = b3 = -np.inf
     equal = 0
     stop = first + ((end - first) & -4)
@@ -72,7 +72,7 @@ def fall(
         b0 = v0 if (v0 < worst) & (v0 > b0) else b0
     best = max(max(b0, b1), max(b2, b3))
     found = end - 1
-    if equal > 1 or best == -np.inf:  # the worst of them is not alone with its score, or nobody is worse
+    if equal > 1 or best == -np.inf:  # several have the worst score, or no row is worse
         best, found = -np.inf, -1
         for i in range(first, end):
             v0 = good[U(i)]
@@ -91,7 +91,7 @@ def fall(
 
 @inlined
 def eldest(top: int, last: int, top_place: Ints) -> int:
-    """The oldest of the best."""
+    """Return the oldest of the best."""
     found = top_place[U(top)]
     for at in range(top + 1, last + 1):
         found = min(found, top_place[U(at)])
@@ -103,13 +103,15 @@ def expel(
     due: int, oldest: int, first: int, end: int, top: int, last: int, good: Floats, place: Ints, top_good: Floats,
     top_place: Ints,
 ) -> tuple[int, int, bool]:  # fmt: skip
-    """Those of the best that are older than `due` leave. The first of the rows at [first, end) that stays, the oldest
-    of the best, and whether there are too few; then that is the one after which there were."""
+    """Remove those of the best that are older than `due`.
+
+    Returns the first of the rows at [first, end) that stays, the oldest of the best, and whether there are too few; if
+    so,
+    the second is the row after whose removal there were too few.
+    """
     short = False
     while oldest < due and not short:
-        while (
-            first < end and place[U(first)] <= oldest
-        ):  # those after it may have left since then, but not before
+        while first < end and place[U(first)] <= oldest:  # rows after it may have left later, but not before
             first += 1
         short = fall(oldest, first, end, top, last, good, place, top_good, top_place)
         if not short:
@@ -121,7 +123,7 @@ def expel(
 def approach(
     slot: int, line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints
 ) -> None:  # fmt: skip
-    """Bring a slot's list nearer, which comes next."""
+    """Prefetch the list of a slot that is needed next."""
     top = line[slot, TOP]
     for at in range(line[slot, FIRST], line[slot, END] + LINE, LINE):
         fetch(good, at)
@@ -133,7 +135,7 @@ def approach(
 
 @inlined
 def move_down(to: int, first: int, end: int, good: Floats, place: Ints) -> int:
-    """A list that has come to the end of its room lies at the beginning again; its new end."""
+    """Move a list that has reached the end of its room to the beginning; return its new end."""
     for i in range(end - first):
         good[to + i] = good[first + i]
         place[to + i] = place[first + i]
@@ -142,9 +144,11 @@ def move_down(to: int, first: int, end: int, good: Floats, place: Ints) -> int:
 
 @kernel
 def select(values: Floats, rank: int) -> float:
-    """The value at a rank, 0 for the least; none of them may be NaN. As np.partition would find it, which takes four
-    times as long: every value is written to both ends of what it may belong to, so that the machine has nothing to
-    guess."""
+    """Return the value at a rank, 0 for the least; no value may be NaN.
+
+    The result is np.partition's, in a quarter of the time: every value is written to both ends of the part that it may
+    belong to, so there are no unpredictable branches.
+    """
     n = values.shape[0]
     held = np.empty(2 * n)
     for i in range(n):
@@ -182,17 +186,19 @@ def select(values: Floats, rank: int) -> float:
 def sweep(
     slot: int, line: Ints, good: Floats, place: Ints, bar: Floats, bar_time: Ints, bar_seq: Ints, best: Floats
 ) -> bool:
-    """Take what k newer rows are at least as good as out of a slot's list, and raise its bar if it is long still: then
-    True. The list lies at the beginning of its stretch afterwards."""
+    """Remove the rows of a slot's list that k newer rows equal or exceed; raise its bar if it is still long.
+
+    Returns whether the bar was raised. Afterwards the list lies at the beginning of its room.
+    """
     start, first, end, k = line[slot, START], line[slot, FIRST], line[slot, END], line[slot, K]
-    # best[1:] are the best k of what has been looked at, best first: one more goes in by a comparison for each of them
+    # best[1:] are the best k rows so far, best first; inserting one takes k comparisons
     best[0] = np.inf
     for i in range(1, k + 1):
         best[i] = -np.inf
     write = end
     for j in range(end - 1, first - 1, -1):
         value = good[U(j)]
-        if value <= best[U(k)] and end - write >= k:  # of the worst score that there is, k rows count, too
+        if value <= best[U(k)] and end - write >= k:  # k rows with the worst possible score count, too
             continue
         for i in range(k, 0, -1):
             other = min(best[i - 1], value)
@@ -221,8 +227,10 @@ def sweep(
 
 @inlined
 def measure(slot: int, keep: int, usual: int, line: Ints) -> bool:
-    """How long a slot's list may become: swept when it is so long, its bar raised if it has more than the usual rows
-    then. Whether there is too little room for it."""
+    """Set the length at which a slot's list is swept, and above which its bar is raised after that.
+
+    Returns whether there is too little room for it.
+    """
     limit = max(keep + keep // 2 + line[slot, K] + 16, usual + usual // 2)
     line[slot, LIMIT], line[slot, USUAL] = limit, usual
     return bool(line[slot, STOP] - line[slot, START] < limit + limit // 2)
@@ -257,8 +265,8 @@ def take_over(
 
 @kernel
 def gathered(slots: Ints, begin: int, end: int, line: Ints, place: Ints) -> Ints:
-    """Those of some slots of whose rows five in six came within a quarter of the window, the places [begin, end):
-    they will leave together, too. Of rows in random order hardly ever so many do."""
+    """Return those of some slots for which five in six rows arrived within a quarter of the window, the places
+    [begin, end): their rows will leave together, too. With rows in random order this hardly ever happens."""
     found = np.empty(slots.shape[0], np.int64)
     eighth = np.empty(8, np.int64)
     count = 0
@@ -284,7 +292,7 @@ def hand_back(
 ) -> None:  # fmt: skip
     """Write the answers of slots, or all rows of their lists, to lists in order of scores, best last; rows lie in
     [begin, end)."""
-    # numbered without gaps, all of one time: a row's place tells both, and nothing has to be fetched
+    # seqs without gaps, all of one time: both follow from a row's place, without a read
     plain = times[begin] == times[end - 1] and seqs[end - 1] - seqs[begin] == end - 1 - begin
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -297,7 +305,7 @@ def hand_back(
                 seq[to + n - 1 - j] = seqs[begin] + row - begin if plain else seqs[row]
         else:
             first, n = line[slot, FIRST], line[slot, END] - line[slot, FIRST]
-            # of equal ones, the newer is better
+            # of equal scores the newer row is better
             ranks = np.argsort(good[first : first + n], kind="mergesort")
             for j in range(n):
                 row = place[first + ranks[j]] - shift
@@ -317,7 +325,7 @@ def least(values: Floats, n: int) -> float:
 
 @kernel
 def prune(values: Floats, rows: Ints, n: int, wanted: int) -> int:
-    """Keep the best of these rows, which lie in the order of their coming; of equal ones, the newer."""
+    """Keep the best of these rows, which are in order of arrival; of equal ones, the newer."""
     floor = select(values[:n], n - wanted)
     above = 0
     for i in range(n):
@@ -338,7 +346,7 @@ def prune(values: Floats, rows: Ints, n: int, wanted: int) -> int:
 
 @kernel
 def lasting(values: Floats, rows: Ints, n: int, k: int, since: int, ranks: Floats) -> int:
-    """How many of these rows are at least as good as k that came from `since` on: all of them, if there are fewer."""
+    """Return how many of these rows are at least as good as k rows from `since` on; all, if there are fewer than k."""
     young = 0
     for i in range(n):
         ranks[young] = values[i]
@@ -358,7 +366,7 @@ def settle(
     line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
     values: Floats, rows: Ints,
 ) -> None:  # fmt: skip
-    """What a search found is a slot's list from now on: rows in the order of their coming."""
+    """Replace a slot's list by the rows that a search found, in order of arrival."""
     start, k, top = line[slot, START], line[slot, K], line[slot, TOP]
     kept = 0
     worst = 0
@@ -391,7 +399,7 @@ class Arrived:
         self.line = np.zeros((0, 8), dtype=np.int64)
 
     def begin(self, ks: Ints, keep: Ints, usual: Ints) -> None:
-        """Room for lists of so many slots."""
+        """Make room for the lists of so many slots."""
         slots = len(ks)
         self.line = np.zeros((slots, 8), dtype=np.int64)
         self.line[:, TOP] = np.cumsum(ks) - ks
@@ -402,14 +410,13 @@ class Arrived:
         self.provide(np.flatnonzero(ks), keep, usual)
 
     def provide(self, slots: Ints, keep: Ints, usual: Ints) -> None:
-        """Room for as many rows as a search for these slots finds, and for more that come."""
+        """Make room for as many rows as a search for these slots finds, and for more that arrive."""
         for slot in slots.tolist():
             measure(slot, keep[slot], usual[slot], self.line)
         self.make_room(slots)
 
     def make_room(self, slots: Ints) -> None:
-        """Room for lists as long as their limits say; where there was not enough, the list lies elsewhere from now on,
-        and is empty."""
+        """Make room for lists as long as their limits allow; a list without enough room moves, and is then empty."""
         limit = self.line[slots, LIMIT]
         need = limit + limit // 2
         short = self.line[slots, STOP] - self.line[slots, START] < need
@@ -418,7 +425,7 @@ class Arrived:
         ends = self.used + np.cumsum(need[short])
         if ends[-1] > len(self.good):
             good, place = self.good[: self.used], self.place[: self.used]
-            # most of it is not written to for long, or never: memory that nobody has touched takes none
+            # most of it is written late or never, and memory that was never written takes no space
             self.good, self.place = np.empty(4 * ends[-1]), np.empty(4 * ends[-1], np.int64)
             self.good[: self.used], self.place[: self.used] = good, place
         self.line[slots[short], STOP] = ends
@@ -440,11 +447,11 @@ class Arrived:
         for slot in np.flatnonzero(self.line[:, K]).tolist():
             first, last, k = self.line[slot, [FIRST, END, K]].tolist()
             good, place = self.good[first:last], self.place[first:last]
-            # within its room, in order of arrival, all before the bar and in the window
+            # each list is in its room, in order of arrival, all before the bar and in the window
             assert self.line[slot, START] <= first and last < self.line[slot, STOP]
             assert np.all(place[1:] > place[:-1]) and np.all(good >= bar[slot])
             assert place[0] - shift >= head and place[-1] - shift < end
-            # the answer is the k best of them, of equal ones the newer first
+            # each answer is the k best of its list, of equal ones the newer first
             best = np.lexsort((place, good))[::-1][:k]
             top = slice(self.line[slot, TOP], self.line[slot, TOP] + k)
             assert np.array_equal(self.top_place[top], place[best]) and np.array_equal(

@@ -1,22 +1,21 @@
-"""What `cpm` and `snn` share: the window's rows in a ring, a query index before them, and a short list for each query.
+"""Shared by `cpm` and `snn`: the window's rows in a ring, a query index before them, and a short list for each query.
 
-Nearest neighbours were the reason for these two (Mouratidis and Papadias 2007): each query has a point and cares for
-rows within a circle around it, the *bar* in terms of scores. They keep all rows of the window, so that a list that
-has run short can be filled again. Nothing here asks that the score be a distance: any that compiles is indexed, and
-any other one is computed for every row.
+Both are made for nearest neighbours (Mouratidis and Papadias 2007): each query has a point and needs only rows within
+a circle around it, the *bar* in terms of scores. They keep all rows of the window, so that a list that has run short
+can be filled again. The score need not be a distance: any score that compiles is indexed, and any other one is computed
+for every row.
 
-**A step.** New rows are written to the ring and looked up in the query index (query_index/index.py); the queries
-that a row concerns, mostly none, are offered it. Then lists lose what has left the window, and those that ran short
-are searched for: all rows of the window are scored, in blocks, and blocks without a row better than the worst one
-held are passed over in vector instructions. That costs more than looking through a few cells of a grid would, and
-saves keeping rows in cells at all, which costs every row; with some slack in the lists searches are rare.
+**A step.** New rows are written to the ring and looked up in the query index (query_index/index.py). Each row is
+offered to the queries that the index names, usually none. Then lists lose the rows that have left the window, and
+the queries whose lists ran short are searched for: all rows of the window are scored, in blocks, and blocks without a
+row better than the worst one held are skipped in vector instructions. That costs more than reading a few cells of a
+grid would, but rows need not be kept in cells, which costs every row; with some slack in the lists searches are rare.
 
 **The bar** is set by a search, or when a list that had everything first has as many rows as a search looks for, and
-then stays. While it stays nothing has to be entered in the index. A bar that has come to let far too many rows in is
-raised to the list's own.
+then stays. While it stays the index needs no update. A bar that lets far too many rows in is raised to the list's own.
 
-A subclass brings `come` (the kernel that offers rows to lists), `state()`, `expire()`, and `keep`, how many rows a
-search shall find.
+A subclass brings `come` (the kernel that offers rows to lists), `state()`, `expire()`, and `keep`, the number of rows
+that a search finds.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ from skyband.core.types import LOWEST, MINIMUM, Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 
 SEARCHED, SEARCHES, SCORED, ADMITTED = range(4)
-FEW = 16  # queries: no index for fewer
-LEARN = 256  # rows that an index needs to learn from
-TOGETHER = 64  # queries whose scores of a step are written at once
-BURST = 8  # a query that takes every row is searched for when a batch of so many times its list comes
-PLENTY = 16  # times the rows that a search finds
-LOOSE = 0.2  # a region is entered anew when it has shrunk by this part
+FEW = 16  # no index for fewer queries
+LEARN = 256  # rows from which an index can learn
+TOGETHER = 64  # queries whose scores of a step are computed at once
+BURST = 8  # a query that takes every row is searched for when a batch is so many times its list
+PLENTY = 16  # a list may have so many times the rows that a search finds
+LOOSE = 0.2  # a region is entered again when it has shrunk by this part
 LATEST = 2**63 - 1
 LONG_AGO = -(2**62)
 MOST_AHEAD = 16  # times the usual slack, for a query that is searched for again and again
-AGAIN = 2  # windows since its last search: before that a query runs short again
-LASTED = 8  # and after that its list has lasted
+AGAIN = 2  # a query that runs short within so many windows of its last search looks further ahead
+LASTED = 8  # and after so many windows less far
 _SLOTS = ("bar", "bar_time", "bar_seq", "complete", "ahead", "searched")
 
 
 class Ringed(WindowAlgorithm):
-    """Rows in a ring; what a list holds is up to the subclass."""
+    """Rows in a ring; the subclass decides what a list holds."""
 
     counted: ClassVar[bool] = False
     come: ClassVar[Any]
@@ -64,7 +63,7 @@ class Ringed(WindowAlgorithm):
         self.store = Recent(len(space.columns))
         self.index: QueryIndex | None = None
         self._kernels: Kernels | None = None
-        self.scored_rows = 0  # in numpy
+        self.scored_rows = 0  # rows scored in numpy
         self.bar = np.empty(0, dtype=np.float64)
         self.bar_time = np.empty(0, dtype=np.int64)
         self.bar_seq = np.empty(0, dtype=np.int64)
@@ -74,30 +73,30 @@ class Ringed(WindowAlgorithm):
         self.searched = np.empty(0, dtype=np.int64)  # the newest seq when a slot was last searched for
         self.oldest_time = np.empty(0, dtype=np.int64)
         self.oldest_seq = np.empty(0, dtype=np.int64)
-        self._usual = np.empty(0, dtype=np.int64)  # `usual()`, until a query comes or changes
-        self.moved = True  # some bar isn't as the index knows it
-        self.sure = False  # every slot has a bar, and the index knows it
+        self._usual = np.empty(0, dtype=np.int64)  # `usual()`, until a query is added or changes
+        self.moved = True  # some bar differs from the one in the index
+        self.sure = False  # every slot has a bar, and the index has it
         self.tried = 0  # rows in the store when queries without a bar were last searched for
 
     # -- what a subclass brings ----------------------------------------------------------------------------
 
     @abstractmethod
     def state(self) -> tuple[Any, ...]:
-        """The arrays that `come` works on; asked for anew after a list has grown."""
+        """Return the arrays that `come` works on; called again after a list has grown."""
 
     @abstractmethod
     def expire(self) -> None:
-        """Take out of the lists what lies before their horizons; set `lost` and `touched`."""
+        """Remove the rows before their horizons from the lists; set `lost` and `touched`."""
 
     def keep(self) -> Ints:
         return self.ks
 
     def usual(self) -> Ints:
-        """How many of the rows that a search finds a list has."""
+        """Return how many of the rows that a search finds go into a list."""
         return self.keep()
 
     def settled(self, slots: Ints) -> None:
-        """A search has filled these slots' lists."""
+        """Called when a search has filled these slots' lists."""
 
     # -- slots ---------------------------------------------------------------------------------------------
 
@@ -145,7 +144,7 @@ class Ringed(WindowAlgorithm):
         self._settle(used)
 
     def _settle(self, used: Ints) -> None:
-        """What has left leaves the lists; those that are short are searched for."""
+        """Remove the rows that have left from the lists; search for those that are short."""
         self.expire()
         short = np.flatnonzero(self.lost)
         if len(short):
@@ -157,13 +156,13 @@ class Ringed(WindowAlgorithm):
         return Recency(*oldest(self.ks, self.horizon_time, self.horizon_seq))
 
     def _flooded(self, rows: int) -> None:
-        """Queries that take every row don't meet a large batch row by row."""
+        """Search for queries that take every row instead of offering them a large batch row by row."""
         if self.complete.any():
             slots = np.flatnonzero((self.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
             self.bar[slots], self.complete[slots], self.lost[slots] = np.nan, 0, 1
 
     def _meet(self, used: Ints) -> None:
-        """New rows meet the queries that they concern."""
+        """Offer new rows to the queries that the index names."""
         store, index = self.store, self._indexed(used)
         begin = max(store.came, store.head)
         fresh = store.fresh()
@@ -189,7 +188,7 @@ class Ringed(WindowAlgorithm):
             self._meet_all(every, begin, fresh)
 
     def _meet_all(self, slots: Ints, begin: int, fresh: Any) -> None:
-        """These queries are offered every row."""
+        """Offer every row to these queries."""
         store = self.store
         rows = np.arange(begin, store.end, dtype=np.int64)
         if fresh is not None:
@@ -217,7 +216,7 @@ class Ringed(WindowAlgorithm):
                 self.ranked.grow(slot, 2 * int(self.ranked.room[slot]))
 
     def _matrix(self, slots: Ints, begin: int, end: int) -> Floats:
-        """The scores of some rows, a line for each slot."""
+        """Return the scores of some rows, a line for each slot."""
         out = np.full((len(slots), end - begin), np.nan)
         compiled = self._compiled
         if begin < end and compiled is not None:
@@ -233,7 +232,7 @@ class Ringed(WindowAlgorithm):
 
     @property
     def _compiled(self) -> Kernels | None:
-        """Compiled loops, from when they pay."""
+        """Return compiled loops, once they pay."""
         pays = self.scored_rows >= FUSE_SCORES_CACHED or np.count_nonzero(self.ks) >= FEW
         if self._kernels is None and pays and indexable(self.space):
             self._kernels = kernels(self.space, self.constants.shape[1])
@@ -242,7 +241,7 @@ class Ringed(WindowAlgorithm):
     # -- searching -----------------------------------------------------------------------------------------
 
     def search(self, slots: Ints, between: tuple[int, int] | None = None) -> None:
-        """Fill the lists of slots from the ring, or from a stretch of it."""
+        """Fill the lists of slots from the ring, or from a part of it."""
         store, ranked = self.store, self.ranked
         begin, end = between or (store.head, store.end)
         self._look_ahead(slots, begin, end)
@@ -274,8 +273,9 @@ class Ringed(WindowAlgorithm):
         self.settled(slots)
 
     def _look_ahead(self, slots: Ints, begin: int, end: int) -> None:
-        """Who runs short again soon is searched for further ahead, and less so when it has lasted: rows that are near
-        one another in time leave together."""
+        """Let searches find more rows for slots that ran short soon, and fewer for slots whose lists lasted: rows that
+        are
+                near one another in time leave together."""
         if begin == end:
             return
         now = int(self.store.seq[end - 1])
@@ -308,9 +308,10 @@ class Ringed(WindowAlgorithm):
     # -- bars ----------------------------------------------------------------------------------------------
 
     def _bars(self, used: Ints) -> None:
-        """Lists that had everything and are long enough get a bar; far too low ones are raised; all are entered."""
+        """Set a bar for lists that had everything and are long enough; raise far too low bars; enter all in the
+        index."""
         self._search_open(used)
-        if len(self._usual) != len(self.ks):  # after the search, which may have let some look further ahead
+        if len(self._usual) != len(self.ks):  # after the search, which may have changed `ahead`
             self._usual = self.usual()
         usual, size = self._usual[used], self.ranked.size[used]
         due = np.where(self.complete[used] > 0, size >= usual, size > usual + usual // 4 + 4)
@@ -320,7 +321,7 @@ class Ringed(WindowAlgorithm):
             self._enter(used)
 
     def _search_open(self, used: Ints) -> None:
-        """Queries that take every row though there are enough for a bar (many equal ones, say) are searched for."""
+        """Search for queries that take every row though there are enough rows for a bar (many equal ones, say)."""
         store = self.store
         self.tried = min(self.tried, len(store))
         if not self.complete.any() or len(store) < 2 * self.tried or self._compiled is None:
@@ -331,7 +332,7 @@ class Ringed(WindowAlgorithm):
             self.search(open_)
 
     def _enter(self, used: Ints) -> None:
-        """Regions that have grown are entered in the index at once; those that have shrunk, when that pays."""
+        """Enter regions that have grown in the index at once; those that have shrunk, when that pays."""
         index = self.index
         assert index is not None
         slots = used[(self.bar[used] > -np.inf) & (self.ranked.size[used] > 0)]
@@ -339,13 +340,13 @@ class Ringed(WindowAlgorithm):
         bar = self.bar[slots]
         with np.errstate(invalid="ignore"):
             loose = index.bar[slots] < bar - LOOSE * (best - bar)
-        anew = slots[(bar < index.bar[slots]) | loose]
-        if len(anew):
-            index.register(anew, self.bar[anew], self.constants)
+        entered = slots[(bar < index.bar[slots]) | loose]
+        if len(entered):
+            index.register(entered, self.bar[entered], self.constants)
         self.moved = False
 
     def _set_bar(self, slot: int, rank: int) -> None:
-        """The row at this rank of the list is the bar from now on."""
+        """Set the bar at this rank of the list."""
         ranked = self.ranked
         span = ranked.span(slot)
         cut = span.stop - min(rank, span.stop - span.start)
@@ -376,14 +377,14 @@ class Ringed(WindowAlgorithm):
         return self.index
 
     def _learn(self, used: Ints) -> None:
-        """Cut the index's space by the rows that are there; nothing is entered afterwards."""
+        """Cut the index's space by the present rows; afterwards no region is entered."""
         store, index = self.store, self.index
         assert index is not None
         index.share = self._share()
         index.learn(store.part(store.head, store.end))
 
     def _share(self) -> float:
-        """What part of all rows a query's region has, about."""
+        """Return the approximate share of all rows that a query's region has."""
         return float(np.median(self.keep()[self.ks > 0])) / len(self.store)
 
     # -- rows and keeping ----------------------------------------------------------------------------------
@@ -434,7 +435,7 @@ class Ringed(WindowAlgorithm):
             span = self.ranked.span(slot)
             since = int(self.oldest_time[slot]), int(self.oldest_seq[slot])
             listed = zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True)
-            # no listed row is older than the slot's oldest; who takes every row has the lowest bar
+            # no listed row is older than the slot's oldest; a slot that takes every row has the lowest bar
             assert all(recency >= since for recency in listed)
             assert not self.complete[slot] or self.bar[slot] == -np.inf
         if self.index is not None and self.index.ready:

@@ -1,31 +1,30 @@
-"""Rows come and leave one by one: the loops of `snn` where a window goes on as windows mostly do.
+"""Rows enter and leave one by one: the loops of `snn` for windows that advance steadily.
 
 Every answer is brought up to date with every single row: first the row leaves for which there is no longer room in the
-window, then the new one is offered to the queries that its cell names, and whoever is short of rows then is searched
-for before the next row counts. So it makes no difference how rows were cut into batches. (Of a time window, a batch's
-worth of old rows leaves evenly spread over the batch's new ones: right after the last of them.)
+window, then the new one is offered to the queries that its cell names, and a query whose list is short then is
+searched for before the next row counts. So the result does not depend on how rows were cut into batches. (In a time
+window, the rows that leave during a batch are spread evenly over its new rows, each right after one of them.)
 
-**What concerns nobody is passed over in bulk.** A few hundred rows are looked at together: a pass without branches
-notes those whose cells name anybody, a second one scores them and notes the *hits*, rows that are good enough for
-somebody's list. That is one row in three, and all that the rest of the work is about.
+**Rows without queries are skipped in bulk.** A few hundred rows are processed together: a pass without branches finds
+those whose cells name any query, a second one scores them and notes the *hits*, rows that are good enough for a query's
+list. That is one row in three, and all further work is about hits.
 
-**One query after the other.** Queries know nothing of one another, so the hits of a batch are sorted by query, and each
-query then goes through its own batch alone, row by row: what it lost before this row came, then the row. Its list
-(arrived.py), in order of arrival, tells by itself what has left; so a row is never looked up a second time, and a
-list is read from the nearest cache for all of its rows, where going from row to row over all lists would find it
-cold.
+**One query after the other.** Queries do not depend on one another. So the hits of a batch are sorted by query, and
+each query goes through its own hits alone, row by row: first the rows that have left before this row arrived, then the
+row. A list in order of arrival (arrival_lists.py) shows by itself what has left, so no row is looked up twice; and a
+list stays in the nearest cache for all of its rows, while going from row to row over all lists would find it cold.
 
-**A search** in the midst of a batch lowers one query's bar: the rest of the batch is looked through for this query
-alone. Those that ran short are searched for together, whenever all others are done; the index hears of their new
-bars before the next batch. A search looks at a sample first, so that few rows have to be held that aren't kept.
-Searches share it, and eight of them look at a stretch of rows before the next one is fetched; what one finds doesn't
-depend on who else is searched for, for the sample's rows are chosen by their numbers in the stream. Where rows that are
-alike come together, the nearest ones may all be old, and would leave together soon: so more of those that were held are
-kept, if there are k among them that stay for three quarters of a window.
+**A search** in the middle of a batch lowers one query's bar: the rest of the batch is searched for this query alone.
+Queries that ran short are searched for together, when all others are done; the index gets their new bars before the
+next batch. A search reads a sample first, so that it has to hold few rows that are not kept. Searches share the
+sample, and eight of them read a stretch of rows before the next one is fetched; the result does not depend on which
+searches run together, because the sample's rows are chosen by their numbers in the stream. Where similar rows arrive
+together, the nearest ones may all be old, and would leave together soon: so a list then keeps more of the rows held, if
+there are k among them that stay for three quarters of a window.
 
-All of it needs rows in order of recency, one horizon for all queries, a bar for each of them, and an index that knows
-it; `snn` sees to that, and else goes the longer way (`ringed.py`). A distance is compared without its root, and a
-little too widely: what passes is looked at again.
+All of it needs rows in order of recency, one horizon for all queries, a bar for each of them, and an index that has
+all bars. `snn` checks that, and otherwise uses ring_base.py. A distance is compared without its root, and a little too
+widely; the rows that pass are compared again exactly.
 """
 
 from __future__ import annotations
@@ -64,13 +63,11 @@ from skyband.compiling.jit import generated, kernel
 from skyband.core.types import Floats, Ints
 from skyband.query.expression.score_space import Space
 
-HITS = 1 << 16  # rows that concern somebody: so many are gone through together
-LASTS = (
-    4  # a search takes in k rows of the newest quarter of the window, if it can: so long a list surely lasts
-)
-GROUP = 8  # searches that look at the same rows one after the other
-STRETCH = 256  # so many of them, which fit the nearest cache
-SAMPLE = 16  # of so many rows a search looks at one first: eight that lie together, a line of the cache
+HITS = 1 << 16  # so many hits are processed together
+LASTS = 4  # a search keeps k rows of the newest quarter of the window, if it can: so long a list lasts
+GROUP = 8  # searches that read the same rows one after the other
+STRETCH = 256  # so many rows, which fit the nearest cache
+SAMPLE = 16  # a search first reads one row in so many: eight that lie together, a cache line
 
 
 @kernel
@@ -81,8 +78,12 @@ def play(
     line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
     best: Floats, todo: Ints, since: Ints, lost: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Slots go through the rows before `stop`, each through its own hits. Those that run short are noted, with the row
-    from which on they have to go on; how many have been by now, and how many bars were raised."""
+    """Let slots go through the rows before `stop`, each through its own hits.
+
+    Slots that run short are noted, with the row from which they have to continue. Returns how many have run short by
+    now,
+    and how many bars were raised.
+    """
     many, quota = end - came, head - left
     raised = 0
     for w in range(which.shape[0]):
@@ -98,7 +99,7 @@ def play(
         h = starts[w]
         short = False
         while not short:
-            # the list has its next hits, as many as can't make it too long before the last of them
+            # take as many hits as cannot make the list too long
             some = min(ends[w] - h, max(1, line[slot, LIMIT] - (write - first)))
             if write + some >= line[slot, STOP]:
                 write = move_down(line[slot, START], first, write, good, place)
@@ -200,7 +201,7 @@ def turn(progress, came, end, left, head, shift, {columns},
     begun = progress[0]
 {scales}
     beyond = float(last + 1)
-    ready = begun  # rows whose cells are known
+    ready = begun  # end of the rows whose cells are known
     base = begun
     while begun < end and hits <= most:
         if begun == ready:
@@ -217,7 +218,7 @@ def turn(progress, came, end, left, head, shift, {columns},
                     stray = False
 {find}
                     cell[U(i)] = outside if stray else c
-        # whom the cells name: until one names too many
+        # pairs of row and named slot, until a cell names too many
         pairs = 0
         c = 0
         stop = ready
@@ -227,14 +228,14 @@ def turn(progress, came, end, left, head, shift, {columns},
             if few > {short}:
                 stop = base + i
                 break
-            both = i << 16  # short lists name the first slots only: NAMES in indexing.py
+            both = i << 16  # short lists contain the first slots only: NAMES in query_index/loops.py
             for t in range(4):
                 pair[U(pairs + t)] = both | np.int64(short[U(c), t])
             for t in range(4, few):
                 pair[U(pairs + t)] = both | np.int64(short[U(c), t])
             pairs += few
         scored += pairs
-        # hits: rows that are good enough for somebody's list
+        # hits: rows that are good enough for a slot's list
         for i in range(pairs):
             row = U(base) + U(pair[U(i)] >> 16)
             slot = U(pair[U(i)] & 65535)
@@ -323,7 +324,7 @@ def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, s
     lowest, highest = begins[0], ends[0]
     for t in range(todo.shape[0]):
         lowest, highest = min(lowest, begins[t]), max(highest, ends[t])
-    lowest += -(lowest + shift) % {apart}  # the same rows whoever else is searched for
+    lowest += -(lowest + shift) % {apart}  # the same rows in every search
     many = 8 * max((highest - lowest - 8) // {apart} + 1, 0)
 {samples}
     found = np.empty({group}, np.int64)
@@ -352,7 +353,7 @@ def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, s
                 touched[slot] = 1
 
 @kernel
-def outlook(some, keep, begins, ends, lowest, {sampled}, constants, sign, floors, ranks):
+# a floor that about `wanted` rows of the window reach, from a sample's rank
     # so good is some row of a sample that hardly fewer rows than wanted are better
     block = np.empty(64, np.float64)
     for g in range(some.shape[0]):
@@ -380,7 +381,7 @@ def outlook(some, keep, begins, ends, lowest, {sampled}, constants, sign, floors
 
 @kernel
 def scan(some, keep, begins, ends, {columns}, constants, sign, floors, found, held_good, held_row):
-    # all of them look at a stretch of rows before the next one comes to the nearest cache
+    # all searches read a stretch of rows before the next one is fetched into the nearest cache
     room = held_good.shape[1]
     block = np.empty(64, np.float64)
     lowest, highest = begins[0], ends[0]
@@ -417,8 +418,8 @@ def scan(some, keep, begins, ends, {columns}, constants, sign, floors, found, he
             found[g], floors[g] = n, floor
 '''
 
-# The scores of up to 64 rows from `base` on, in vector instructions; on to the next ones if none reaches the limit:
-# mostly, and then they needn't be written.
+# The scores of up to 64 rows from `base` on, in vector instructions. Usually none reaches the limit; then they are not
+# written.
 _BLOCK = """if {end} - base >= 64:
     hit = False
     for j in range(64):
@@ -437,7 +438,7 @@ else:
         block[U(j)] = np.nan
 """
 
-# A column of the sample, which all searches look at: copied once, it lies together.
+# A column of the sample, copied once for all searches, so that it is contiguous.
 _SAMPLE = """\
     S{j} = np.empty(many)
     for i in range(many // 8):
@@ -479,13 +480,13 @@ def _turn(columns: int, score: str, constants: int, sign: float) -> Any:
 
 
 def turning(space: Space, constants: int) -> Any:
-    """The kernels `turn`, `refill` and `resume` of a space, which must be indexable."""
+    """Return the kernels `turn`, `refill` and `resume` of a space, which must be indexable."""
     assert space.rendered is not None
     return _turn(len(space.columns), space.rendered, constants, space.sign)
 
 
 class Notes:
-    """What the kernels write on: those of one batch, and of a number of slots."""
+    """Scratch memory of the kernels: for one batch, and for each slot."""
 
     def __init__(self) -> None:
         self.played: tuple[Any, ...] = ()
@@ -493,7 +494,7 @@ class Notes:
         self.held: tuple[Any, ...] = ()
 
     def provide(self, rows: int, ks: Ints) -> None:
-        """Enough for a batch of so many rows."""
+        """Make room for a batch of so many rows."""
         slots = len(ks)
         room = HITS + 64 * (slots // 64 + 1) + SHORT * CHUNK
         most = int(ks.max(initial=1))
@@ -510,7 +511,7 @@ class Notes:
             )  # fmt: skip
 
     def provide_held(self, most: int) -> None:
-        """Enough for searches of so many rows."""
+        """Make room for searches of so many rows."""
         room = 8 * most + 64
         if not self.held or self.held[0].shape[1] < room:
             shape = GROUP, 2 * room
@@ -518,5 +519,5 @@ class Notes:
 
     @property
     def short(self) -> tuple[Ints, Ints]:
-        """The slots that ran short, and from which rows on they have to go on."""
+        """Return the slots that ran short, and from which rows they have to continue."""
         return self.played[1], self.played[2]

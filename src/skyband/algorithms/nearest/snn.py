@@ -2,24 +2,23 @@
 
 **Problem.** Hundreds of points, each with its k nearest rows of a window, at millions of rows a second.
 
-**Idea.** The same as `sma`'s, for points anywhere among the data: of the rows at or before a *bar*, the distance of
-the worst row that the last search found, each query keeps the k-skyband. A row beyond is passed over, which the query
-index does for all queries at once; one that leaves simply leaves. Only with fewer than k rows left a query is
-searched for.
+**Idea.** As `sma`, for points anywhere among the data: of the rows at or before a *bar*, the distance of the worst row
+that the last search found, each query keeps the k-skyband. Rows beyond the bar are skipped, by the query index for all
+queries at once; a row that leaves is removed. Only when fewer than k rows are left a query is searched for.
 
 **What is kept.** All rows of the window in a ring, the index, and a list for each query of little more than k rows.
-With `slack` s a search takes k + s·k rows and sets the bar that much further out: lists run short ever more rarely. A
-query that runs short again within two windows is searched for with twice the slack, up to sixteen times (rows that
-are alike come and leave together where they are correlated in time), and with half of it when it has lasted for
-eight; at once, if most of the rows that it begins with came within a quarter of the window. And its list may grow
-longer before its bar is raised: a search costs as much as thousands of rows that come and leave.
+With `slack` s a search takes k + s·k rows and sets the bar that much further out: lists run short more rarely. A query
+that runs short again within two windows is searched for with twice the slack, up to sixteen times (similar rows enter
+and leave together where they are correlated in time), and with half of it when its list has lasted for eight; at once,
+if most of the rows that it begins with arrived within a quarter of the window. Its list may also grow longer before its
+bar is raised: a search costs as much as thousands of rows that enter and leave.
 
-**Cost.** A row: a copy, a look-up, and little more than an append for each query that it concerns (rows in order, one
-window for all: row_loop.py, where a batch is gone through row by row; else O(k), see `ringed.py`). A search:
+**Cost.** A row: a copy, a look-up, and little more than an append for each query that the index names (rows in order,
+one window for all: row_loop.py, which processes a batch row by row; otherwise O(k), see ring_base.py). A search:
 the scores of the whole window.
 
-**Wrong choice when** rows come sorted so that they move away from all points: each search is outdated soon. Rows must
-leave in order of recency. For few queries `ra` does without the window.
+**Wrong choice when** rows arrive sorted so that they move away from all points: each search is outdated soon. Rows must
+leave in order of recency. For few queries `ra` does not need the window.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ from skyband.core.types import Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 
 SLACK = 2.0
-SOON = 4  # windows: who is searched for again before that is patient
-PATIENCE = 4  # times the usual rows: as long as that a patient list may be before its bar is raised
-RAISED = 16  # batches in which bars were raised: then regions that have shrunk are entered anew
+SOON = 4  # windows: a query that is searched for again sooner is patient
+PATIENCE = 4  # a patient list may have so many times the usual rows before its bar is raised
+RAISED = 16  # after so many batches with raised bars, regions that have shrunk are entered again
 arrive = inlined(sma.arrive.function)
 
 
@@ -52,7 +51,7 @@ def come(
     good: Floats, time: Ints, seq: Ints, dominators: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
     oldest_time: Ints, oldest_seq: Ints, touched: Any, counts: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """Offer rows to lists, slot after slot; stops where a list has no room."""
+    """Offer rows to lists, slot after slot; stop where a list has no room."""
     for t in range(at, slots.shape[0]):
         slot = slots[t]
         for i in range(first if t == at else starts[t], starts[t + 1]):
@@ -69,7 +68,7 @@ def come(
 
 @kernel
 def horizon_of(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int, bool]:
-    """The oldest horizon of the slots in use, and whether it is everybody's."""
+    """Return the oldest horizon of the slots in use, and whether all slots have it."""
     first, number = 9223372036854775807, 9223372036854775807
     same = True
     for slot in range(ks.shape[0]):
@@ -85,8 +84,11 @@ def look_ahead(
     slots: Ints, now: Ints, window: Ints, slack: float, ks: Ints, ahead: Ints, searched: Ints, keep: Ints, usual: Ints,
     line: Ints,
 ) -> tuple[int, bool]:  # fmt: skip
-    """How many rows a search takes for slots that ran short, and how many of them a list has: as `_look_ahead`,
-    `keep` and `usual` say for all slots. The most of them, and whether some list has too little room."""
+    """Compute for slots that ran short how many rows a search finds and how many a list takes.
+
+    As `_look_ahead`, `keep` and `usual` do for all slots. Returns the most of them, and whether a list has too little
+    room.
+    """
     most, narrow = 0, False
     for i in range(slots.shape[0]):
         slot = slots[i]
@@ -106,9 +108,11 @@ def look_ahead(
 
 
 def cost_of(work: Workload) -> float:
-    """CPU seconds for a batch, roughly: set by hand after trials with 40,000 rows, 400 queries, k = 9, 2 and 4 axes."""
+    """Return roughly the CPU seconds for a batch: set by hand after trials with 40,000 rows, 400 queries, k = 9, 2 and
+    4
+        axes."""
     window, queries = max(work.window, 1.0), work.queries
-    share = min(1.0, (1 + SLACK) * work.k / window)  # of all rows, that a query's region has
+    share = min(1.0, (1 + SLACK) * work.k / window)  # the share of rows in a query's region
     side = max(share / 48, 1 / 65536) ** (1 / work.axes)
     named = min(1.0, (share ** (1 / work.axes) + side) ** work.axes)
     if queries < FEW:
@@ -116,7 +120,7 @@ def cost_of(work: Workload) -> float:
     searches = queries * min(1.0, 0.02 * work.batch / window)
     search = 1.5e-4 + window * 2e-9
     row = 5e-8 + 1e-8 * work.axes + queries * (named * 8e-9 + share * 2.5e-7)
-    if not work.rendered:  # numpy, a query at a time
+    if not work.rendered:  # numpy, one query at a time
         row, search = row + queries * 1e-8 * work.axes, search + window * 2e-8
     return float(1e-4 + work.batch * row + searches * search + queries * 1e-7)
 
@@ -154,9 +158,11 @@ class SNN(Ringed):
         super().__init__(options, space)
         self.arrived = Arrived()
         self.notes = Notes()
-        self.turned = False  # lists are there, in order of arrival; `ranked` has the answers only
-        self.raised = 0  # batches in which some bar was raised, since the index was told
-        self._lengths: tuple[Ints, Ints] | None = None  # `keep()` and `usual()` while rows go the short way
+        self.turned = False  # lists are in order of arrival; `ranked` contains the answers only
+        self.raised = 0  # batches in which a bar was raised since regions were entered
+        self._lengths: tuple[Ints, Ints] | None = (
+            None  # `keep()` and `usual()` while lists are in order of arrival
+        )
 
     # -- a step, row by row ---------------------------------------------------------------------------------
 
@@ -175,13 +181,13 @@ class SNN(Ringed):
         if not self.sure:
             self._settle(used)
             return
-        self._tell(np.flatnonzero(self.touched), False)
+        self._write_ranked(np.flatnonzero(self.touched), False)
         if self.raised >= RAISED:
             self.raised = 0
             self._enter(used)
 
     def _goes_on(self, time: Ints, seq: Ints, edge: Recency) -> bool:
-        """Whether rows come in order, to a window that they don't fill, and every query has a bar that is known."""
+        """Whether rows are in order, do not fill the window, and every query has a bar that the index has."""
         store = self.store
         if not len(time) or not len(store) or edge < store.edge:
             return False
@@ -201,7 +207,7 @@ class SNN(Ringed):
         return self.sure
 
     def _turn(self, used: Ints) -> None:
-        """Rows of a stage come and leave, one by one."""
+        """Let the rows of a stage enter and leave, one by one."""
         store, index, arrived, notes = self.store, self.index, self.arrived, self.notes
         assert index is not None
         if not self.sure:
@@ -228,7 +234,7 @@ class SNN(Ringed):
                     progress, slots[~fails], since[~fails], *stage, self.constants, self.space.sign, *bars,
                     *arrived.lists(), *notes.played,
                 )  # fmt: skip
-            if failed:  # fewer rows than a bar needs: the longer way
+            if failed:  # fewer rows than a bar needs: continue without these lists
                 self._go_back(np.array(sorted(failed), dtype=np.int64), int(progress[0]), used)
                 return
             if searched:
@@ -237,7 +243,7 @@ class SNN(Ringed):
         self.raised += int(progress[1] > 0)
 
     def _go_back(self, failed: Ints, stop: int, used: Ints) -> None:
-        """The rest of a stage, the rows from `stop` on, without lists in order of arrival."""
+        """Process the rest of a stage, the rows from `stop` on, without lists in order of arrival."""
         store = self.store
         self._turn_back()
         self.search(failed, (self._leaving(stop), stop))
@@ -246,12 +252,13 @@ class SNN(Ringed):
             self._meet(used)
 
     def _leaving(self, stop: Any) -> Any:
-        """The oldest row that is in the window when the rows before `stop` have come."""
+        """Return the oldest row that is in the window when the rows before `stop` have arrived."""
         store = self.store
         return store.left + (stop - store.came) * (store.head - store.left) // (store.end - store.came)
 
     def _refill(self, kernels: Any, slots: Ints, since: Ints) -> Any:
-        """Search for slots, each the window of the moment when it ran short; which find fewer rows than a bar needs."""
+        """Search for slots, each in the window of the moment when it ran short; return which found too few rows for a
+        bar."""
         store, arrived = self.store, self.arrived
         if self._lengths is None:
             self._lengths = self.keep(), self.usual()
@@ -274,7 +281,7 @@ class SNN(Ringed):
         return fails
 
     def _take_over(self, used: Ints, kernels: Any) -> None:
-        """Lists in order of arrival."""
+        """Make lists in order of arrival."""
         if self.turned:
             return
         store, arrived, ranked = self.store, self.arrived, self.ranked
@@ -291,8 +298,8 @@ class SNN(Ringed):
 
         take(used)
         self.turned = True
-        # who has looked no further ahead than usual, and has rows that will leave together, does so now: it would be
-        # searched for soon
+        # a slot that looks no further ahead than usual, but has rows that will leave together, does so now: it would
+        # be searched for soon
         fresh = used[self.ahead[used] == 1]
         begin, end = store.left + store.passed, store.came + store.passed
         slots = gathered(fresh, begin, end, arrived.line, arrived.place)
@@ -304,7 +311,7 @@ class SNN(Ringed):
             self.index.register(known, self.bar[known], self.constants)
 
     def _turn_back(self) -> None:
-        """Lists in order of scores again, whole, with dominators counted."""
+        """Make lists in order of scores again, whole, with dominators counted."""
         self.sure = False
         self._usual = np.empty(0, dtype=np.int64)
         if not self.turned:
@@ -312,17 +319,17 @@ class SNN(Ringed):
         self.turned = False
         line, store = self.arrived.line, self.store
         slots = np.flatnonzero((self.arrived.sizes() > 0) & (self.ks[: len(line)] > 0))
-        self._tell(slots, True)
+        self._write_ranked(slots, True)
         oldest = self.arrived.place[line[slots, FIRST]] - store.passed
         self.oldest_time[slots], self.oldest_seq[slots] = store.time[oldest], store.seq[oldest]
         self.complete[slots] = 0
         self.settled(slots)
 
-    def _tell(self, slots: Ints, whole: bool) -> None:
-        """Answers, or whole lists, go to the ranked lists."""
+    def _write_ranked(self, slots: Ints, whole: bool) -> None:
+        """Write answers, or whole lists, to the ranked lists."""
         store, ranked = self.store, self.ranked
         sizes = self.arrived.sizes()
-        if not whole:  # and never more than there are, whatever k is
+        if not whole:  # and never more than exist, whatever k is
             sizes = np.minimum(sizes, self.ks[: len(sizes)])
         for slot in slots[ranked.room[slots] < sizes[slots]].tolist():
             ranked.grow(slot, int(sizes[slot]))
@@ -395,7 +402,7 @@ class SNN(Ringed):
         )  # fmt: skip
 
     def settled(self, slots: Ints) -> None:
-        """Count the dominators among the rows found, and evict."""
+        """Count the dominators among the rows found, and remove dominated rows."""
         most = int(self.ranked.size[slots].max(initial=0)) + 1
         met = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
         sma.settle(

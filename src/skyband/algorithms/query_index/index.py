@@ -1,39 +1,38 @@
 """The query index: for each cell of space the queries that a row in it may concern (Pripužić et al., section 6.1).
 
-**Problem.** Hundreds of queries of one shape each care for a small part of space only, and each row for a few
-queries.
+**Problem.** Hundreds of queries of one shape each need rows from a small part of space only, and each row matters to
+few queries.
 
 **Idea.** A query with a *bar* has a region of interest, the points whose `good` is at least the bar. Space is cut
-into cells, and a cell names the queries whose region meets it. A row looks its cell up and is scored for those
-queries alone. Which cells a region meets is told by the range of the score over each cell, by interval arithmetic: so
-a distance, a weighted distance, a weighted sum and any other score that `query/expression/box_bounds.py` bounds are
-indexed by the same few lines.
+into cells, and a cell names the queries whose region meets it. A row looks up its cell and is scored for the named
+queries alone. Interval arithmetic over each cell decides which cells a region meets: so a distance, a weighted
+distance, a weighted sum and any other score that `query/expression/box_bounds.py` bounds are indexed by the same few
+lines.
 
 **Cells follow the data.** The paper's grid is regular and loses its gain where data is clustered: most rows then lie
-in a few cells that name most queries. Here the edges along each axis are quantiles of a sample, so each slab holds
-about as many rows as any other. A coordinate finds its slab through a table of equal buckets, mostly at once: a
-bucket and an edge are numbered by the same arithmetic, which keeps order, so only the edges of its own bucket are in
-question. Where buckets are narrow beside slabs, each edge is moved to the very first number of a bucket: then the
-index is *sharp*, and the table alone tells.
+in a few cells that name most queries. Here the edges along each axis are quantiles of a sample, so all slabs hold
+about the same number of rows. A coordinate finds its slab through a table of equal buckets, mostly at once: buckets and
+edges are numbered by the same arithmetic, which keeps order, so only the edges of a coordinate's own bucket have to be
+compared. Where buckets are narrow compared to slabs, each edge is moved to the first number of a bucket: then the
+index is *sharp*, and the table alone decides.
 
-**Fine cells.** The smaller the cells, the fewer queries are named that a row doesn't concern, and the more rows are
-rejected for all queries by one look at a byte; but the dearer is entering a region. So whoever makes an index says
-what share of the rows a region has, and there are so many cells that it has a dozen or two; or fewer, if it is entered
-all the time. A cell has the few slots
-that it names in a short list of its own; the bits say the same at greater length, for cells that name more. Of
-a region the slabs are found first that it lies between, axis by axis; only the cells of that box are looked at.
+**Fine cells.** With smaller cells fewer queries are named in vain and more rows are rejected for all queries by one
+byte test, but entering a region costs more. So the caller gives the share of the rows that a region has, and the number
+of cells is such that a region has a dozen or two; or fewer, if regions are entered all the time. A cell has the few
+slots that it names in a short list; its bits are the complete set, for cells that name more. To enter a region, the
+slabs that it lies between are found first, axis by axis; only the cells of that box are tested.
 
-**Bars.** A region that grows (its bar falls) has to be registered anew before rows are looked up, or some would be
-missed. One that shrinks need not be: what is registered too widely costs a comparison a row, and never an answer.
-`bar` says what is registered; whoever needs less than that must say so with `register`, with `margin` below what is
-needed now, so that it doesn't have to be said often.
+**Bars.** A region that grows (its bar falls) must be registered again before rows are looked up, or rows would be
+missed. A region that shrinks need not be: a registration that is too wide costs a comparison a row, never an answer.
+`bar` contains what is registered. A caller that needs a lower bar must call `register`, with `margin` below the present
+need, so that calls are rare.
 
-**Cover.** Border cells reach a little further than the sample did. A row beyond (a *stray*) is looked at for every
-query; when strays or scores a row become many, `due` asks for a new index.
+**Cover.** Border cells reach a little further than the sample did. A row beyond (a *stray*) is scored for every
+query; when strays or scores per row become many, `due` returns True, and the index should be learnt again.
 
 **What is kept.** A bit for each cell and query, short lists, and the edges. **Cost.** A look-up: a few operations an
 axis, then a score for each query named. A registration: the range of the score over some slabs of each axis and over
-the cells of the box that the region lies in.
+the cells of the region's box.
 """
 
 from __future__ import annotations
@@ -49,23 +48,24 @@ from skyband.algorithms.query_index.probe import SHORT, Hits, gathering, sort_hi
 from skyband.core.types import Floats, Ints
 from skyband.query.expression.score_space import Space
 
-LEAST, MOST = 64, 65536  # cells for each that a region has; cells
-INSIDE = 16  # cells of a region
-COARSE = 4  # cells of a region that is entered anew all the time
+LEAST, MOST = 64, 65536  # least and greatest number of cells
+INSIDE = 16  # cells that a region should have
+COARSE = 4  # the same for regions that are entered all the time
 WIDE = 4096  # cells of many axes: there a region meets most of space, and entering it costs every cell
-AXES = 6  # beyond so many
+AXES = 6  # with more axes than this there are WIDE cells
 MOST_BYTES = 1 << 25  # of the bits: many slots have larger cells
 SAMPLE = 4096  # rows that the edges are learned from
 BEYOND = 0.1  # border cells reach further than the sample by this part of half its range
-FAR = 8e307  # and no further than this: the difference of two ends is a number
+FAR = 8e307  # and no further than this, so that the difference of two ends is finite
 BUCKETS = 256, 4096  # of the table that leads a coordinate to its slab, at least and at most
-NARROW = 6  # so many buckets to a slab, if there may be
-WASTE = 2.0  # so many times the scores a row that an index began with, and it is made anew
+NARROW = 6  # so many buckets to a slab, if MOST allows
+WASTE = 2.0  # an index is replaced when it causes so many times its first scores per row
 
 
 class QueryIndex:
-    """Which slots a row concerns; `per_axis` fixes the number of cells along each axis (0: chosen by the share of all
-    rows that a region has, so that it has about `inside` cells)."""
+    """An index of slots by cells. `per_axis` fixes the number of cells along each axis (0: chosen by the share of all
+    rows
+        that a region has, so that it has about `inside` cells)."""
 
     def __init__(
         self,
@@ -85,21 +85,21 @@ class QueryIndex:
         self.kernels = kernels(space, constants)
         self._gather, self._gather_both = gathering(space, constants)
         self._room = Hits()
-        self.bar = np.empty(0, dtype=np.float64)  # what is registered; inf: nothing is
+        self.bar = np.empty(0, dtype=np.float64)  # the registered bar; inf: none is registered
         self.used = np.zeros(1, dtype=np.uint64)
         self._pool = np.empty(0, dtype=np.uint64)
         self._lay()
         self.ready = False
-        self.learned = 0  # rows that it learned from
-        self.tally = np.zeros(3, dtype=np.int64)  # rows looked up, strays, scores, since it was made
+        self.learned = 0  # rows that it learnt from
+        self.tally = np.zeros(3, dtype=np.int64)  # rows looked up, strays and scores since it was learnt
         self.first_rate = np.inf
-        self.entered = 0  # regions, since it was made
+        self.entered = 0  # regions entered since it was learnt
         self._hits = 0
 
     # -- space ---------------------------------------------------------------------------------------------
 
     def _lay(self) -> None:
-        """So many cells, none of which names anybody."""
+        """Allocate the cells; none of them names a slot."""
         words = len(self.used)
         if self.per_axis:
             cells = [self.per_axis] * self.axes
@@ -111,11 +111,13 @@ class QueryIndex:
         self.cells = np.array(cells, dtype=np.int64)
         self.strides = np.concatenate([[1], np.cumprod(self.cells)[:-1]]).astype(np.int64)
         self.total = int(np.prod(self.cells))
-        if words * self.total > self._pool.size:  # kept from one index to the next: fresh memory is dear
+        if (
+            words * self.total > self._pool.size
+        ):  # kept from one index to the next, because fresh memory is slow
             self._pool = np.empty(words * self.total, dtype=np.uint64)
         self.bits = self._pool[: words * self.total].reshape(self.total, words)
         self.bits[:] = 0
-        # how many slots a cell names, or CROWDED; one more for all that lies outside
+        # the number of slots that a cell names, or CROWDED; one more for all that lies outside
         self.named_ = np.zeros(self.total + 1, dtype=np.uint8)
         self.short = np.zeros((self.total + 1, self.names), dtype=np.uint16)
         self.buckets = min(
@@ -125,7 +127,7 @@ class QueryIndex:
         self.box = np.zeros((len(self.bar), self.axes, 2), dtype=np.int64)
 
     def learn(self, columns: tuple[Floats, ...]) -> None:
-        """Cut space by the quantiles of these rows. Nothing is registered afterwards."""
+        """Cut space by the quantiles of these rows. Afterwards no slot is registered."""
         self._lay()
         edges = []
         low, high = np.empty(self.axes), np.empty(self.axes)
@@ -143,12 +145,12 @@ class QueryIndex:
         self.learned = len(columns[0])
 
     def _scale(self, low: float, high: float) -> tuple[float, float]:
-        """How a coordinate's bucket is numbered: what is taken off it, and what it is multiplied with."""
+        """Return the offset and the factor by which a coordinate's bucket is numbered."""
         width = high / 2 - low / 2
         return (low, self.buckets / 2 / width) if 1e-290 < width < 1e300 else (0.0, 0.0)
 
     def _snapped(self, inner: Floats, low: float, high: float) -> Floats:
-        """Edges moved to the first numbers of buckets, unless many would fall together."""
+        """Return edges moved to the first numbers of buckets, unless many would coincide."""
         origin, scale = self._scale(float(low), float(high))
         if scale == 0.0 or not len(inner):
             return inner
@@ -156,20 +158,20 @@ class QueryIndex:
         if np.count_nonzero(np.diff(bucket) == 0) * 8 > len(bucket):
             return inner
         first: Floats = origin + bucket / scale
-        for _ in range(8):  # as rounding has it
+        for _ in range(8):  # rounding may need more than one
             first = np.where((first - origin) * scale < bucket, np.nextafter(first, np.inf), first)
             before = np.nextafter(first, -np.inf)
             first = np.where((before - origin) * scale >= bucket, before, first)
         return first
 
     def cut(self, edges: list[Floats], low: list[float], high: list[float]) -> None:
-        """Cells between the given inner edges, from the lowest to the highest coordinate."""
+        """Make cells between the given inner edges, from the lowest to the highest coordinate."""
         most = int(self.cells.max())
         self.edges = np.full((self.axes, most), np.inf)  # the lower end of each slab but the first
         self.low, self.high = np.zeros((self.axes, most)), np.zeros((self.axes, most))
         self.cover_low, self.cover_high = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
         self.origin, self.scale = np.zeros(self.axes), np.zeros(self.axes)
-        # by bucket: how many edges lie in earlier ones; a coordinate's slab is between that and the next bucket's
+        # by bucket: the edges in earlier buckets; a coordinate's slab is between that and the next entry
         self.table = np.zeros((self.axes, self.buckets + 1), dtype=np.int32)
         # what a bucket adds to a cell's number
         self.steps = np.zeros((self.axes, self.buckets), dtype=np.int32)
@@ -196,21 +198,22 @@ class QueryIndex:
         self.ready = True
 
     def _bucket(self, values: Floats, axis: int) -> Ints:
-        """As the kernels number a coordinate's bucket, to the last bit."""
+        """Number a coordinate's bucket exactly as the kernels do."""
         with np.errstate(over="ignore"):
             bucket: Floats = np.clip((values - self.origin[axis]) * self.scale[axis], 0, self.buckets - 1)
         found: Ints = bucket.astype(np.int64)
         return found
 
     def due(self, there: int, share: Callable[[], float] | None = None) -> bool:
-        """Whether space should be cut anew, if so many rows are there; `share` tells what part of them a region has by
-        now: that more rows concern larger regions is no fault of the cells."""
+        """Whether space should be cut again, for so many rows; `share` returns the present share of rows that a region
+        has:
+                scores that larger regions cause are not the cells' fault."""
         rows, strays, scored = self.tally.tolist()
         if self.learned and there >= 4 * self.learned:
             return True
         if self.bits.nbytes > 2 * MOST_BYTES and self.total > 2**self.axes and not self.per_axis:
             return True
-        if rows < 4 * SAMPLE:  # too few to judge by, unless most were strays
+        if rows < 4 * SAMPLE:  # too few to decide, unless most were strays
             return bool(rows >= 256 and 4 * strays > rows)
         rate = scored / rows
         if self.first_rate == np.inf:
@@ -223,7 +226,7 @@ class QueryIndex:
     # -- queries -------------------------------------------------------------------------------------------
 
     def provide(self, slots: int) -> None:
-        """Room for so many slots."""
+        """Make room for so many slots."""
         if slots > len(self.bar):
             more = slots - len(self.bar)
             self.bar = np.concatenate([self.bar, np.full(more, np.inf)])
@@ -236,8 +239,10 @@ class QueryIndex:
             self.used = np.concatenate([self.used, np.zeros(words - len(self.used), dtype=np.uint64)])
 
     def register(self, slots: Ints, bars: Floats, constants: Floats, known: bool = False) -> None:
-        """Name these slots in the cells where a row may be at least as good as their bars, and in no others; known:
-        all of them are registered already, and have bars that a row may reach."""
+        """Name these slots in exactly the cells where a row may be at least as good as their bars.
+
+        known: all of them are registered already, and have bars that a row may reach.
+        """
         if not known:
             self.provide(int(slots.max(initial=-1)) + 1)
             known = bool(np.all((self.bar[slots] < np.inf) & (bars < np.inf)))
@@ -254,7 +259,7 @@ class QueryIndex:
         self.used = np.packbits(there, bitorder="little").view(np.uint64)
 
     def forget(self, slots: Ints) -> None:
-        """No row concerns these slots any more: whoever still wants rows for them asks for all."""
+        """Remove these slots from all cells; a slot that still needs rows must then be offered every row."""
         if len(slots):
             self.provide(int(slots.max()) + 1)
             clear(slots, self.bits, self.used, self.named_, self.short)
@@ -262,7 +267,7 @@ class QueryIndex:
             self.bar[slots] = np.inf
 
     def named(self, columns: tuple[Floats, ...]) -> Ints:
-        """How many slots each row's cell names; -1 for a stray. (For tests.)"""
+        """Return how many slots each row's cell names; -1 for a stray. (For tests.)"""
         cell = np.zeros(len(columns[0]), dtype=np.int64)
         stray = np.zeros(len(columns[0]), dtype=bool)
         for axis, column in enumerate(columns):
@@ -276,7 +281,7 @@ class QueryIndex:
     def look_up(
         self, columns: tuple[Floats, ...], begin: int, end: int, constants: Floats, least: Floats
     ) -> tuple[Ints, Ints, Floats]:
-        """Rows [begin, end) meet the index: who is concerned with a score of at least `least[slot]`.
+        """Look up rows [begin, end): find the slots for which a row's score is at least `least[slot]`.
 
         Returns, grouped by slot and in order of rows: where each slot's stretch begins (one more than slots), then
         rows and scores of all.
@@ -308,8 +313,10 @@ class QueryIndex:
         self, columns: tuple[Floats, ...], constants: Floats,
         one: tuple[int, int, Floats], other: tuple[int, int, Floats],
     ) -> tuple[Any, ...]:  # fmt: skip
-        """`look_up` of two stretches of rows by one call, each with a `least` of its own: what it gives for both. The
-        arrays are the same ones the next time, and those of rows and scores may be longer than they need be."""
+        """Do `look_up` for two stretches of rows by one call, each with its own `least`; return both results.
+
+        The arrays are reused by the next call, and those of rows and scores may be longer than the result.
+        """
         (begin, end, least), (begun, stop, little) = one, other
         room = max(1024, self._hits * 2) + 128 * len(self.used) + self.names
         scratch, ready = self._room.provide(len(least), room), self._room.sorted(len(least))
@@ -326,7 +333,7 @@ class QueryIndex:
             little,
             *ready[3:],
         )
-        if progress[0] < end or progress[2] < stop:  # more than there is room for: with as much as it takes
+        if progress[0] < end or progress[2] < stop:  # there was not enough room: again with more
             return *self.look_up(columns, begin, end, constants, least), *self.look_up(
                 columns, begun, stop, constants, little
             )
@@ -334,7 +341,7 @@ class QueryIndex:
         return ready
 
     def arrays(self) -> tuple[Any, ...]:
-        """What a look-up reads, for whoever looks rows up in a kernel of his own."""
+        """Return the arrays that a look-up reads, for kernels of other modules that look rows up."""
         return (
             self.origin, self.scale, self.table, self.edges, self.strides, self.cover_low, self.cover_high,
             self.sharp, self.steps, self.bits, self.named_, self.short, self.used, self.tally,
@@ -345,19 +352,20 @@ class QueryIndex:
         return int(bits + self.edges.nbytes * 3 + 2 * self.table.nbytes)
 
     def _check(self, columns: tuple[Floats, ...], good: Any) -> None:
-        """Every row that is no stray and at least as good as a slot's registered bar lies in a cell that names it."""
+        """Check that every row which is no stray and reaches a slot's registered bar lies in a cell that names the
+        slot."""
         cell = np.zeros(len(columns[0]), dtype=np.int64)
         inside = np.ones(len(columns[0]), dtype=bool)
         for axis, column in enumerate(columns):
             inner = self.edges[axis, : self.cells[axis] - 1]
             cell += np.searchsorted(inner, column, side="right") * self.strides[axis]
             inside &= (column >= self.cover_low[axis]) & (column <= self.cover_high[axis])
-        # a cell's short list has the slots of its bits
+        # a cell's short list contains the slots of its bits
         count = np.bitwise_count(self.bits).sum(axis=1)
         assert (
             np.all((self.named_[:-1] == count) | (self.named_[:-1] == CROWDED)) and self.named_[-1] == CROWDED
         )
-        if self.sharp:  # the table alone tells a cell
+        if self.sharp:  # the table alone decides the cell
             buckets = [self._bucket(column[inside], axis) for axis, column in enumerate(columns)]
             alone = sum(self.steps[axis, bucket].astype(np.int64) for axis, bucket in enumerate(buckets))
             assert np.array_equal(alone, cell[inside])

@@ -1,10 +1,9 @@
 """The loops of the query index (index.py), some of them generated for one shape of score.
 
-A cell names slots by a bit each, and has the few that it names in a short list of its own as well, which is what rows
-look at; cells that name more are *crowded*, and their bits are walked. What depends on the score is written as text
-from the expression tree and compiled once a shape: regions into the cells
-that they meet by the score's bounds over each cell, scores of rows, and the search of stored rows for short lists.
-How rows look their cells up is in lookup.py.
+A cell names slots by a bit each, and has the few that it names in a short list as well, which is what rows read; cells
+that name more are *crowded*, and their bits are read. Code that depends on the score is generated from the expression
+tree and compiled once for each shape: entering regions into the cells that they meet by the score's bounds over each
+cell, scores of rows, and the search of stored rows for short lists. How rows look up their cells is in probe.py.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from skyband.core.types import Ints
 from skyband.query.expression.box_bounds import OPERATIONS, render_bounds
 from skyband.query.expression.score_space import Space
 
-NAMES = 1 << 16  # slots that sixteen bits name there; cells that later ones meet are crowded
-CROWDED = 255  # instead of their number: the bits tell
+NAMES = 1 << 16  # a short list's entries have sixteen bits; cells that name higher slots are crowded
+CROWDED = 255  # stands for the number of slots where only the bits are valid
 
-_NAME = re.compile(r"\b[uvlh]\d+\b")  # of an end of a range, in the lines that bound a score
+_NAME = re.compile(r"\b[uvlh]\d+\b")  # a variable for an end of a range, in the lines that bound a score
 
 Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
@@ -34,7 +33,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @kernel
 def enter(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
-    """A cell names a slot that it didn't name before."""
+    """Add a slot to a cell that did not name it."""
     bits[cell, slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
     n = named[cell]
     if n < short.shape[1] and slot < NAMES:
@@ -46,7 +45,7 @@ def enter(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
 
 @kernel
 def leave(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
-    """And no longer names it."""
+    """Remove a slot from a cell."""
     bits[cell, slot >> 6] ^= np.uint64(1) << np.uint64(slot & 63)
     n = int(named[cell])
     if n != CROWDED:
@@ -69,7 +68,7 @@ def leave(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
             b ^= low
             other = (word << 6) + first_bit(low)
             if other >= NAMES:
-                return  # as is who meets those that can't be listed
+                return  # a slot above NAMES keeps it crowded
             short[cell, n] = other
             n += 1
     named[cell] = n
@@ -79,8 +78,8 @@ def leave(slot: int, cell: int, bits: Words, named: Bytes, short: Any) -> None:
 def withdraw(
     slot: int, begin: Ints, end: Ints, at: Ints, strides: Ints, bits: Words, named: Bytes, short: Any, box: Any
 ) -> None:  # fmt: skip
-    """Take a slot out of the cells of its box that the new one, from `begin` to `end`, doesn't have; which is its box
-    from now on."""
+    """Remove a slot from the cells of its old box that are not in the new one, from `begin` to `end`; store the new
+    one."""
     axes = begin.shape[0]
     some, inside = True, True
     c = 0
@@ -113,7 +112,7 @@ def withdraw(
 
 @kernel
 def clear(slots: Ints, bits: Words, used: Words, named: Bytes, short: Any) -> None:
-    """Take slots out of every cell."""
+    """Remove slots from every cell."""
     for i in range(slots.shape[0]):
         word = slots[i] >> 6
         bit = np.uint64(1) << np.uint64(slots[i] & 63)
@@ -270,18 +269,19 @@ def search(todo, keep, begin, end, {columns}, constants, sign, times, seqs, hori
 
 
 class Kernels(NamedTuple):
-    """What is generated for one shape of score."""
+    """The generated functions for one shape of score."""
 
-    reach: Kernel  # slots into the cells that their regions meet
-    matrix: Kernel  # scores of rows, a line for each slot
-    search: Kernel  # the best of stored rows into the slots' lists
+    reach: Kernel  # enters slots into the cells that their regions meet
+    matrix: Kernel  # computes scores of rows, a line for each slot
+    search: Kernel  # writes the best of stored rows to the slots' lists
 
 
 def _by_axis(
-    lines: list[str], told: str
+    lines: list[str], result: str
 ) -> tuple[list[str], dict[int, list[str]], list[str], list[tuple[int, int]]]:
-    """Of the lines that bound a score: those without a column, those of one column alone, by its axis, and those of
-    several; and of the second kind, axis and number, those that the third or the result needs."""
+    """Split the lines that bound a score: those without a column, those of one column alone, by its axis, and those of
+    several columns; and list, by axis and number, the variables of the second kind that the third or the result
+    needs."""
     axes = {f"{end}{axis}": {axis} for axis in range(100) for end in "lh"}
     fixed, alone, rest = list[str](), dict[int, list[str]](), list[str]()
     single = dict[str, tuple[int, int]]()
@@ -295,12 +295,12 @@ def _by_axis(
             single |= dict.fromkeys(_NAME.findall(made), (axis, int(_NAME.findall(made)[0][1:])))
         else:
             (rest if met else fixed).append(line)
-    needed = _NAME.findall(" ".join([told, *(line.partition(" = ")[2] for line in rest)]))
+    needed = _NAME.findall(" ".join([result, *(line.partition(" = ")[2] for line in rest)]))
     return fixed, alone, rest, sorted({single[name] for name in needed if name in single})
 
 
 def _slabs(axis: int, lines: list[str], kept: list[int]) -> str:
-    """The loop that keeps what one axis adds, for each of its slabs."""
+    """Return the loop that stores one axis's variables for each of its slabs."""
     if not kept:
         return ""
     loop = [f"    l{axis}, h{axis} = low[{axis}, p], high[{axis}, p]", *(f"    {line}" for line in lines)]
@@ -309,7 +309,7 @@ def _slabs(axis: int, lines: list[str], kept: list[int]) -> str:
 
 
 def _ends(axis: int, at: str, kept: list[tuple[int, int]], indent: int) -> str:
-    """The lines that read what an axis adds."""
+    """Return the lines that read the variables of one axis."""
     lines = [f"l{axis}, h{axis} = low[{axis}, {at}], high[{axis}, {at}]"]
     lines += [f"u{n}, v{n} = U{n}[{at}], V{n}[{at}]" for mine, n in kept if mine == axis]
     return "\n".join(" " * indent + line for line in lines)
@@ -347,7 +347,7 @@ def _kernels(shape: Any, columns: tuple[str, ...], score: str, constants: int, s
 
 
 def kernels(space: Space, constants: int) -> Kernels:
-    """The generated kernels of a space; `indexable` says whether there are any."""
+    """Return the generated kernels of a space; `indexable` says whether there are any."""
     score = space.rendered
     assert score is not None
     return _kernels(space.shape, space.columns, score, constants, space.sign)

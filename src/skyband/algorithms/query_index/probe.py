@@ -1,12 +1,12 @@
-"""Rows meet the query index: which slots they concern, as hits sorted by slot.
+"""Look-ups in the query index: finds the slots that rows concern, as hits sorted by slot.
 
-A few hundred rows are looked at together: a pass without branches tells their cells, a second one scores each row for
+A few hundred rows are processed together: a pass without branches finds their cells, a second one scores each row for
 the slots that its cell names and notes the *hits*, rows that are good enough for a slot. Every pair is written, and
-counts if it is a hit: the machine has nothing to guess. Hits are then sorted by slot. A distance is compared without
-its root, and a little too widely; its root is drawn of hits alone, which are then looked at again.
+kept if it is a hit, so there is no unpredictable branch. Hits are then sorted by slot. A distance is compared without
+its root, and a little too widely; the root is computed for hits only, which are then compared exactly.
 
-What depends on the score is text, made from the expression tree and compiled once a shape; the parts of it that other
-generated loops need are here, too (nearest/row_loop.py).
+Code that depends on the score is generated from the expression tree and compiled once for each shape. The parts of it
+that other generated loops need are here, too (nearest/row_loop.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skyband.core.types import Floats, Ints
 from skyband.query.expression.score_space import Space
 
 CHUNK = 512  # rows looked up at once
-SHORT = 8  # slots that a cell names in its own list
+SHORT = 8  # slots in a cell's short list
 U = np.uint64
 
 
@@ -73,7 +73,7 @@ def gather(progress, end, {columns}, origin, scale, table, edges, strides, cover
 {scales}
     beyond = float(last + 1)
     begun = progress[0]
-    ready = begun  # rows whose cells are known
+    ready = begun  # end of the rows whose cells are known
     base = begun
     while begun < end and hits <= most:
         if begun == ready:
@@ -151,7 +151,7 @@ def gather_both(progress, {columns}, origin, scale, table, edges, strides, cover
     return hits, others
 '''
 
-# mostly a bucket has one edge at most: a comparison, and another one that mostly fails
+# a bucket usually has at most one edge: one comparison, and another one that usually fails
 FIND = """        x{j} = X{j}[row]
         if x{j} >= cover_low[{j}] and x{j} <= cover_high[{j}]:
             bucket = np.uint64(min(int((x{j} - origin[{j}]) * scale[{j}]), last))
@@ -178,24 +178,24 @@ FIND = """        x{j} = X{j}[row]
 
 
 def scalars(text: str, constants: int) -> str:
-    """A rendered expression with its constants as variables."""
+    """Return a rendered expression with its constants as variables."""
     for i in reversed(range(constants)):
         text = text.replace(f"p[{i}]", f"p{i}")
     return text
 
 
 def load_constants(constants: int, indent: int) -> str:
-    """The lines that read a slot's constants."""
+    """Return the lines that read a slot's constants."""
     return "\n".join(" " * indent + f"p{i} = constants[slot, {i}]" for i in range(constants))
 
 
 def load_columns(columns: int, indent: int, row: str) -> str:
-    """The lines that read a row's numbers."""
+    """Return the lines that read a row's numbers."""
     return "\n".join(f"{' ' * indent}x{j} = X{j}[{row}]" for j in range(columns))
 
 
 def load_buckets(columns: int, indent: int) -> str:
-    """A row's bucket on each axis, where all edges are the first numbers of buckets; whether it is inside on all."""
+    """Return the lines that number a row's bucket on each axis of a sharp index, and test that it is inside on all."""
     axes = range(columns)
     lines = [f"b{j} = (X{j}[U(base + i)] - o{j}) * s{j}" for j in axes]
     lines.append("inside = " + " & ".join(f"(b{j} >= 0.0) & (b{j} < beyond)" for j in axes))
@@ -208,7 +208,7 @@ def indented(text: str, more: int) -> str:
 
 
 def finding(columns: int, indent: int) -> dict[str, str]:
-    """The parts of a text that tell rows' cells: in the loop over a chunk, and before it."""
+    """Return the parts of a text that find rows' cells: in the loop over a chunk, and before it."""
     axes = range(columns)
     return {
         "scales": "\n".join(f"    o{j}, s{j} = origin[{j}], scale[{j}]" for j in axes),
@@ -219,7 +219,7 @@ def finding(columns: int, indent: int) -> dict[str, str]:
 
 
 def compared(score: str, constants: int, sign: float) -> dict[str, str]:
-    """What is compared instead of the score, greater is better; the score from that; and what a floor means for it."""
+    """Return the expression compared instead of the score (greater is better), the score from it, and a floor in it."""
     score = scalars(score, constants)
     if score.startswith("np.sqrt(") and _closes(score) and sign < 0:
         return {
@@ -256,13 +256,14 @@ def _gather(columns: int, score: str, constants: int, sign: float) -> tuple[Kern
 
 
 def gathering(space: Space, constants: int) -> tuple[Kernel, Kernel]:
-    """The kernel `gather` of a space, which must be indexable; and one that does it twice, and sorts the hits."""
+    """Return the kernel `gather` of a space, which must be indexable, and `gather_both`, which does it for two
+    stretches."""
     assert space.rendered is not None
     return _gather(len(space.columns), space.rendered, constants, space.sign)
 
 
 class Hits:
-    """What `gather` writes on."""
+    """Arrays that `gather` writes."""
 
     def __init__(self) -> None:
         self.cell = np.empty(CHUNK, np.int32)
@@ -272,7 +273,7 @@ class Hits:
         self._sorted: tuple[Any, ...] = ()
 
     def provide(self, slots: int, room: int) -> tuple[Any, ...]:
-        """Room for so many slots and hits."""
+        """Return arrays for so many slots and hits."""
         if len(self.reach) != slots:
             self.reach = np.empty(slots)
         if not self.hits or len(self.hits[0]) < room:
@@ -280,7 +281,7 @@ class Hits:
         return self.cell, self.reach, *self.hits
 
     def sorted(self, slots: int) -> tuple[Any, ...]:
-        """Room for hits sorted by slot, as many as `provide` gave room for: beginnings, rows and scores, twice."""
+        """Return arrays for sorted hits, as many as `provide` made room for: beginnings, rows and scores, twice."""
         room = len(self.hits[0]) + 1
         if not self._sorted or len(self._sorted[0]) != slots + 1 or len(self._sorted[1]) < room:
             kinds = (slots + 1, np.int64), (room, np.int64), (room, np.float64)
