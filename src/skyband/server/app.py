@@ -15,10 +15,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from skyband.server import following
+from skyband.server.endpoints import Endpoint, State, admit, answer, told
 from skyband.server.guard import Caller
 from skyband.server.live import live
 from skyband.server.problems import Problem, problem_of
-from skyband.server.routes import ENDPOINTS, Endpoint, State, admit, answer, told
+from skyband.server.routes import ENDPOINTS
 
 # Swagger UI sets style attributes; nothing needs scripts inside pages.
 _POLICY = (

@@ -10,19 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from skyband.core.errors import InputError
+from skyband.server.endpoints import State
 from skyband.server.guard import Caller, Names
 from skyband.server.hub import QUIET
 from skyband.server.problems import Problem, problem_of
-
-if TYPE_CHECKING:
-    from skyband.server.routes import State
 
 NO_TOKEN = 4401  # a WebSocket is closed with it when its token is taken back
 _GONE = (WebSocketDisconnect, RuntimeError, OSError)

@@ -6,13 +6,14 @@ another that the answers are what is written here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from skyband import __version__
 from skyband.server.bodies import ARROW, CSV, JSON, LINES
 from skyband.server.encodings import ENCODINGS
+from skyband.server.endpoints import Endpoint
 from skyband.server.problems import STATUS
-from skyband.server.routes import ENDPOINTS
 from skyband.server.settings import Settings
 
 Data = dict[str, Any]
@@ -279,9 +280,9 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
 PAGES = {"/", "/static/{file}", "/docs", "/docs/{file}", "/openapi.json"}
 
 
-def document(settings: Settings, tokens: bool) -> Data:
-    """The OpenAPI document of this server."""
-    roles = {(each.method, each.path): each.role for each in ENDPOINTS}
+def document(settings: Settings, tokens: bool, endpoints: Iterable[Endpoint]) -> Data:
+    """The OpenAPI document of a server with these endpoints."""
+    roles = {(each.method, each.path): each.role for each in endpoints}
     paths: Data = {}
     for (method, path), (about, parameters, body, status, answer) in PATHS.items():
         role = roles[method, path]

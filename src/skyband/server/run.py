@@ -20,10 +20,10 @@ import uvicorn
 
 from skyband.core.errors import InputError
 from skyband.server.app import make_app
+from skyband.server.endpoints import State
 from skyband.server.entrance import Connection, Entrance, Limits
 from skyband.server.guard import Guard
 from skyband.server.logs import OnceAMinute
-from skyband.server.routes import State
 from skyband.server.service import Service
 from skyband.server.settings import Settings
 from skyband.server.sockets import Requests, Sockets
