@@ -176,6 +176,13 @@ def test_arrow_that_is_no_text_costs_its_row_alone(names: pa.Array) -> None:
     assert monitor.rejects()["detail"].to_pylist() == ['column "name": not UTF-8'] * 2
 
 
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: pa.array([x.to_pylist()], pa.list_(x.type))])
+def test_a_time_zone_that_is_no_text_is_an_error(wrap: Any) -> None:
+    stream = ipc(pa.table({"t": wrap(pa.array([1], pa.timestamp("us", "UTC")))}))
+    with pytest.raises(InputError, match="no Arrow IPC stream"):
+        read_body(stream.replace(b"UTC", b"\x80TC"), ARROW, Known(), LIMITS)
+
+
 def test_arrow_that_is_no_text_hides_no_offset_that_leads_out() -> None:
     data = ipc(pa.table({"x": [1.0], "a": TEXTS.slice(1, 1), "b": pa.array(["x" * 70_001])}))
     offsets = (0).to_bytes(4, "little") + (70_001).to_bytes(4, "little")

@@ -158,7 +158,9 @@ def json_value(value: Any) -> Any:
 
 def check_sound(table: pa.Table) -> None:
     """An error if an offset or an index leads out of its buffers: whoever follows it reads anything, or dies. Bytes
-    that are no text are the matter of their rows alone."""
+    that are no text are the matter of their rows alone; in the name of a time zone they are an error."""
+    for type_ in table.schema.types:
+        _check_zones(type_)
     try:
         table.validate(full=True)
     except pa.ArrowInvalid as problem:
@@ -167,6 +169,15 @@ def check_sound(table: pa.Table) -> None:
         for column in table.columns:
             for chunk in column.chunks:
                 _as_bytes(chunk).validate(full=True)
+
+
+def _check_zones(type_: pa.DataType) -> None:
+    if pa.types.is_timestamp(type_):
+        _ = type_.tz  # decoded here, an error if it is no text
+    elif pa.types.is_dictionary(type_):
+        _check_zones(type_.value_type)
+    for place in range(type_.num_fields):
+        _check_zones(type_.field(place).type)
 
 
 def _as_bytes(array: pa.Array) -> pa.Array:
