@@ -44,8 +44,8 @@ def test_wrong_values() -> None:
             Settings(**wrong)  # type: ignore[arg-type]
 
 
-def test_no_secret_and_no_path_is_told() -> None:
-    assert not {"tokens", "data", "certfile", "keyfile", "host"} & set(Settings().told())
+def test_no_secret_and_no_path_is_shown() -> None:
+    assert not {"tokens", "data", "certfile", "keyfile", "host"} & set(Settings().limits())
 
 
 def test_every_address_is_described() -> None:

@@ -9,12 +9,12 @@ One thread owns the monitor and does all its work in order; the event loop only 
 
     settings   every option and limit, once: the command line, the docs and the checks are made from it
     entrance   accepts connections, counts them, closes those that take too long; logs: what is repeated, once a minute
-    guard      who may come in: host names, origins, tokens, roles, rates
+    guard      which requests are let in: host names, origins, tokens, roles, rates
     encodings  gzip and zstd, within the limit of a body
     bodies     JSON, JSON lines, CSV and Arrow as columns, and which rows could not be read
     engine     the thread, and what it answers; pipeline: the same face over a pipeline's output
     hub        the changes of the last steps, and how readers follow them
-    routes     one function for each address; openapi: what they say of themselves
+    endpoints  what all addresses share; routes: one function for each; openapi: their description
     client     the other end: `sb.connect(url)`
 
 Nothing here is imported before a server is started.

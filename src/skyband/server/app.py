@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from skyband.server import following
-from skyband.server.endpoints import Endpoint, State, admit, answer, told
+from skyband.server.endpoints import Endpoint, State, admit, answer, respond
 from skyband.server.guard import Caller
 from skyband.server.live import live
 from skyband.server.problems import Problem, problem_of
@@ -113,11 +113,11 @@ async def _refused(request: Request, error: HTTPException) -> Response:
         problem = Problem("not_found", "There is nothing at this address: see /docs for what there is.")
     else:
         problem = Problem("bad_input", "The request can't be understood: see /docs for what there is.")
-    return told(problem)
+    return respond(problem)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return told(problem_of(error))
+    return respond(problem_of(error))
 
 
 def with_slashes(scope: Scope) -> Scope:
@@ -165,4 +165,4 @@ class Door:
         if scope["type"] == "websocket":
             await following.refuse(WebSocket(scope, receive, send), problem)
         else:
-            await told(problem)(scope, receive, send)
+            await respond(problem)(scope, receive, send)

@@ -76,8 +76,8 @@ def read_body(data: bytes, content_type: str | None, known: Known, settings: Set
         body = reader(data, known)
         raw, rows = read(body.batch)
     except (pa.ArrowException, UnicodeError, RecursionError, OverflowError) as error:
-        told = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise InputError(f"The body can't be read as {kind} ({told}): check what is sent.") from None
+        said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise InputError(f"The body can't be read as {kind} ({said}): check what is sent.") from None
     rows = max(rows, body.rows)
     if rows > settings.max_rows:
         raise limit("The number of rows", f"{rows:,}", "--max-rows", settings.max_rows)
@@ -274,9 +274,9 @@ def _arrow(data: bytes, known: Known) -> Body:
     except (pa.ArrowException, OSError, ValueError, EOFError, struct.error) as error:
         if isinstance(error, InputError):
             raise
-        told = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise InputError(
-            f"The body is no Arrow IPC stream ({told}): send what pyarrow.ipc.new_stream writes."
+            f"The body is no Arrow IPC stream ({said}): send what pyarrow.ipc.new_stream writes."
         ) from None
     if len(set(table.column_names)) != len(table.column_names):
         raise InputError("Two columns of the body have the same name: rename one.")
@@ -312,7 +312,7 @@ def _holdable(kind: pa.DataType) -> bool:
 
 
 def _refuse_compressed(buffer: pa.Buffer) -> None:
-    """Look into the header of every message. (pyarrow reads it, and tells nobody.)"""
+    """Look into the header of every message. (pyarrow reads it and does not show it.)"""
     messages = pa.ipc.MessageReader.open_stream(buffer)
     while True:
         try:

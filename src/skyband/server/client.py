@@ -40,7 +40,7 @@ _BROKEN = (OSError, http.client.HTTPException)
 
 @dataclass(frozen=True)
 class Step:
-    """What a reader is told: the changes up to and with this offset.
+    """What a reader receives: the changes up to and with this offset.
 
     `missed`: the server no longer had the changes after the first offset; `tops` are the answers as of the second.
     `queries`: those that came, changed or went.
@@ -97,9 +97,9 @@ class Client:
 
     def advance(self, time: Any) -> pa.Table:
         """Time passes without rows."""
-        told = time if isinstance(time, int | float | str) else _time_text(time)
+        said = time if isinstance(time, int | float | str) else _time_text(time)
         headers = {"content-type": JSON, "accept": ARROW}
-        return _table(self._request("POST", "/api/advance", json.dumps({"time": told}).encode(), headers)[1])
+        return _table(self._request("POST", "/api/advance", json.dumps({"time": said}).encode(), headers)[1])
 
     def watch(self, query: str | Query, name: str | None = None) -> RemoteWatch:
         """Ask once; from then on the answer is kept."""
@@ -202,7 +202,7 @@ class Client:
         while True:
             try:
                 with self._lock:
-                    status, told, data = self._once(method, path, body, {**self._headers, **headers}, again)
+                    status, given, data = self._once(method, path, body, {**self._headers, **headers}, again)
             except _BROKEN as broken:
                 if not again:
                     raise SkybandError(
@@ -211,7 +211,7 @@ class Client:
                 self._give_up_after(until, broken)
             else:
                 if status < 400:
-                    return told, data
+                    return given, data
                 if not (again and status == 503 and time.monotonic() < until):
                     raise _error(status, data)
             time.sleep(pause)
@@ -255,9 +255,9 @@ class RemoteWatch:
 
     def __init__(self, client: Client, about: dict[str, Any]) -> None:
         self._client = client
-        self._tell(about)
+        self._set(about)
 
-    def _tell(self, about: dict[str, Any]) -> None:
+    def _set(self, about: dict[str, Any]) -> None:
         self.name: str = about["name"]
         self.sql: str = about["sql"]
         self.k: int | None = about["k"]
@@ -278,7 +278,7 @@ class RemoteWatch:
     def change(self, k: int | None = None, window: str | Window | None = None) -> None:
         """Another k or window."""
         given = {"k": k, "window": None if window is None else str(window)}
-        self._tell(self._client._json("PATCH", self._path, given))
+        self._set(self._client._json("PATCH", self._path, given))
 
     def explain(self) -> Plan:
         """The plan: algorithm, why, state predicted and actual, what was pruned."""
@@ -357,8 +357,8 @@ def _time_text(time: Any) -> Any:
 def _error(status: int, data: bytes) -> SkybandError:
     """What the server said, as the error that it is about."""
     try:
-        told = json.loads(data)["error"]
-        code, message, where = told["code"], told["message"], told["where"]
+        found = json.loads(data)["error"]
+        code, message, where = found["code"], found["message"], found["where"]
     except (ValueError, KeyError, TypeError):
         return SkybandError(f"The server answered with status {status} and no sentence: is it skyband's?")
     if code == "bad_query":

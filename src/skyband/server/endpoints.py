@@ -1,4 +1,4 @@
-"""What all addresses share: the state of the server, who may call what, and how requests are read and answered.
+"""What all addresses share: the state of the server, the roles of callers, and how requests are read and answered.
 
 An endpoint is a function that takes a request whose caller has been let in, and returns the response. `answer` checks
 the caller before and turns every error into the one shape.
@@ -81,8 +81,8 @@ class State:
         """Run something in a thread, never in the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
 
-    async def tell(self, function: Callable[..., Any], *arguments: Any) -> Response:
-        """What a function says, as JSON: an answer may be long, so that is written in the thread, too."""
+    async def say(self, function: Callable[..., Any], *arguments: Any) -> Response:
+        """Return what a function returns, as JSON; written in the thread, too, since it may be long."""
         return await self.call(lambda: say(function(*arguments)))  # type: ignore[no-any-return]
 
 
@@ -98,7 +98,7 @@ Handler = Callable[[State, Request], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An address, what it does and who may ask for it; None: everybody."""
+    """An address, what it does and the role that it needs; None: no token at all."""
 
     method: str
     path: str
@@ -118,17 +118,17 @@ def endpoint(method: str, path: str, role: str | None = "read") -> Callable[[Han
 
 
 async def answer(state: State, each: Endpoint, request: Request) -> Response:
-    """Let the caller in, do it, and tell what goes wrong."""
+    """Check the caller, call the endpoint, and answer with a problem where something goes wrong."""
     try:
         if each.role is not None:
             request.state.caller = admit(state, request, each.role)
         response = await each.handler(state, request)
     except ClientDisconnect:
-        response = Response(status_code=400)  # nobody is there to read it
+        response = Response(status_code=400)  # the client has gone
     except Exception as error:
         if state.closing and isinstance(error, JournalError):
             error = not_ready(CLOSING)
-        response = told(problem_of(error), error)
+        response = respond(problem_of(error), error)
     if state.opened is not None:
         state.service.numbers.answered(request.method, response.status_code)
     return response
@@ -147,8 +147,8 @@ def admit(state: State, request: Any, role: str) -> Caller:
     return caller
 
 
-def told(problem: Problem, error: BaseException | None = None) -> Response:
-    """A problem as a response; what nobody foresaw goes to the log."""
+def respond(problem: Problem, error: BaseException | None = None) -> Response:
+    """Return a problem as a response; an error that is not one of ours goes to the log."""
     if problem.code == "internal" and error is not None:
         log.error("a request failed", exc_info=error)
     return Response(problem.body(), problem.status, problem.headers, media_type="application/json")

@@ -1,7 +1,7 @@
 """Following the changes: the same messages over a WebSocket and as server-sent events.
 
 A reader names the offset that it knows (`from=`) and gets what came after; without one it begins now. A first message
-says where it stands. While nothing changes it is told the offset now and then, which also shows whether it is still
+says where it stands. While nothing changes it receives the offset now and then, which also shows whether it is still
 there.
 """
 
@@ -47,16 +47,16 @@ async def begin(state: State, caller: Caller, given: str | None, query: str | No
 
 
 async def messages(state: State, caller: Caller, place: int, wanted: Names) -> AsyncIterator[tuple[int, str]]:
-    """What a reader is told from this place on, with the offset after each message; until its token is taken back."""
+    """The messages for a reader at this place, each with the offset after it, until its token is taken back."""
     hub = state.service.hub
     clock = asyncio.get_running_loop().time
-    told = -QUIET
+    sent = -QUIET
     while not hub.closed and state.guard.holds(caller):
         place, text = await hub.next(place, wanted)
-        if text is None and clock() - told >= QUIET:
+        if text is None and clock() - sent >= QUIET:
             text = f'{{"offset":{place},"changes":[]}}'
         if text is not None:
-            told = clock()
+            sent = clock()
             hub.sent += 1
             yield place, text
         if hub.done(place):
@@ -75,19 +75,19 @@ async def changes(state: State, socket: WebSocket, caller: Caller) -> None:
         return
     await accept(socket)
     hub.readers += 1
-    telling = asyncio.create_task(_tell(state, socket, caller, place, wanted))
-    listening = asyncio.create_task(_until_gone(socket))
+    sending = asyncio.create_task(_send(state, socket, caller, place, wanted))
+    receiving = asyncio.create_task(_until_gone(socket))
     try:
-        await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         hub.readers -= 1
-        for task in (telling, listening):
+        for task in (sending, receiving):
             task.cancel()
-        await asyncio.gather(telling, listening, return_exceptions=True)
+        await asyncio.gather(sending, receiving, return_exceptions=True)
         await end(socket, 1001 if state.guard.holds(caller) else NO_TOKEN)
 
 
-async def _tell(state: State, socket: WebSocket, caller: Caller, place: int, wanted: Names) -> None:
+async def _send(state: State, socket: WebSocket, caller: Caller, place: int, wanted: Names) -> None:
     hub = state.service.hub
     with contextlib.suppress(*_GONE):
         async for _, text in messages(state, caller, place, wanted):

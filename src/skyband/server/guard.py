@@ -1,8 +1,8 @@
-"""Who may come in.
+"""Which requests are let in.
 
 On a loopback address the server is open to the machine it runs on, and to nothing that merely runs in a browser there:
 a request must name a host that is this server's (a foreign page that had its name pointed at 127.0.0.1 sends its own
-name), and where it tells its origin, that must be the same host. On any other address nobody gets in without a token.
+name), and where it names its origin, that must be the same host. On any other address a request needs a token.
 
 A tokens file has a line for each: a role and a token. `read` may look, `push` may also send rows, `admin` may also
 change queries and streams and move time. After them a line may name the streams and queries that the token is for
@@ -10,7 +10,7 @@ change queries and streams and move time. After them a line may name the streams
 longer in it opens nothing, and what it had opened is closed.
 
 A token is compared with all of them, each in constant time, so that neither how far it was right nor which one it was
-can be told from the time that took.
+can be seen from the time that took.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ ALL = Scope()
 
 @dataclass(frozen=True)
 class Caller:
-    """Who a request is from."""
+    """The caller of a request: its role, its scope and its token."""
 
     role: str
     name: str  # what its rate is counted under
@@ -192,7 +192,7 @@ class Guard:
     # -- tokens --------------------------------------------------------------------------------------------
 
     def caller(self, authorization: str | None, subprotocols: Iterable[str], address: str) -> Caller:
-        """Who it is, by its token; where there are no tokens, everybody is admin."""
+        """The caller by its token; without a tokens file every caller is admin."""
         self._look()
         if not self.tokens:
             return Caller("admin", address)
@@ -255,7 +255,7 @@ class Guard:
         self._take(caller.name)
 
     def refused(self, address: str) -> None:
-        """Count a caller without a good token, so that nobody tries them out by the million."""
+        """Count a caller without a good token, so that tokens can't be tried by the million."""
         self._take(f"refused {address}")
 
     def _take(self, name: str) -> None:

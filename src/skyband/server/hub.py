@@ -4,13 +4,13 @@
 slow reader is memory, and whatever waits for it is a stream that stands still.
 
 **Idea.** Nothing is kept for a reader but its place. The last steps lie in one ring that all share, each written out as
-JSON once, by whoever needs it first. A reader takes what is after its place, as much as there is by then: one that was
-slow gets many steps in one message, and one whose place the ring has passed is told which steps it missed and gets the
+JSON once, when the first reader needs it. A reader takes what is after its place, as much as there is by then: one that
+was slow gets many steps in one message, and one whose place the ring has passed receives which steps it missed and the
 answers as they are now. The engine only ever appends.
 
 **What it costs.** Waking a reader takes some tens of microseconds of the event loop. With many of them they are woken
 less often, so that they never take more than about half of it, and get more at a time; and they are woken some at a
-time, so that a request never waits for all of them. A message is made once for all who stand at the same place, down
+time, so that a request never waits for all of them. A message is made once for all readers at the same place, down
 to the bytes of its WebSocket frame (`skyband.server.sockets`).
 """
 
@@ -36,11 +36,11 @@ AT_ONCE = 5_000  # changes of one message
 LONG = 1_000  # changes of one step that are written out beside the event loop
 EACH = 40e-6  # seconds of the event loop that a reader's message takes, about
 SOME = 32  # readers woken before the event loop looks for requests again
-QUIET = 15.0  # seconds after which a reader is told the offset though nothing has changed
+QUIET = 15.0  # seconds after which a reader receives the offset though nothing has changed
 
 
 class Entry:
-    """What one step did, written out when somebody asks for it."""
+    """What one step did, written out when a reader asks for it."""
 
     def __init__(self, offset: int, changes: pa.Table, event: dict[str, Any] | None = None) -> None:
         self.offset = offset
@@ -113,12 +113,12 @@ def _time(value: Any) -> str:
 
 
 class Hub:
-    """The ring, and the readers' places in it. `tops` makes the answers as they are now, for those who missed some."""
+    """The ring, and the readers' places in it. `tops` makes the present answers, for readers that missed some."""
 
     def __init__(self, most: int, tops: Callable[[Names], tuple[int, dict[str, Any]]]) -> None:
         self.most = most
         self.readers = 0
-        self.missed = 0  # how often a reader was told so
+        self.missed = 0  # how often a reader had missed steps
         self.sent = 0  # messages
         self.offset = 0
         self.first = 0  # everything after this offset is in the ring
@@ -129,7 +129,7 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: list[asyncio.Future[bool]] = []  # readers that have had everything
         self._due = False  # a wake-up is on its way
-        self._woken = 0  # the offset at the last one: who stood before it is told of all up to there, alike
+        self._woken = 0  # the offset at the last one: readers before it get everything up to there, alike
         self._last_wake = 0.0
         self._messages: dict[tuple[int, int, Names], tuple[int, str | None]] = {}
         self._frames: dict[str, bytes] = {}  # of messages
@@ -220,7 +220,7 @@ class Hub:
     # -- reading -------------------------------------------------------------------------------------------
 
     def done(self, place: int) -> bool:
-        """Whether a reader at this place has had everything, or what is new will be told to all together."""
+        """Whether a reader at this place has had everything, or will get what is new together with all others."""
         return place >= self.offset or (self._due and place >= self._woken)
 
     async def wait(self) -> bool:
@@ -252,7 +252,7 @@ class Hub:
         return found
 
     def frame(self, text: str) -> bytes:
-        """A message as a WebSocket's frame, the same for all who get it."""
+        """A message as a WebSocket's frame, the same for all readers of it."""
         found = self._frames.get(text)
         if found is None:
             if len(self._frames) > 1000:
@@ -291,7 +291,7 @@ class Hub:
         return reached, f'{{"offset":{reached},"changes":[{",".join(texts)}]{queries}}}'
 
     async def _fresh_tops(self, wanted: Names) -> tuple[int, str]:
-        """The answers as they are, made once for all who ask at the same time."""
+        """The answers as they are, made once for all readers that ask at the same time."""
         task = self._fresh.get(wanted)
         if task is None or (task.done() and (task.exception() or task.result()[0] < self.offset)):
             if len(self._fresh) > 1000:

@@ -9,8 +9,8 @@ more until it has seen what it was sent: between two frames of a slow page any n
 thing it gets is the newest state. Nothing ever waits in a queue. With `{"show": [names]}` a reader says whose answers
 it wants to see.
 
-**What it costs.** All readers share the texts: an answer is written anew only if a step has changed it since and
-somebody shows it, what is said of all queries together at most ten times a second. No step ever waits for a reader.
+**What it costs.** All readers share the texts: an answer is written again only if a step has changed it since and
+a page shows it, what is said of all queries together at most ten times a second. No step ever waits for a reader.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATIENCE = 10.0  # seconds until a reader that says what it has seen is sent som
 
 
 class Source(Protocol):
-    """What there is to tell. May be called from any thread."""
+    """Where the state comes from. May be called from any thread."""
 
     @property
     def offset(self) -> int:
@@ -77,7 +77,7 @@ class Live:
 
     def text(self, show: list[str] | None = None, scope: Scope = ALL) -> tuple[int, str]:
         """The state now, as far as a token is for it: its offset, and the whole of it as JSON."""
-        offset, head, names = self._told(scope)
+        offset, head, names = self._head(scope)
         known = set(names)
         wanted = names[:SHOWN] if show is None else [name for name in show if name in known]
         tops = []
@@ -87,7 +87,7 @@ class Live:
                 tops.append(f"{json.dumps(name)}:{found}")
         return offset, f'{head},"tops":{{{",".join(tops)}}}}}'
 
-    def _told(self, scope: Scope) -> tuple[int, str, list[str]]:
+    def _head(self, scope: Scope) -> tuple[int, str, list[str]]:
         """What is said of all queries together, and their names."""
         now, kept = self.clock(), self._heads.get(scope)
         if kept is not None and now - kept[0] < EVERY:
@@ -112,7 +112,7 @@ class Live:
         except SkybandError:  # dropped meanwhile
             return None
         with self._lock:
-            # a step that came meanwhile may be in the text or not: then it is written anew next time
+            # a step that came meanwhile may be in the text or not: then it is written again next time
             self._tops[name] = (step, text)
         return text
 
@@ -135,7 +135,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.show: list[str] | None = None
-        self.tells = False  # whether it says what it has seen
+        self.confirms = False  # whether it says what it has seen
         self.owes = False  # whether it hasn't seen the last state yet
 
     def hear(self, text: str) -> None:
@@ -146,7 +146,7 @@ class _Reader:
         if not isinstance(said, dict):
             return
         if "seen" in said:
-            self.tells, self.owes = True, False
+            self.confirms, self.owes = True, False
         show = said.get("show")
         if isinstance(show, list) and all(isinstance(name, str) for name in show):
             self.show = show[:MOST_SHOWN]
@@ -156,27 +156,27 @@ class _Reader:
 async def live(
     websocket: WebSocket, state: Live, scope: Scope = ALL, stays: Callable[[], bool] = lambda: True
 ) -> None:
-    """Tell one reader how things stand until it goes, or may not stay. The connection has been accepted already."""
+    """Send one reader the state until it goes, or may not stay. The connection has been accepted already."""
     reader = _Reader()
     state.readers += 1
-    telling = asyncio.create_task(_tell(websocket, state, reader, scope, stays))
+    sending = asyncio.create_task(_send(websocket, state, reader, scope, stays))
     try:
-        while not telling.done():
-            listening = asyncio.create_task(websocket.receive_text())
-            await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
-            if not listening.done():
-                listening.cancel()
+        while not sending.done():
+            receiving = asyncio.create_task(websocket.receive_text())
+            await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done():
+                receiving.cancel()
                 break
-            reader.hear(listening.result())
+            reader.hear(receiving.result())
     except (WebSocketDisconnect, KeyError, RuntimeError):
         pass  # it has gone, or sends what is no text
     finally:
         state.readers -= 1
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
 
 
-async def _tell(
+async def _send(
     websocket: WebSocket, state: Live, reader: _Reader, scope: Scope, stays: Callable[[], bool]
 ) -> None:
     sent: tuple[int, list[str] | None] | None = None
@@ -185,7 +185,7 @@ async def _tell(
         now = time.monotonic()
         steps = state.steps
         fresh = sent != (steps, reader.show)
-        waits = reader.tells and reader.owes and now - at < PATIENCE
+        waits = reader.confirms and reader.owes and now - at < PATIENCE
         if not waits and (fresh or now - at >= AT_LEAST):
             show = reader.show
             _, text = await run_in_threadpool(state.text, show, scope)

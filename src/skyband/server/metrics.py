@@ -41,7 +41,7 @@ class _Now(Collector):
         yield _counter("skyband_changes", "Changes that were reported.", numbers.changes)
         yield _counter("skyband_steps", "Steps since the start.", numbers.steps)
         yield _counter("skyband_body_bytes", "Bytes of rows that were received.", numbers.bytes)
-        yield _counter("skyband_missed", "Readers that were told that they missed changes.", stats["missed"])
+        yield _counter("skyband_missed", "Readers that missed changes and got the answers.", stats["missed"])
         rejects = CounterMetricFamily("skyband_rejects", "Rejected rows by reason.", labels=["reason"])
         for reason, count in stats["rejects"].items():
             rejects.add_metric([reason], count)

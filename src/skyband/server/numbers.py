@@ -58,7 +58,7 @@ class Numbers:
         key = method, status
         self.requests[key] = self.requests.get(key, 0) + 1
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         now = time.monotonic()
         with self._lock:
             marks = [mark for mark in self._marks if now - mark[0] <= SPAN]

@@ -28,8 +28,8 @@ def _or_null(kind: str, **more: Any) -> Data:
 
 
 def _object(required: Data, **optional: Any) -> Data:
-    told: Data = {"type": "object", "properties": {**required, **optional}}
-    return {**told, "required": list(required)} if required else told
+    made: Data = {"type": "object", "properties": {**required, **optional}}
+    return {**made, "required": list(required)} if required else made
 
 
 def _ref(name: str) -> Data:
@@ -252,7 +252,7 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
         "The plan.", [NAME], None, 200, _json(_object({"text": TEXT, "plan": ANY_ROW})),
     ),
     ("GET", "/api/queries/{name}/picture"): (
-        "The score-time picture: window, candidates, top, and who comes up next.", [NAME], None, 200, _json(ANY_ROW),
+        "The score-time picture: window, candidates, top, and what enters next.", [NAME], None, 200, _json(ANY_ROW),
     ),
     ("GET", "/api/changes"): (
         "The changes as server-sent events; as a WebSocket at the same address. A message is {offset, changes}; a "
@@ -286,7 +286,7 @@ def document(settings: Settings, tokens: bool, endpoints: Iterable[Endpoint]) ->
     paths: Data = {}
     for (method, path), (about, parameters, body, status, answer) in PATHS.items():
         role = roles[method, path]
-        told: Data = {
+        made: Data = {
             "summary": about,
             "operationId": f"{method.lower()}{path.title().replace('/', '').replace('{', '').replace('}', '')}",
             "tags": [path.split("/")[2] if path.startswith("/api/") else "server"],
@@ -296,13 +296,13 @@ def document(settings: Settings, tokens: bool, endpoints: Iterable[Endpoint]) ->
             },
         }
         if parameters:
-            told["parameters"] = parameters
+            made["parameters"] = parameters
         if body is not None:
-            told["requestBody"] = body
+            made["requestBody"] = body
         if tokens and role is not None:
-            told["security"] = [{"token": []}]
-            told["description"] = f"Needs a token of the role {role}."
-        paths.setdefault(path, {})[method.lower()] = told
+            made["security"] = [{"token": []}]
+            made["description"] = f"Needs a token of the role {role}."
+        paths.setdefault(path, {})[method.lower()] = made
     components: Data = {"schemas": SCHEMAS}
     if tokens:
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

@@ -1,16 +1,16 @@
-"""The score-time picture of a query: why its state is so small, and who comes up when the leaders expire.
+"""The score-time picture of a query: why its state is so small, and which rows enter when the leaders expire.
 
 **Problem.** A row can still get into a top-k only while fewer than k newer rows are at least as good. Few are, and that
 is best seen: the window's rows as points, recency to the right and score upwards, and the candidates among them as a
-staircase that climbs to the left. But nobody keeps the window's rows, which is the point of it.
+staircase that climbs to the left. But the window's rows are not kept, which is the point of it.
 
 **Idea.** A `Sampler` keeps some: rows are numbered as they come, and a row whose number can be divided r times by four
 is kept until 1,024 * 4^r more have come. So there is an even sample of 256 to 1,024 rows for a window of any length,
-none of them scored before somebody looks. Candidates and tops come from the algorithm itself, and from them the *next*
+none of them scored before a page shows it. Candidates and tops come from the algorithm itself, and from them the *next*
 ones: the window's edge moves over the candidates, oldest first, as if no row came any more.
 
 **What is kept.** About 3/4 * 1,024 rows for each power of four rows that have come: some thousands a stream. The sample
-begins anew when the server does; candidates and tops don't. For pairs, objects and streams of updates there is none.
+begins again when the server does; candidates and tops don't. For pairs, objects and streams of updates there is none.
 
 **When wrong.** Late rows are counted by their arrival, so a sample of a stream with many of them is a little uneven.
 """
@@ -47,7 +47,7 @@ WAITING = 32_768  # rows that wait to be looked at
 PIECES = 512  # or the pushes that they came with
 MOST_SCORED = 200_000  # rows of a kept window that are scored for a picture
 MOST = 2000  # candidates in a picture
-NEXT = 12  # who comes up next
+NEXT = 12  # rows that enter next
 
 
 class Sample:
@@ -112,7 +112,7 @@ class Sample:
 
 
 class Sampler:
-    """Samples of all streams of a monitor. Rows may come while somebody looks."""
+    """Samples of all streams of a monitor. Rows may come while one is read."""
 
     def __init__(self) -> None:
         self.samples: dict[str, Sample] = {}
@@ -121,7 +121,7 @@ class Sampler:
     def pushed(self, stream: Stream, batch: Any, first_seq: int, rows: int) -> bool:
         """Call it after each push: the batch as it was pushed, its first row's seq and how many rows it has.
 
-        Whether it wants to be settled. Nobody need hold the engine's lock here."""
+        Return whether it wants to be settled. This needs no lock of the engine."""
         if stream.updates is not None or not rows:
             return False
         with self._lock:
@@ -130,7 +130,7 @@ class Sampler:
             return sample.full
 
     def settle(self, stream: Stream) -> None:
-        """Look at what waits. Whoever calls it, as `of`, holds the engine's lock."""
+        """Look at what waits. The caller, as that of `of`, holds the engine's lock."""
         with self._lock:
             if stream.name in self.samples:
                 self.samples[stream.name].settle(stream)
@@ -215,12 +215,12 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def picture(watch: Watch, sampler: Sampler | None = None) -> dict[str, Any]:
-    """A query's picture, as JSON takes it. Whoever calls it holds the engine's lock."""
+    """A query's picture, as JSON takes it. The caller holds the engine's lock."""
     stream, group = watch._stream, _group(watch)
     horizon = watch.horizon()
     plan = watch.explain()
     scale = _Scale(stream)
-    good, time, seq, told = _candidates(watch, horizon)
+    good, time, seq, names = _candidates(watch, horizon)
     top = watch.top()
     sign = float(group.sign)
     answer: dict[str, Any] = {
@@ -245,12 +245,12 @@ def picture(watch: Watch, sampler: Sampler | None = None) -> dict[str, Any]:
     if sampler is not None and isinstance(group, Group):
         answer["rows"] = _sampled(watch, sampler, horizon, plan.rows_in_window or 0, scale)
     score = sign * good + 0.0
-    points = list(zip(scale.many(time, seq), score.tolist(), told, strict=True))
+    points = list(zip(scale.many(time, seq), score.tolist(), names, strict=True))
     answer["candidates"] = [point for point in points if math.isfinite(point[1])]
     rank_of = {key: rank for rank, key in enumerate(_keys(watch, top), 1)}
     answer["top"] = [(*point, rank_of[point[2]]) for point in answer["candidates"] if point[2] in rank_of]
     answer["top"].sort(key=lambda point: point[3])
-    answer["next"] = [] if isinstance(group, ObjectGroup) else _next(watch, good, time, seq, told, scale)
+    answer["next"] = [] if isinstance(group, ObjectGroup) else _next(watch, good, time, seq, names, scale)
     return answer
 
 
@@ -366,9 +366,9 @@ def _keys(watch: Watch, top: pa.Table) -> list[Any]:
 
 
 def _next(
-    watch: Watch, good: Floats, time: Ints, seq: Ints, told: list[Any], scale: _Scale
+    watch: Watch, good: Floats, time: Ints, seq: Ints, keys: list[Any], scale: _Scale
 ) -> list[dict[str, Any]]:
-    """Who leaves and who comes up, if no row came any more: the window's edge moves over the candidates."""
+    """The rows that leave and enter, if no row came any more: the window's edge moves over the candidates."""
     k = len(seq) if watch.k is None else watch.k
     at = scale.many(time, seq)
     inside, gone, waits = set(range(min(k, len(seq)))), set(), k  # places are ranks: best first
@@ -381,13 +381,13 @@ def _next(
         inside.discard(place)
         while waits < len(seq) and waits in gone:
             waits += 1
-        step: dict[str, Any] = {"at": at[place], "leaves": told[place], "enters": None}
+        step: dict[str, Any] = {"at": at[place], "leaves": keys[place], "enters": None}
         if waits < len(seq):
             inside.add(waits)
             entering.append(waits)
             score = float(watch.group.sign * good[waits] + 0.0)
             step |= {
-                "enters": told[waits],
+                "enters": keys[waits],
                 "rank": sum(other <= waits for other in inside),
                 "score": score if math.isfinite(score) else None,
             }
@@ -395,23 +395,23 @@ def _next(
         found.append(step)
         if len(found) == NEXT:
             break
-    values = iter(_values(watch, [told[place] for place in entering]))
+    values = iter(_values(watch, [keys[place] for place in entering]))
     for step in found:
         if step["enters"] is not None:
             step["row"] = next(values)
     return found
 
 
-def _values(watch: Watch, told: list[Any]) -> list[dict[str, Any]]:
+def _values(watch: Watch, keys: list[Any]) -> list[dict[str, Any]]:
     """The selected columns of candidates, by what they are called."""
     if isinstance(watch, PairWatch):
-        both = np.array([name.split(":") for name in told], dtype=np.int64).reshape(-1, 2)
+        both = np.array([key.split(":") for key in keys], dtype=np.int64).reshape(-1, 2)
         columns = watch._chosen(both[:, 0].copy(), both[:, 1].copy())
     else:
-        columns = watch._selected(np.array(told, dtype=np.int64))
+        columns = watch._selected(np.array(keys, dtype=np.int64))
     names = [output.name for output, _ in columns]
     lists = [[_plain(python_value(value)) for value in column] for _, column in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)] or [{} for _ in told]
+    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)] or [{} for _ in keys]
 
 
 def _plain(value: Any) -> Any:

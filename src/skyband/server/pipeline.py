@@ -1,11 +1,11 @@
 """The answers of a pipeline on Spark, shown as an embedded engine's are.
 
 The pipeline runs in a thread of the server, as `skyband run` runs it, with the same checkpoint and the same sinks.
-After each micro-batch it tells its answers and changes; they are all that is kept here. A micro-batch is a step: its
-offset is its number plus one. What was put out before the server started is read from the output folder, where that
+After each micro-batch it hands over its answers and changes; they are all that is kept here. A micro-batch is a step:
+its offset is its number plus one. What was put out before the server started is read from the output folder, where that
 holds Parquet.
 
-Rows come from where the pipeline file says, and so do the queries: whoever tries to push or to ask is told so.
+Rows come from where the pipeline file says, and so do the queries: a push or a new query is refused with a sentence.
 
 The score-time picture is taken from the driver's engine between two batches, without the faint points of the window's
 rows, which never come to the driver. Where the state is in the executors there is none.
@@ -35,7 +35,7 @@ from skyband.server.guard import Names
 from skyband.server.hub import Entry, Hub
 from skyband.server.numbers import Numbers, state_of
 from skyband.server.problems import Problem, no_query
-from skyband.server.service import top_told
+from skyband.server.service import top_of
 from skyband.server.settings import Settings
 from skyband.stream.arrow import json_rows
 
@@ -105,7 +105,7 @@ class PipelineService:
         changes = info.changed
         with self._lock:
             if offset <= self.hub.offset and info.replayed:
-                changes = None  # its changes were told before the restart
+                changes = None  # its changes were sent before the restart
             self._tops = dict(info.tops)
             self._rejects = dict(info.reject_counts)
             self._resident = info.resident
@@ -217,7 +217,7 @@ class PipelineService:
 
     def top(self, name: str, most: int) -> dict[str, Any]:
         offset, table = self.top_table(name)
-        return top_told(name, offset, table.slice(0, most)) | {"total": table.num_rows}
+        return top_of(name, offset, table.slice(0, most)) | {"total": table.num_rows}
 
     def top_table(self, name: str, k: int | None = None, wanted: str | None = None) -> tuple[int, pa.Table]:
         if name not in self.models:
@@ -292,7 +292,7 @@ class PipelineService:
             "waiting": 0,
             **self._state[1],
             "pruned": round(1 - self._crossed / self.numbers.rows, 6) if self.numbers.rows else None,
-            **self.numbers.told(),
+            **self.numbers.summary(),
             "subscribers": self.hub.readers,
             "missed": self.hub.missed,
         }
@@ -365,8 +365,8 @@ def _kept_tops(table: pa.Table) -> dict[str, pa.Table]:
     tops: dict[str, list[dict[str, Any]]] = {}
     for row in table.to_pylist():
         values = json.loads(row["row"])
-        told = {"rank": row["rank"], "score": row["score"]}
-        tops.setdefault(row["query"], []).append(told | {n: v for n, v in values.items() if n not in told})
+        own = {"rank": row["rank"], "score": row["score"]}
+        tops.setdefault(row["query"], []).append(own | {n: v for n, v in values.items() if n not in own})
     return {name: _table(rows) for name, rows in tops.items()}
 
 

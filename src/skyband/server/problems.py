@@ -61,12 +61,12 @@ class Problem(SkybandError):
         self.headers = headers or {}
 
     def body(self) -> bytes:
-        told = {"code": self.code, "message": str(self), "where": self.where}
-        return json.dumps({"error": told}, ensure_ascii=False).encode("utf-8", "replace")
+        error = {"code": self.code, "message": str(self), "where": self.where}
+        return json.dumps({"error": error}, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Any exception as what the client is told."""
+    """Any exception as the problem that the client gets."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, QueryError):

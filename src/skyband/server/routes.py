@@ -31,7 +31,7 @@ from skyband.server.endpoints import (
     wants_arrow,
     whole,
 )
-from skyband.server.service import top_told
+from skyband.server.service import top_of
 
 if TYPE_CHECKING:
     from skyband.durable import Receipt
@@ -102,7 +102,7 @@ async def streams(state: State, request: Request) -> Response:
 async def set_stream(state: State, request: Request) -> Response:
     stream = stream_of(request)
     given = await object_of(state, request, dict.fromkeys(SETTINGS, (str,)) | {"schema": (dict,)})
-    return await state.tell(state.service.set_stream, stream, given)
+    return await state.say(state.service.set_stream, stream, given)
 
 
 @endpoint("POST", "/api/streams/{stream}/rows", role="push")
@@ -113,7 +113,7 @@ async def rows(state: State, request: Request) -> Response:
         data = await body_of(state, request, held)
         kind, key = request.headers.get("content-type"), request.headers.get("idempotency-key")
         future = await state.call(state.service.submit, stream, data, kind, key)
-        # A step goes on whether or not somebody waits for it.
+        # A step goes on though its client has gone.
         receipt = await asyncio.shield(asyncio.wrap_future(future))
     state.service.numbers.pushed(time.perf_counter() - began, len(data))
     done, changes = about_changes(request, receipt)
@@ -141,7 +141,7 @@ async def advance(state: State, request: Request) -> Response:
 @endpoint("GET", "/api/rejects")
 async def rejects(state: State, request: Request) -> Response:
     most = whole(request, "limit")
-    return await state.tell(state.service.rejects, 100 if most is None else most, scope_of(request).streams)
+    return await state.say(state.service.rejects, 100 if most is None else most, scope_of(request).streams)
 
 
 # -- queries -------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ async def rejects(state: State, request: Request) -> Response:
 async def queries(state: State, request: Request) -> Response:
     scope = scope_of(request)
     found = await state.call(state.service.queries)
-    return await state.tell(lambda: {"queries": [query for query in found if scope.has_query(query["name"])]})
+    return await state.say(lambda: {"queries": [query for query in found if scope.has_query(query["name"])]})
 
 
 @endpoint("POST", "/api/queries", role="admin")
@@ -170,12 +170,12 @@ async def check(state: State, request: Request) -> Response:
     if given.get("sql") is None:
         raise InputError('The body must have "sql": the query.')
     await check_streams(state, request, given["sql"])
-    return await state.tell(state.service.check, given["sql"])
+    return await state.say(state.service.check, given["sql"])
 
 
 @endpoint("GET", "/api/queries/{name}")
 async def query(state: State, request: Request) -> Response:
-    return await state.tell(state.service.query, query_of(request))
+    return await state.say(state.service.query, query_of(request))
 
 
 @endpoint("PATCH", "/api/queries/{name}", role="admin")
@@ -184,12 +184,12 @@ async def change(state: State, request: Request) -> Response:
     k, window = given.get("k"), given.get("window")
     if k is None and window is None:
         raise InputError('The body must have "k", "window" or both.')
-    return await state.tell(state.service.change, query_of(request), k, window)
+    return await state.say(state.service.change, query_of(request), k, window)
 
 
 @endpoint("DELETE", "/api/queries/{name}", role="admin")
 async def drop(state: State, request: Request) -> Response:
-    return await state.tell(state.service.drop, query_of(request))
+    return await state.say(state.service.drop, query_of(request))
 
 
 @endpoint("GET", "/api/queries/{name}/top")
@@ -198,17 +198,17 @@ async def top(state: State, request: Request) -> Response:
     offset, table = await state.call(state.service.top_table, name, k, request.query_params.get("window"))
     if wants_arrow(request):
         return await state.call(arrow, table, {"offset": offset})  # type: ignore[no-any-return]
-    return await state.tell(top_told, name, offset, table)
+    return await state.say(top_of, name, offset, table)
 
 
 @endpoint("GET", "/api/queries/{name}/explain")
 async def explain(state: State, request: Request) -> Response:
-    return await state.tell(state.service.explain, query_of(request))
+    return await state.say(state.service.explain, query_of(request))
 
 
 @endpoint("GET", "/api/queries/{name}/picture")
 async def picture(state: State, request: Request) -> Response:
-    return await state.tell(state.service.picture, query_of(request))
+    return await state.say(state.service.picture, query_of(request))
 
 
 # -- how things stand ----------------------------------------------------------------------------------------
@@ -216,14 +216,14 @@ async def picture(state: State, request: Request) -> Response:
 
 @endpoint("GET", "/api/stats")
 async def stats(state: State, request: Request) -> Response:
-    return await state.tell(state.service.stats)
+    return await state.say(state.service.stats)
 
 
 @endpoint("GET", "/api/settings")
 async def settings(state: State, request: Request) -> Response:
     return say(
         {
-            "settings": state.settings.told(),
+            "settings": state.settings.limits(),
             "time": state.service.time,
             "role": request.state.caller.role,
             "readonly": state.service.readonly,

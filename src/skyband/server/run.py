@@ -45,11 +45,11 @@ def serve(settings: Settings, pipeline: str | None = None) -> None:
     logging.basicConfig(format="skyband: %(message)s", level=logging.WARNING, handlers=[logs])
     # uvicorn says so of every WebSocket that was refused with a status of its own
     logging.getLogger("uvicorn.error").addFilter(
-        lambda told: "without completing handshake" not in told.getMessage()
+        lambda record: "without completing handshake" not in record.getMessage()
     )
     sys.setswitchinterval(0.001)  # a thread that parses or steps must not keep readers waiting for long
     settings = with_limits(settings)
-    guard = Guard(settings)  # who may come in is settled before anybody can
+    guard = Guard(settings)  # tokens are read before the first connection is accepted
     listening = bind(settings.host, settings.port)
     try:
         state = State(settings, guard)

@@ -155,7 +155,7 @@ class Service:
         self._room_for(stream)
         future = self.engine.submit(body.packed or body.batch, stream, key, body.unread)
         if self.sampler is not None:
-            # beside the engine's thread, which has told nobody yet that the rows are taken
+            # beside the engine's thread, before it answers that the rows are taken
             future.add_done_callback(lambda done: self._sampling.submit(self._sample, stream, body, done))
         return future
 
@@ -204,13 +204,13 @@ class Service:
         if kept is not None and time.monotonic() - kept[0] < 1.0:
             return kept[1]
         with self.engine.reading() as monitor:
-            found = [told(watch) for watch in monitor.watches.values()]
+            found = [about_query(watch) for watch in monitor.watches.values()]
             self._queries = time.monotonic(), found
         return found
 
     def query(self, name: str) -> dict[str, Any]:
         with self.engine.reading():
-            return told(self._watch(name))
+            return about_query(self._watch(name))
 
     def _watch(self, name: str) -> Watch:
         watch = self.monitor.watches.get(name)
@@ -233,7 +233,7 @@ class Service:
             )
         watch = self.engine.watch(query, name)
         with self.engine.reading():
-            return told(watch)
+            return about_query(watch)
 
     def drop(self, name: str) -> dict[str, Any]:
         self.query(name)
@@ -274,7 +274,7 @@ class Service:
                 if choice.algorithm != plan.algorithm:
                     plan = allowed.other_plan(plan, choice)
             columns = [output.name for output in watch.outputs()]
-        about = told(watch) | {"algorithm": plan.algorithm, "columns": columns}
+        about = about_query(watch) | {"algorithm": plan.algorithm, "columns": columns}
         del about["name"]
         return {"ok": True, "query": about, "explain": str(plan)}
 
@@ -283,7 +283,7 @@ class Service:
     def top(self, name: str, most: int) -> dict[str, Any]:
         """For the dashboard, which shows so many rows at most: an answer may have a hundred thousand."""
         offset, table = self.top_table(name)
-        return top_told(name, offset, table.slice(0, most)) | {"total": table.num_rows}
+        return top_of(name, offset, table.slice(0, most)) | {"total": table.num_rows}
 
     def top_table(self, name: str, k: int | None = None, wanted: str | None = None) -> tuple[int, pa.Table]:
         allowed.check_k_and_window(k, wanted, self.settings)
@@ -327,7 +327,7 @@ class Service:
             "queries": queries,
             "waiting": self.engine.waiting,
             **state,
-            **self.numbers.told(),
+            **self.numbers.summary(),
             "subscribers": self.hub.readers,
             "missed": self.hub.missed,
         }
@@ -348,7 +348,7 @@ def _by_option(error: InputError) -> InputError:
     return InputError(f"--{name.replace('_', '-')} {rest}") if found and name.isidentifier() else error
 
 
-def told(watch: Watch) -> dict[str, Any]:
+def about_query(watch: Watch) -> dict[str, Any]:
     """What there is to say of a query."""
     query: Any = replace(watch.query, window=watch.window)
     if watch.k is not None:
@@ -366,7 +366,7 @@ def told(watch: Watch) -> dict[str, Any]:
     }
 
 
-def top_told(name: str, offset: int, table: pa.Table) -> dict[str, Any]:
+def top_of(name: str, offset: int, table: pa.Table) -> dict[str, Any]:
     return {"query": name, "offset": offset, "columns": table.column_names, "rows": json_rows(table)}
 
 

@@ -1,8 +1,8 @@
 """Every option and limit of the server, in one table.
 
 A field of `Settings` is an option of `skyband serve`, a line of its help, a row of the table in docs/server.md and a
-value of `GET /api/settings`. A limit that is exceeded is told by its name, so that whoever runs the server finds the
-option that raises it.
+value of `GET /api/settings`. An error about a limit names its option, so that the
+administrator finds the option that raises it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Settings:
 
     @property
     def loopback(self) -> bool:
-        """Whether nobody but this machine can reach the address."""
+        """Whether only this machine can reach the address."""
         return is_loopback(self.host)
 
     @property
@@ -124,8 +124,8 @@ class Settings:
         except ValueError as error:
             raise InputError(f"--proxy must be addresses or networks, parted by commas ({error}).") from None
 
-    def told(self) -> dict[str, Any]:
-        """What GET /api/settings tells of them: no paths and no secrets."""
+    def limits(self) -> dict[str, Any]:
+        """The limits, which GET /api/settings shows: no paths and no secrets."""
         return {
             option.name: getattr(self, option.name)
             for option in fields(self)

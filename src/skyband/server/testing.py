@@ -22,7 +22,7 @@ class Running:
     ) -> None:
         self.arguments = arguments
         self.errors: list[str] = []
-        self.used = 0.0  # seconds of CPU, for whoever measures
+        self.used = 0.0  # seconds of CPU, for benchmarks
         limited = [] if files is None else ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files)]
         self.process = subprocess.Popen(
             [*limited, sys.executable, "-m", "skyband", "serve", *arguments],
@@ -50,7 +50,7 @@ class Running:
         return "".join(self.errors).strip()
 
     def cpu(self) -> float:
-        """Seconds of CPU that it has used so far; 0 where the system doesn't tell."""
+        """Seconds of CPU that it has used so far; 0 where the system doesn't say."""
         try:
             words = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         except OSError:

@@ -16,7 +16,7 @@ const widthOf = (texts, most) => Math.min(most, 1 + 0.65 * Math.max(0, ...texts.
 const columnTexts = (values) => (values.some((v) => typeof v === "number") ? column(values.map((v) => (typeof v === "number" ? v : null))).map((text, i) => (typeof values[i] === "number" ? text : value(values[i]))) : values.map(value));
 
 /** How many lines may be in motion at once: more than that no eye follows, and a slow machine can't draw even these.
- * Each frame of a colour that fades is painted anew, so those count for as long as they last. */
+ * Each frame of a colour that fades is painted again, so those count for as long as they last. */
 export const motion = {
   most: 24,
   ends: [], // when each of those under way will have ended

@@ -2,14 +2,14 @@
 
 import { Refused, ask, queryPath } from "./api.js";
 import { Board } from "./board.js";
-import { $, el, later, say, tell } from "./dom.js";
+import { $, announce, el, later, say } from "./dom.js";
 import { brief, bytes, count, keyOf, labelOf, seconds, share } from "./format.js";
 import { answerAt, draw, scales } from "./picture.js";
 import { RankChart } from "./ranks.js";
 
 const LINES = 100;
 const LOOK = 1000; // milliseconds between two pictures
-const TELL = 5000; // and between two words about who leads
+const SPEAK = 5000; // and between two words about who leads
 
 export class Detail {
   constructor(allowed) {
@@ -82,8 +82,8 @@ export class Detail {
   speak(top, now) {
     const first = top.rows[0];
     const leader = first ? labelOf(first, top.columns) : null;
-    if (leader === this.leader || now - this.spoke < TELL) return;
-    if (this.leader !== null && leader !== null) tell(`${leader} leads ${this.name}`);
+    if (leader === this.leader || now - this.spoke < SPEAK) return;
+    if (this.leader !== null && leader !== null) announce(`${leader} leads ${this.name}`);
     this.leader = leader;
     this.spoke = now;
   }
@@ -143,7 +143,7 @@ export class Detail {
     this.slider.parentElement.hidden = this.word.hidden = Boolean(data && data.kind === "objects");
     if (!able) {
       say(this.word, "");
-      const why = data && data.kind === "objects" ? "An object stays while it has rows in the window: who comes next depends on all of them." : "Nobody is there to expire yet.";
+      const why = data && data.kind === "objects" ? "An object stays while it has rows in the window: what comes next depends on all of them." : "There is no row yet that could expire.";
       this.list.replaceChildren(el("li", {}, el("span", { class: "whole" }, why)));
       return;
     }
@@ -169,7 +169,7 @@ export class Detail {
     const label = (key) => labels.get(String(key)) ?? this.history?.labels.get(String(key)) ?? (typeof key === "number" ? `row ${count(key)}` : String(key));
     const parts = [el("b", {}, label(step.leaves)), " leaves"];
     if (step.enters !== null) parts.push(", ", el("b", { class: "comes" }, label(step.enters)), ` comes up at ${step.rank} with ${brief(step.score)}`);
-    else if (this.data.k !== null) parts.push(", nobody is left to come up");
+    else if (this.data.k !== null) parts.push(", and no row is left to take its place");
     return el("li", { class: step.at < edge ? "done" : null }, el("time", {}, this.when(step.at)), el("span", {}, ...parts));
   }
 

@@ -46,9 +46,9 @@ export async function patiently(promise, act) {
 
 export const COMPILING = "The engine compiles its loops for the first rows of a kind, once on a machine: this takes some seconds.";
 
-/** Tell those who don't see the screen. */
-export function tell(text) {
-  $("told").textContent = text;
+/** Announce something to people who don't see the screen. */
+export function announce(text) {
+  $("announced").textContent = text;
 }
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");

@@ -83,8 +83,8 @@ export class Editor {
       if (error.name === "AbortError" || sql !== this.text.value) return;
       if (!(error instanceof Refused)) throw error;
       const { where } = error;
-      const told = /\bline \d|\bcolumn \d/.test(error.message); // the sentence says where
-      const place = !told && where && where.line ? (sql.includes("\n") ? `Line ${where.line}, column ${where.column}: ` : `Column ${where.column}: `) : "";
+      const said = /\bline \d|\bcolumn \d/.test(error.message); // the sentence says where
+      const place = !said && where && where.line ? (sql.includes("\n") ? `Line ${where.line}, column ${where.column}: ` : `Column ${where.column}: `) : "";
       const hint = where && where.hint && !error.message.includes(where.hint) ? ` Did you mean ${where.hint}?` : "";
       this.say("bad", `${place}${error.message}${hint}`);
       this.mark(where);

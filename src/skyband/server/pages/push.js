@@ -30,7 +30,7 @@ export class Pusher {
     this.dialog = $("pusher");
     this.text = $("rows");
     this.stream = $("push-stream");
-    this.usual = "s"; // where rows go if nobody names a stream
+    this.usual = "s"; // where rows go if no stream is named
     this.look = later(150, () => this.describe());
     this.text.addEventListener("input", () => { this.key = null; this.look(); });
     $("push-file").addEventListener("change", () => this.read());
@@ -52,7 +52,7 @@ export class Pusher {
     $("push-streams").replaceChildren(...streams.map((stream) => el("option", { value: stream.name })));
     this.usual = (streams.find((stream) => stream.rows > 0) || streams[0])?.name || "s";
     this.stream.placeholder = this.usual;
-    // never under somebody's fingers: what they type would be appended
+    // never while a person types: the text would be appended
     if (!this.stream.value && document.activeElement !== this.stream) this.stream.value = this.usual;
     const first = streams.find((stream) => stream.name === (this.stream.value || this.usual) && stream.columns.length);
     const names = first ? first.columns.map((column) => column.name).join(",") : "name,x";
@@ -89,11 +89,11 @@ export class Pusher {
     this.key ||= crypto.randomUUID ? crypto.randomUUID() : `${Date.now()}-${Math.random()}`;
     $("push").disabled = true;
     try {
-      const told = await patiently(ask(rowsPath(this.stream.value.trim() || this.usual), { method: "POST", body: found.body || this.text.value.trim(), type: found.type, key: this.key }), () => this.say("", COMPILING));
+      const done = await patiently(ask(rowsPath(this.stream.value.trim() || this.usual), { method: "POST", body: found.body || this.text.value.trim(), type: found.type, key: this.key }), () => this.say("", COMPILING));
       this.key = null;
-      const changes = `${count(told.changes)} ${told.changes === 1 ? "change" : "changes"}`;
-      const pushed = `${count(told.rows)} ${told.rows === 1 ? "row" : "rows"} pushed`;
-      if (told.rejected) this.say("bad", `${pushed}, ${count(told.rejected)} rejected${await lastReason()}; ${changes}.`);
+      const changes = `${count(done.changes)} ${done.changes === 1 ? "change" : "changes"}`;
+      const pushed = `${count(done.rows)} ${done.rows === 1 ? "row" : "rows"} pushed`;
+      if (done.rejected) this.say("bad", `${pushed}, ${count(done.rejected)} rejected${await lastReason()}; ${changes}.`);
       else this.say("good", `${pushed}; ${changes}.`);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;

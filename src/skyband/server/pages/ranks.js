@@ -95,7 +95,7 @@ export class RankChart {
     this.drawLines(stretches(history.moments, now), history, { x, y, right, width });
     const changes = Math.max(0, history.moments.length - 1);
     this.svg.setAttribute("aria-label", `Ranks of the first ${ranks} over the last ${Math.round(span / 1000)} seconds, ${changes} changes`);
-    say(this.note, changes ? "" : "A line bends where a row changes its place; so far nobody has.");
+    say(this.note, changes ? "" : "A line bends where a row changes its place; so far none has.");
   }
 
   drawGrid({ ranks, left, right, height, y, span }) {
