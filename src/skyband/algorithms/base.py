@@ -33,11 +33,12 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.arrivals import Arrivals
-from skyband.algorithms.kernels.answer_diff import Board, Changes
+from skyband.algorithms.kernels.answer_diff import Board
 from skyband.algorithms.kernels.batch_skyband import select
 from skyband.algorithms.kernels.candidate_lists import Lists, expire_all, remove
 from skyband.algorithms.kernels.score_select import fused
 from skyband.algorithms.parallel_insert import Share, bars_of, run_all
+from skyband.core.exchange import Changes
 from skyband.core.order import first_inside, inside_of
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.window import Window

@@ -25,8 +25,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.base import Algorithm
-from skyband.algorithms.kernels.answer_diff import Board, Changes
+from skyband.algorithms.kernels.answer_diff import Board
 from skyband.algorithms.kernels.ranked_lists import Ranked
+from skyband.core.exchange import Changes
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 

@@ -17,7 +17,7 @@ The rows looked at are kept as columns, and scored for two of the family's queri
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,17 +25,13 @@ from skyband.algorithms import LISTS, Arrivals
 from skyband.algorithms.approximate.certificate import certify
 from skyband.algorithms.approximate.order_test import BUFFER, SURE, order_of
 from skyband.algorithms.approximate.pa import PA
-from skyband.algorithms.kernels.answer_diff import Changes
 from skyband.algorithms.kernels.capacity import misses
-from skyband.core.types import Floats, Ints, Recency
-from skyband.engine.row_group import ALL, NOTHING, Fits, Group, no_fit
+from skyband.core.exchange import ALL, Changes, Entries
+from skyband.core.types import Floats, Recency
+from skyband.engine.protocol import Fits, Step, Watched
+from skyband.engine.row_group import Group, no_fit
 from skyband.query.expression import evaluate
 from skyband.query.model import Rows, Threshold, TopK
-from skyband.stream.batches import Batch
-from skyband.stream.windows import Horizons
-
-if TYPE_CHECKING:
-    from skyband.engine.watch import Watch
 
 PARTNERS = ("rapf", "ra")  # exact algorithms that may take over: the first that there is
 TEST_EVERY = BUFFER // 4  # new rows
@@ -97,7 +93,7 @@ class Approximate(Group):
 
     # -- watches -------------------------------------------------------------------------------------------
 
-    def _slot_for(self, watch: Watch) -> int:
+    def _slot_for(self, watch: Watched) -> int:
         key = self._slot_key(watch)
         slot = self.slots.get(key)
         if slot is None:
@@ -123,11 +119,11 @@ class Approximate(Group):
     def _resize(self, slot: int) -> None:
         self._each_resize(slot, max(watch.capacity for watch in self.watches if watch.slot == slot))
 
-    def attach(self, watch: Watch) -> None:
+    def attach(self, watch: Watched) -> None:
         super().attach(watch)
         self.shares = np.vstack([self.shares, np.zeros((1, 2), dtype=np.int64)])
 
-    def detach(self, watch: Watch) -> None:
+    def detach(self, watch: Watched) -> None:
         index = self.watches.index(watch)
         self.shares = np.delete(self.shares, index, axis=0)
         super().detach(watch)
@@ -137,7 +133,7 @@ class Approximate(Group):
         if not self.on_pa and slot not in self.slots.values():
             self.pa.remove(slot)
 
-    def _move(self, watch: Watch) -> int:
+    def _move(self, watch: Watched) -> int:
         """The slot of a watch whose window or beginning has changed: with what its old slot knows."""
         key, old = self._slot_key(watch), watch.slot
         slot = self.slots.get(key)
@@ -160,16 +156,11 @@ class Approximate(Group):
 
     # -- a step --------------------------------------------------------------------------------------------
 
-    def step(
-        self,
-        batch: Batch | None,
-        mark: Any,
-        horizons: Horizons,
-        deleted: tuple[Ints, Ints] = (NOTHING, NOTHING),
-    ) -> Changes | None:
+    def step(self, step: Step) -> Changes | None:
+        batch, mark, deleted = step.batch, step.mark, step.deleted
         if self.buffers:
-            self.algorithm.edge = max(horizons[window] for window in self.buffers)
-        ks, horizon_time, horizon_seq = self._horizons(horizons)
+            self.algorithm.edge = max(step.horizons[window] for window in self.buffers)
+        ks, horizon_time, horizon_seq = self._horizons(step.horizons)
         slot_time, slot_seq = self._slot_horizons(horizon_time, horizon_seq)
         rows = self.arrivals(batch, mark) if batch else None
         due = self.auto and rows is not None and len(rows) > 0 and self._look(rows)
@@ -250,14 +241,14 @@ class Approximate(Group):
         """Nothing was dropped that matters now, and nothing is being dropped."""
         return not self.on_pa and self.pa.dropped.count[slot] == 0
 
-    def error(self, watch: Watch) -> float:
+    def error(self, watch: Watched) -> float:
         """The error that is allowed; where the limit itself was given, the one that follows from it."""
         if self.pa.options["limit"]:
             slot = watch.slot
             return misses(watch.capacity, int(self.pa.ks[slot] + self.pa.limit[slot]))
         return float(self.pa.options["error"])
 
-    def bound(self, watch: Watch) -> str:
+    def bound(self, watch: Watched) -> str:
         """How many rows may be missed."""
         error = f"{self.error(watch):.3g}"
         limit = (
@@ -270,26 +261,28 @@ class Approximate(Group):
         steady = "in random order and at a steady rate"
         return f"at most {error} rows missed per {watch.window} of rows {steady} ({limit})"
 
-    def certain(self, watch: Watch) -> bool:
+    def certain(self, watch: Watched) -> bool:
         """Whether the watch's answer is certainly exact."""
         horizon = watch.horizon()
         k = watch.ranks(horizon) or 1
         answer = self.algorithm.top(watch.slot, k, horizon)
         return self.pa.dropped.certain(watch.slot, k, horizon, answer)
 
-    def share(self, watch: Watch) -> tuple[int, int]:
+    def certified(self, watch: Watched) -> tuple[int, int]:
         """How many of how many answers were certified."""
         certified, answers = self.shares[self.watches.index(watch)].tolist()
         return certified, answers
 
     def metadata(
-        self, watch: Watch, k: int, horizon: Recency, answer: tuple[Floats, Ints, Ints]
-    ) -> dict[str, str]:
-        certified, answers = self.share(watch)
+        self, watch: Watched, k: int | None, horizon: Recency, answer: Entries
+    ) -> dict[str, str] | None:
+        if k is None:
+            return None
+        certified, answers = self.certified(watch)
         return {
             "skyband.error": f"{self.error(watch):.3g}",
             "skyband.bound": self.bound(watch),
-            "skyband.certified": str(self.pa.dropped.certain(watch.slot, k, horizon, answer)).lower(),
+            "skyband.certified": str(self.pa.dropped.certain(watch.slot, k, horizon, answer[:3])).lower(),
             "skyband.certified_answers": str(certified),
             "skyband.answers": str(answers),
         }
@@ -329,7 +322,7 @@ class Approximate(Group):
             },
         }
 
-    def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
+    def load(self, blob: dict[str, Any], watches: list[Any], slots: list[int]) -> None:
         part = blob["approximate"]
         if part["algorithm"] != self.algorithm.card.name:
             self.pa.load(part["pa"])

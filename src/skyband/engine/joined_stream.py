@@ -8,31 +8,25 @@ with the number of its stream. A member that falls silent costs nothing: its row
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from skyband.core.exchange import Changes
 from skyband.core.types import LOWEST, Ints, Recency
 from skyband.engine.aggregate_inputs import reading_of
-from skyband.engine.object_group import ObjectChanges, ObjectGroup
+from skyband.engine.protocol import NONE_DELETED, Arrived, Family, Host, Step
 from skyband.engine.stream_runtime import Stream
 from skyband.query.model import Joined, Rows
-from skyband.stream.batches import Batch
 from skyband.stream.schema import known_type
 from skyband.stream.windows import Recencies, Runs
-
-if TYPE_CHECKING:
-    from skyband.engine.monitor import Monitor
-    from skyband.engine.watch import Watch
-
-Arrived = dict[str, tuple[Batch | None, tuple[Ints, Ints]]]
 
 
 class Joint(Stream):
     """The rows of several streams in one order."""
 
-    def __init__(self, monitor: Monitor, members: tuple[str, ...], time: str | None) -> None:
+    def __init__(self, monitor: Host, members: tuple[str, ...], time: str | None) -> None:
         super().__init__(monitor, name_of(members), time, None)
         self.members = members
         self._came: list[tuple[Ints, Ints, int]] = []  # times and seqs accepted in this step, and how many
@@ -121,43 +115,30 @@ class Joint(Stream):
             begun[watch.window] = max(begun.get(watch.window, LOWEST), watch.beginning)
         return min(self._full_from(window, beginning) for window, beginning in begun.items())
 
-    def refill(self, watch: Watch) -> None:
+    def refill(self, watch: Any) -> None:
         retain = self.monitor.retain
         if retain is None:
             return
-        group: Any = watch.group
         for number, stream in enumerate(self.streams()):
             batch = stream.retained.batch(stream.horizon(retain))
             if batch is not None:
-                group.refill(watch.slot, batch, number)
+                watch.group.refill(watch.slot, batch, number)
 
     # -- a step --------------------------------------------------------------------------------------------
 
-    def step_all(self, arrived: Arrived) -> list[tuple[Any, ObjectChanges]]:
+    def step_all(self, arrived: Arrived) -> list[tuple[Family, Changes]]:
         """Show a step's rows to each family; what changed."""
         if self._came:
             self._count_all()
         if not self.watches:
             return []
         horizons = {window: self.horizon(window) for window in self._windows}
-        batches, deleted_time, deleted_seq = [], [], []
-        for number, name in enumerate(self.members):
-            batch, (time, seq) = arrived.get(name, (None, (_NOTHING, _NOTHING)))
-            deleted_time.append(time)
-            deleted_seq.append(seq)
-            if batch is not None:
-                batches.append((number, batch))
-        deleted = np.concatenate(deleted_time), np.concatenate(deleted_seq)
-        found = []
-        for group in self.groups:
-            assert isinstance(group, ObjectGroup)
-            changes = group.step_all(batches, horizons, deleted)
-            if changes is not None:
-                found.append((group, changes))
-        return found
-
-
-_NOTHING = np.empty(0, dtype=np.int64)
+        parts = [arrived.get(name, (None, NONE_DELETED)) for name in self.members]
+        batches = [(number, batch) for number, (batch, _) in enumerate(parts) if batch is not None]
+        time, seq = (
+            np.concatenate(arrays) for arrays in zip(*(deleted for _, deleted in parts), strict=True)
+        )
+        return self._run(Step(batches, None, horizons, (time, seq)))
 
 
 def name_of(members: tuple[str, ...]) -> str:

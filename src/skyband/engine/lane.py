@@ -11,7 +11,7 @@ serves until anything about the stream or its watches changes, which it sees by 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,21 +33,19 @@ from skyband.algorithms.heightmap.whole_step import (
 from skyband.algorithms.heightmap.whole_step import (
     NOTHING as DONE,
 )
-from skyband.algorithms.kernels.answer_diff import Changes
 from skyband.compiling.array_version import LATEST
 from skyband.compiling.intrinsics import Words
+from skyband.core.exchange import NOTHING, Changes
 from skyband.core.types import Recency
 from skyband.engine.change_writer import tell
-from skyband.engine.report import TIMELESS, Pool
-from skyband.engine.row_group import NOTHING, Group
+from skyband.engine.protocol import Host
+from skyband.engine.report import TIMELESS, Pool, Report
+from skyband.engine.row_group import Group
+from skyband.engine.stream_runtime import Stream
 from skyband.query.model import Rows
 from skyband.stream.batches import FLOAT64, NO_TIMES, no_times
 from skyband.stream.schema import readable
 from skyband.stream.windows import Runs
-
-if TYPE_CHECKING:
-    from skyband.engine.monitor import Monitor
-    from skyband.engine.stream_runtime import Stream
 
 MOST = 16384  # rows of a step that the lane takes
 FLOATS = np.dtype(np.float64)
@@ -57,8 +55,8 @@ _numbers = np.arange(MOST)
 class Lane:
     """What a stream's commonest step needs, looked up once."""
 
-    def __init__(self, monitor: Monitor, stream: Stream, group: Group) -> None:
-        self.monitor, self.stream, self.group = monitor, stream, group
+    def __init__(self, monitor: Host, report: Report, stream: Stream, group: Group) -> None:
+        self.monitor, self.changes, self.stream, self.group = monitor, report, stream, group
         self.arrays = group._arrays  # made anew when a watch comes, goes or changes
         schema: Any = stream.schema
         self.schema = schema
@@ -96,7 +94,7 @@ class Lane:
         self.times_at = NO_TIMES.ctypes.data
 
     @staticmethod
-    def of(monitor: Monitor, stream: Stream) -> Lane | None:
+    def of(monitor: Host, report: Report, stream: Stream) -> Lane | None:
         """The lane of a stream that has just made a step the ordinary way; None where there is none."""
         if (
             len(monitor.streams) > 1
@@ -131,7 +129,7 @@ class Lane:
             schema.get_all_field_indices(n) == [schema.get_field_index(n)] for n in group.space.columns
         )
         types = {schema.field(name).type.id for name in group.space.columns} if known else set()
-        return Lane(monitor, stream, group) if types == {FLOAT64} else None
+        return Lane(monitor, report, stream, group) if types == {FLOAT64} else None
 
     def serves(self) -> bool:
         """Whether everything is as it was."""
@@ -203,7 +201,7 @@ class Lane:
         """The step in one call."""
         algorithm = self.group.algorithm
         # with room for twice the changes of the step before: a step that finds too little is done in halves
-        pool = self.monitor._report.pool(self.monitor.watches, 2 * self.before)
+        pool = self.changes.pool(self.monitor.watches, 2 * self.before)
         latest = (LATEST[0], self.group.board._width)
         if (
             latest != self.noted
@@ -240,7 +238,7 @@ class Lane:
             self.before = found
             return pool.cut(found)
         if found == 0:
-            return self.monitor._report.table([], TIMELESS)
+            return self.changes.table([], TIMELESS)
         left, algorithm = int(self.report[LEFT]), self.group.algorithm
         first, count = int(self.report[FIRST]), int(self.report[COUNT])
         if left != DONE:
@@ -260,7 +258,7 @@ class Lane:
     def _tell(self) -> pa.Table:
         """What has changed, as a table."""
         board, ranked = self.group.board, self.group.algorithm.ranked
-        pool = self.monitor._report.pool(self.monitor.watches)
+        pool = self.changes.pool(self.monitor.watches)
         latest = (board.renewed, ranked.renewed, board._width)
         if latest != self.latest or pool is not self.pool:
             self.latest, self.pool, self.told = latest, pool, self._told(pool)
@@ -269,7 +267,7 @@ class Lane:
 
     def _as_table(self, pool: Pool, first: int, count: int) -> pa.Table:
         """What `tell` has found, which may have stopped before a watch."""
-        board, ranked, report = self.group.board, self.group.algorithm.ranked, self.monitor._report
+        board, ranked, report = self.group.board, self.group.algorithm.ranked, self.changes
         if first == len(board.slot):
             if not count:
                 return report.table([], TIMELESS)
@@ -293,7 +291,7 @@ class Lane:
             group.sign, group.algorithm.timed, self.arrays["k"], group.algorithm.touched,
             board.slot, board.start, board.room, board.size, board.stale, board.good, board.time, board.seq,
             ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *board.found(),
-            self.monitor._report._numbers_of(group),
+            self.changes._numbers_of(group),
             pool.query, pool.change, pool.rank, pool.valid, pool.score, pool.seq,
         )  # fmt: skip
 

@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from skyband.core import blob
 from skyband.core.errors import InputError, QueryError
-from skyband.core.types import MINIMUM, Ints
+from skyband.core.types import MINIMUM
 from skyband.engine import snapshot as saving
 from skyband.engine.joined_stream import Joint, name_of
 from skyband.engine.lane import Lane
 from skyband.engine.planner import choose
+from skyband.engine.protocol import NONE_DELETED, Arrived, Deleted
 from skyband.engine.pruning import Sifted, Sifter
 from skyband.engine.report import TIMELESS, Report
-from skyband.engine.row_group import NOTHING
 from skyband.engine.stream_runtime import Stream
 from skyband.engine.watch import Watch
 from skyband.query.coerce import asked
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("skyband")
 
-NONE_DELETED = (NOTHING, NOTHING)
 JUMP_STEPS = 3  # so many steps in a row that are ahead as a whole mean that the stream has jumped
 
 
@@ -328,7 +327,7 @@ class Monitor:
         if target.pushed and not unread and self.max_ahead is None and _whole(target, raw):
             target.note(raw)
             told = self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
-            self._lane = Lane.of(self, target)
+            self._lane = Lane.of(self, self._report, target)
             return told
         if rows == 0 and target.schema is None:
             return self.no_changes()
@@ -428,7 +427,7 @@ class Monitor:
     def _step(self, arriving: list[tuple[Stream, list[Accepted]]]) -> pa.Table:
         return self._tell({stream.name: self._number(stream, parts) for stream, parts in arriving})
 
-    def _tell(self, arrived: dict[str, tuple[Batch | None, tuple[Ints, Ints]]]) -> pa.Table:
+    def _tell(self, arrived: Arrived) -> pa.Table:
         """Show each stream's rows, and which of its earlier ones they end, to those who watch; what that changed."""
         pieces = []
         for stream in self.streams.values():
@@ -438,7 +437,7 @@ class Monitor:
             pieces.extend(joint.step_all(arrived))
         return self._report.table(pieces, self._time_type(), self.watches)
 
-    def _number(self, stream: Stream, parts: list[Accepted]) -> tuple[Batch | None, tuple[Ints, Ints]]:
+    def _number(self, stream: Stream, parts: list[Accepted]) -> tuple[Batch | None, Deleted]:
         """Give a stream's rows their seqs; rejected rows keep theirs and go no further.
 
         What remains of them, and the recencies of the rows that they delete or replace.
@@ -595,7 +594,9 @@ class Monitor:
 
     @classmethod
     def _restore(cls, content: dict[str, Any]) -> Monitor:
-        return saving.restore(cls, content)
+        monitor = cls()
+        monitor._fill(content)
+        return monitor
 
     def close(self) -> None:
         """Let go of the journal's folder; without a journal there is nothing to do."""

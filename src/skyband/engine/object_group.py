@@ -9,15 +9,17 @@ latest row has changed leaves and enters again, so that what the changes add up 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.algorithms import OBJECTS
 from skyband.algorithms.objects.window_objects import Objects
-from skyband.core.types import Floats, Ints, Recency
+from skyband.core.exchange import Changes, Entries
+from skyband.core.types import Ints, Recency
 from skyband.engine.aggregate_inputs import reading_of
+from skyband.engine.protocol import Family, Step, Watched
 from skyband.engine.watch import Watch
 from skyband.query.model import Grouped, Joined, Rows, Window
 from skyband.stream.arrow import numbers_array
@@ -25,29 +27,7 @@ from skyband.stream.batches import Batch
 from skyband.stream.key_text import text_ids
 
 
-class ObjectChanges(NamedTuple):
-    """What a step did to the answers of a family's watches, leaves before enters of each."""
-
-    watch: Ints
-    rank: Ints  # at entering; 0 at leaving
-    good: Floats
-    time: Ints  # of the latest row
-    id: list[str]
-
-
-class Told(NamedTuple):
-    """An answer as it was reported last."""
-
-    good: Floats
-    time: Ints
-    seq: Ints
-    id: list[str]
-
-
-NOBODY = Told(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), [])
-
-
-class ObjectGroup:
+class ObjectGroup(Family):
     """The watches of one grouped or joined query."""
 
     windowed = False  # no columns of rows are put aside for answers
@@ -61,16 +41,15 @@ class ObjectGroup:
         self.algorithm: Any = OBJECTS[algorithm](options, self.reading.asked())
         self.slots: dict[tuple[Window, Recency], int] = {}
         self.watches: list[Watch] = []
-        self.told: list[Told] = []
-        self.timed = True
+        self.told: list[Entries] = []
 
     # -- watches -------------------------------------------------------------------------------------------
 
     def attach(self, watch: Watch) -> None:
         self.algorithm.retained = watch._monitor.retain is not None
-        watch.group, watch.slot = self, self._open(watch)  # type: ignore[assignment]
+        watch.group, watch.slot = self, self._open(watch)
         self.watches.append(watch)
-        self.told.append(NOBODY)
+        self.told.append(_NOTHING)
         self._resize(watch.slot)
 
     def detach(self, watch: Watch) -> None:
@@ -105,12 +84,6 @@ class ObjectGroup:
             self.algorithm.remove(slot)
             self.slots = {key: other for key, other in self.slots.items() if other != slot}
 
-    def changed(self) -> None:
-        pass
-
-    def exact(self, slot: int) -> bool:
-        return bool(self.algorithm.card.exact)
-
     def notes(self) -> list[str]:
         outside = self.reading.outside
         left = (
@@ -118,65 +91,52 @@ class ObjectGroup:
         )
         return [*self.algorithm.notes(), *left]
 
-    def also_kept(self) -> dict[str, int]:
-        return {}
-
-    def live_seqs(self) -> Ints:
-        return np.empty(0, dtype=np.int64)
-
     # -- a step --------------------------------------------------------------------------------------------
 
-    def step(
-        self, batch: Batch | None, mark: Any, horizons: dict[Any, Recency], deleted: tuple[Ints, Ints]
-    ) -> ObjectChanges | None:
-        return self.step_all([] if batch is None else [(0, batch)], horizons, deleted)
-
-    def step_all(
-        self, batches: list[tuple[int, Batch]], horizons: dict[Any, Recency], deleted: tuple[Ints, Ints]
-    ) -> ObjectChanges | None:
-        """A step of rows of several streams, each with the number of its stream."""
-        read = [(self.reading.rows_of(batch, stream), stream) for stream, batch in batches]
+    def step(self, step: Step) -> Changes | None:
+        read = [(self.reading.rows_of(batch, stream), stream) for stream, batch in step.batches]
         for (window, beginning), slot in self.slots.items():
             objects = self.algorithm.slots[slot]
-            objects.expire(max(horizons[window], beginning))
-            if len(deleted[1]):
-                objects.delete(*deleted)
+            objects.expire(max(step.horizons[window], beginning))
+            if len(step.deleted[1]):
+                objects.delete(*step.deleted)
             for rows, stream in read:
                 objects.add(*rows, stream)
             objects.settle(self.reading.good)
         return self._compare()
 
-    def _compare(self) -> ObjectChanges | None:
-        """What each watch is to be told: its answer against the one that it was told last."""
-        parts: list[ObjectChanges] = []
-        for index, watch in enumerate(self.watches):
-            told = self.told[index]
+    def _compare(self) -> Changes | None:
+        """Each watch's answer against the one that was reported last."""
+        parts: list[Changes] = []
+        for number, watch in enumerate(self.watches):
+            told = self.told[number]
             codes, good, time, seq = self.algorithm.slots[watch.slot].best(watch.ranks(watch.horizon()))
             if np.array_equal(seq, told.seq) and np.array_equal(good, told.good):
                 continue
-            now = self.told[index] = Told(good, time, seq, self.ids(watch.slot, codes))
+            now = self.told[number] = Entries(
+                good, time, seq, id=_ids(self.algorithm.slots[watch.slot], codes)
+            )
+            assert told.id is not None and now.id is not None
             left, came = np.flatnonzero(~_among(told, now)), np.flatnonzero(~_among(now, told))
             parts.append(
-                ObjectChanges(
-                    np.full(len(left) + len(came), index),
+                Changes(
+                    np.full(len(left) + len(came), number),
                     np.concatenate([np.zeros(len(left), dtype=np.int64), came + 1]),
                     np.concatenate([told.good[left], good[came]]),
                     np.concatenate([told.time[left], time[came]]),
+                    np.concatenate([told.seq[left], seq[came]]),
+                    None,
                     [*(told.id[i] for i in left.tolist()), *(now.id[i] for i in came.tolist())],
                 )
             )
         if not parts:
             return None
-        columns = [np.concatenate(arrays) for arrays in zip(*(part[:4] for part in parts), strict=True)]
-        return ObjectChanges(
-            columns[0], columns[1], columns[2], columns[3], [text for part in parts for text in part.id]
+        index, rank, scores, times, seqs = (
+            np.concatenate(arrays) for arrays in zip(*(part[:5] for part in parts), strict=True)
         )
-
-    def ids(self, slot: int, codes: Ints) -> list[str]:
-        keys = self.algorithm.slots[slot].keys
-        if keys is None or not len(codes):
-            return []
-        return text_ids(keys.values(codes))
+        return Changes(
+            index, rank, scores, times, seqs, id=[text for part in parts for text in part.id or ()]
+        )
 
     def refill(self, slot: int, batch: Batch, stream: int = 0) -> Ints:
         """Add retained rows that a slot hasn't."""
@@ -191,13 +151,18 @@ class ObjectGroup:
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def top(self, slot: int, k: int | None, horizon: Recency) -> tuple[Objects, Ints, Floats]:
-        """The best k objects of a window that begins at the horizon: where they are, their codes and scores."""
-        objects = self.algorithm.slots[slot]
-        if horizon > objects.horizon:
-            objects = objects.within(horizon, self.reading.good)
-        codes, good, _, _ = objects.best(k)
-        return objects, codes, good
+    def within(self, slot: int, horizon: Recency) -> Objects:
+        """The objects of a slot's window from a horizon on."""
+        objects: Objects = self.algorithm.slots[slot]
+        return objects.within(horizon, self.reading.good) if horizon > objects.horizon else objects
+
+    def top(self, slot: int, k: int | None, horizon: Recency) -> Entries:
+        objects = self.within(slot, horizon)
+        codes, good, time, seq = objects.best(k)
+        return Entries(good, time, seq, id=_ids(objects, codes))
+
+    def reported(self, watch: Any) -> Entries:
+        return self.told[self.watches.index(watch)]
 
     # -- keeping -------------------------------------------------------------------------------------------
 
@@ -205,20 +170,20 @@ class ObjectGroup:
         return {
             "slots": {str(slot): self.algorithm.slots[slot].dump() for slot in self.slots.values()},
             "outside": self.reading.outside,
-            "told": [[told.good, told.time, told.seq, list(told.id)] for told in self.told],
+            "told": [[told.good, told.time, told.seq, list(told.id or ())] for told in self.told],
             "types": {
                 name: pa.schema([(name, type_)]).empty_table() for name, type_ in self.reading.types.items()
             },
         }
 
-    def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
+    def load(self, blob: dict[str, Any], watches: list[Any], slots: list[int]) -> None:
         self.reading.types = {name: table.schema.field(0).type for name, table in blob["types"].items()}
         self.watches = watches
         self.algorithm.retained = watches[0]._monitor.retain is not None
         self.reading.outside = blob.get("outside", 0)
-        self.told = [Told(*parts) for parts in blob["told"]]
+        self.told = [Entries(good, time, seq, id=ids) for good, time, seq, ids in blob["told"]]
         for watch, slot in zip(watches, slots, strict=True):
-            watch.group, watch.slot = self, slot  # type: ignore[assignment]
+            watch.group, watch.slot = self, slot
             if (watch.window, watch.beginning) not in self.slots:
                 self.slots[watch.window, watch.beginning] = slot
                 self.algorithm.put(slot, None if watch.k is not None else -np.inf)
@@ -235,22 +200,17 @@ class ObjectGroup:
 class ObjectWatch(Watch):
     """A standing question about objects. Made by `Monitor.watch`."""
 
-    def _shares(self, other: Watch) -> bool:
+    def _shares(self, other: Watched) -> bool:
         return True  # each slot has all rows of its window
 
     def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
         group: Any = self.group
-        objects, codes, good = group.top(slot, ranks, horizon)
+        objects = group.within(slot, horizon)
+        codes, good, _, _ = objects.best(ranks)
         score = (good if group.sign > 0 else np.negative(good)) + 0.0
         rank = np.arange(1, len(codes) + 1, dtype=np.int32)
         columns = [numbers_array(rank), numbers_array(score), pa.nulls(len(codes), pa.int64())]
         return self._named(columns, group.reading.selected(objects, codes))
-
-    @property
-    def certified(self) -> bool:
-        """Whether the answer is certainly exact."""
-        self._must_be_watched()
-        return self.group.exact(self.slot)
 
     def needs(self) -> set[str]:
         return set()  # objects are answered from their totals
@@ -269,6 +229,15 @@ class ObjectWatch(Watch):
         return pa.table(columns, names=names)
 
 
+_NOTHING = Entries(id=())
+
+
+def _ids(objects: Objects, codes: Ints) -> list[str]:
+    if objects.keys is None or not len(codes):
+        return []
+    return text_ids(objects.keys.values(codes))
+
+
 def object_family(query: Grouped | Joined, algorithm: str, options: dict[str, float]) -> tuple[Any, ...]:
     """Queries with equal keys are one family: equal but for k and window."""
     same = replace(query, window=Rows(1))
@@ -277,7 +246,7 @@ def object_family(query: Grouped | Joined, algorithm: str, options: dict[str, fl
     return same, algorithm, tuple(sorted(options.items()))
 
 
-def _among(some: Told, others: Told) -> Any:
+def _among(some: Entries, others: Entries) -> Any:
     """Which entries of an answer are in another one as they are: a row is of one object, so its seq names it."""
     if not len(others.seq):
         return np.zeros(len(some.seq), dtype=bool)

@@ -8,8 +8,9 @@ put aside by the stream for as long as its longest window lasts, as for every al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,9 @@ from skyband.algorithms import PAIRS
 from skyband.algorithms.pairs.pair_base import Couples, Partners, Question
 from skyband.algorithms.pairs.sharded_scase import Halves
 from skyband.core.errors import QueryError
-from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.core.exchange import Changes, Entries
+from skyband.core.types import Ints, Recency
+from skyband.engine.protocol import Family, Step
 from skyband.engine.watch import Watch
 from skyband.query.expression import Column, evaluate, nodes, unknown_column
 from skyband.query.expression.check import check_condition, check_score
@@ -34,31 +37,7 @@ from skyband.stream.widening import nanoseconds_in
 Share = tuple[int, int] | None  # of all pairs: which part, of how many
 
 
-class PairChanges(NamedTuple):
-    """What a step did to the answers of a family's watches, leaves before enters of each."""
-
-    watch: Ints
-    rank: Ints  # at entering; 0 at leaving
-    good: Floats
-    time: Ints  # of the older row
-    seq: Ints
-    seq_b: Ints
-
-
-class Told(NamedTuple):
-    """An answer as it was reported last."""
-
-    good: Floats
-    time: Ints
-    seq: Ints
-    seq_b: Ints
-
-
-_NONE = np.empty(0, dtype=np.int64)
-NOBODY = Told(np.empty(0), _NONE, _NONE, _NONE)
-
-
-class PairGroup:
+class PairGroup(Family):
     """The watches of one score and predicate of two rows."""
 
     def __init__(self, query: Pairs, algorithm: str, options: dict[str, float], share: Share = None) -> None:
@@ -74,9 +53,7 @@ class PairGroup:
         # Selected columns are put aside for as long as the window lasts; of a share, for the rows that are kept.
         self.windowed = share is None
         self.watches: list[Watch] = []
-        self.told: list[Told] = []
-        self.timed = True
-        self.oldest = LOWEST
+        self.told: list[Entries] = []
 
     # -- watches -------------------------------------------------------------------------------------------
 
@@ -100,9 +77,9 @@ class PairGroup:
             self.algorithm.load(blob)
 
     def attach(self, watch: Watch) -> None:
-        watch.group, watch.slot = self, 0  # type: ignore[assignment]
+        watch.group, watch.slot = self, 0
         self.watches.append(watch)
-        self.told.append(NOBODY)
+        self.told.append(_NOTHING)
         self._fit()
 
     def detach(self, watch: Watch) -> None:
@@ -119,32 +96,21 @@ class PairGroup:
             self.algorithm.k = most
             self.algorithm.rebuild()
 
-    def changed(self) -> None:
-        pass
-
-    def exact(self, slot: int) -> bool:
-        return True
-
     def notes(self) -> list[str]:
         return list(self.algorithm.notes())
-
-    def also_kept(self) -> dict[str, int]:
-        return {}
 
     def live_seqs(self) -> Ints:
         return np.asarray(self.algorithm.seq)
 
     # -- a step --------------------------------------------------------------------------------------------
 
-    def step(
-        self, batch: Batch | None, mark: Any, horizons: dict[Any, Recency], deleted: tuple[Ints, Ints]
-    ) -> PairChanges | None:
-        edges = [max(horizons[watch.window], watch.beginning) for watch in self.watches]
+    def step(self, step: Step) -> Changes | None:
+        edges = [max(step.horizons[watch.window], watch.beginning) for watch in self.watches]
         self.oldest = min(edges)
         self.algorithm.expire(self.oldest)
-        if batch is not None:
-            mark[:] = 1
-            self._add(batch)
+        if step.batch is not None:
+            step.mark[:] = 1
+            self._add(step.batch)
         return self._compare(edges)
 
     def _add(self, batch: Batch, unknown: Any = None) -> None:
@@ -159,47 +125,64 @@ class PairGroup:
         arrays = [batch.array(name).take(numbers_array(place[kept])) for name in self.used]
         self.algorithm.add(pa.Table.from_arrays(arrays, names=list(self.used)), time[kept], seq[kept])
 
-    def refill(self, slot: int, batch: Batch) -> Ints:
+    def refill(self, slot: int, batch: Batch, stream: int = 0) -> Ints:
         """Add retained rows that aren't there, with all their pairs."""
         known = self.algorithm.seq
         self.oldest = min(watch.horizon() for watch in self.watches)
         self._add(batch, lambda seq: ~np.isin(seq, known))
         return np.asarray(self.algorithm.seq).copy()
 
-    def _compare(self, edges: list[Recency]) -> PairChanges | None:
-        parts: list[PairChanges] = []
-        ranks_of = [watch.ranks(horizon) or 0 for watch, horizon in zip(self.watches, edges, strict=True)]
-        answers = self.answers([*zip(ranks_of, edges, strict=True)])
+    def _compare(self, edges: list[Recency]) -> Changes | None:
+        parts: list[Changes] = []
+        ranks_of = [watch.ranks(horizon) for watch, horizon in zip(self.watches, edges, strict=True)]
+        answers = self.tops([(0, *each) for each in zip(ranks_of, edges, strict=True)])
         for index, now in enumerate(answers):
             told = self.told[index]
-            if np.array_equal(told.seq, now.seq) and np.array_equal(told.seq_b, now.seq_b):
+            if np.array_equal(told.seq, now.seq) and _names(told) == _names(now):
                 continue
             self.told[index] = now
             left, came = np.flatnonzero(~_among(told, now)), np.flatnonzero(~_among(now, told))
-            columns = [np.concatenate([old[left], new[came]]) for old, new in zip(told, now, strict=True)]
+            shown: Any = (
+                [told.good, told.time, told.seq, told.seq_b],
+                [now.good, now.time, now.seq, now.seq_b],
+            )
+            columns: list[Any] = [
+                np.concatenate([old[left], new[came]]) for old, new in zip(*shown, strict=True)
+            ]
             ranks = np.concatenate([np.zeros(len(left), dtype=np.int64), came + 1])
-            parts.append(PairChanges(np.full(len(ranks), index), ranks, *columns))
+            parts.append(Changes(np.full(len(ranks), index), ranks, *columns))
         if not parts:
             return None
-        return PairChanges(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        joined: list[Any] = [
+            np.concatenate(arrays) for arrays in zip(*(part[:6] for part in parts), strict=True)
+        ]
+        return Changes(*joined)
 
-    def answer(self, k: int, horizon: Recency) -> Told:
-        return Told(*self.algorithm.best(k, horizon))
+    # -- answers -------------------------------------------------------------------------------------------
 
-    def answers(self, asked: list[tuple[int, Recency]]) -> list[Told]:
-        """The answers for many k and horizons."""
-        return [Told(*found) for found in self.algorithm.tops(asked)]
+    def top(self, slot: int, k: int | None, horizon: Recency) -> Entries:
+        found: Entries = self.algorithm.best(k or 0, horizon)
+        return found
+
+    def tops(self, asked: Sequence[tuple[int, int | None, Recency]]) -> list[Entries]:
+        return list(self.algorithm.tops([(k or 0, edge) for _, k, edge in asked]))
+
+    def reported(self, watch: Any) -> Entries:
+        return self.told[self.watches.index(watch)]
 
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        return {"algorithm": self.algorithm.dump(), "told": [list(told) for told in self.told]}
+        return {
+            "algorithm": self.algorithm.dump(),
+            "told": [[told.good, told.time, told.seq, told.seq_b] for told in self.told],
+        }
 
-    def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
+    def load(self, blob: dict[str, Any], watches: list[Any], slots: list[int]) -> None:
         self.algorithm.load(blob["algorithm"])
-        self.watches, self.told = watches, [Told(*arrays) for arrays in blob["told"]]
+        self.watches, self.told = watches, [_entries(arrays) for arrays in blob["told"]]
         for watch in watches:
-            watch.group, watch.slot = self, 0  # type: ignore[assignment]
+            watch.group, watch.slot = self, 0
 
     def _check(self) -> None:
         self.algorithm._check()
@@ -210,20 +193,13 @@ class PairGroup:
 class PairWatch(Watch):
     """A standing question about pairs. Made by `Monitor.watch`."""
 
-    def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
-        return self._tops([(horizon, ranks, slot)])[0]
-
-    def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
-        group: Any = self.group
-        found = group.answers([(ranks or 0, horizon) for horizon, ranks, _ in covered])
-        return [self._shown(group, answer) for answer in found]
-
-    def _shown(self, group: Any, found: Told) -> pa.Table:
-        score = (found.good if group.sign > 0 else np.negative(found.good)) + 0.0
+    def _answer(self, found: Entries) -> pa.Table:
+        score = (found.good if self.group.sign > 0 else np.negative(found.good)) + 0.0
         rank = np.arange(1, len(found.seq) + 1, dtype=np.int32)
         columns: list[Any] = [numbers_array(values) for values in (rank, score, found.seq)]
-        told: list[tuple[Output, Any]] = [(Output("seq_b", Column("seq_b")), numbers_array(found.seq_b))]
-        return self._named(columns, told + self._chosen(found.seq, found.seq_b))
+        assert found.seq_b is not None
+        newer: list[tuple[Output, Any]] = [(Output("seq_b", Column("seq_b")), numbers_array(found.seq_b))]
+        return self._named(columns, newer + self._chosen(found.seq, found.seq_b))
 
     def _chosen(self, seq: Ints, seq_b: Ints) -> list[tuple[Output, Any]]:
         """The selected columns of pairs, given by their older and newer rows."""
@@ -313,11 +289,24 @@ def pair_family(query: Pairs, algorithm: str, options: dict[str, float]) -> tupl
     return replace(query, k=1, window=Rows(1), select=None), algorithm, tuple(sorted(options.items()))
 
 
-def _among(some: Told, others: Told) -> Any:
+def _entries(found: Sequence[Any]) -> Entries:
+    """Pairs as the algorithms find them: score, recency of the older row, seq of the newer."""
+    good, time, seq, seq_b = found
+    return Entries(good, time, seq, seq_b=seq_b)
+
+
+_NOTHING = _entries((np.empty(0), *(np.empty(0, dtype=np.int64),) * 3))
+
+
+def _among(some: Entries, others: Entries) -> Any:
     """Which pairs of an answer are in another one."""
-    there = {*zip(others.seq.tolist(), others.seq_b.tolist(), strict=True)}
-    pairs = zip(some.seq.tolist(), some.seq_b.tolist(), strict=True)
-    return np.array([pair in there for pair in pairs], dtype=bool)
+    there = {*_names(others)}
+    return np.array([pair in there for pair in _names(some)], dtype=bool)
+
+
+def _names(found: Entries) -> list[tuple[int, int]]:
+    assert found.seq_b is not None
+    return [*zip(found.seq.tolist(), found.seq_b.tolist(), strict=True)]
 
 
 def _cast_rows(blob: dict[str, Any], question: Question, schema: pa.Schema) -> dict[str, Any]:

@@ -18,12 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.algorithms.kernels.answer_diff import Changes
+from skyband.core.exchange import Changes
 from skyband.core.types import Ints
 from skyband.engine.change_writer import emit
-from skyband.engine.object_group import ObjectChanges
-from skyband.engine.pair_group import PairChanges
-from skyband.engine.row_group import Group
+from skyband.engine.protocol import Family
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array, texts_array
 
@@ -94,7 +92,7 @@ class Pool:
         """Whether nobody holds a slice of the table, which has been given up here."""
         return all(each() is None for each in self._shown)
 
-    def write(self, pieces: list[tuple[Group, Changes]], ids: list[Any]) -> pa.Table:
+    def write(self, pieces: list[tuple[Family, Changes]], ids: list[Any]) -> pa.Table:
         """The changes as the next rows of the pool, which has room for them."""
         first = self.used
         for (group, changes), numbers in zip(pieces, ids, strict=True):
@@ -136,7 +134,7 @@ class Report:
 
     def table(
         self,
-        pieces: list[tuple[Any, Changes | ObjectChanges | PairChanges]],
+        pieces: list[tuple[Family, Changes]],
         time: tuple[clock.Kind | None, pa.DataType],
         names: Iterable[str] = (),
     ) -> pa.Table:
@@ -145,14 +143,13 @@ class Report:
             return self._empty_table(type_)
         if self._names is None:
             self._name(names)
-        rows = [(group, changes) for group, changes in pieces if isinstance(changes, Changes)]
-        if len(rows) == len(pieces):
-            return self._rows(rows, kind, type_)
-        tables = [self._rows(rows, kind, type_)] if rows else []
-        for group, changes in pieces:
-            if not isinstance(changes, Changes):
-                tables.append(self._others(group, changes, kind, type_))
-        return pa.concat_tables(tables)
+        n = sum(len(changes.rank) for _, changes in pieces)
+        table = self._room(n, type_).write(pieces, [self._numbers_of(group) for group, _ in pieces])
+        if kind is not None:
+            table = table.set_column(7, "time", self._times(pieces, kind, type_))
+        if all(changes.seq_b is None and changes.id is None for _, changes in pieces):
+            return table
+        return self._named(table, pieces)
 
     def pool(self, names: Iterable[str], room: int = 0) -> Pool:
         """The pool of changes without times, with room for so many if they are not very many."""
@@ -173,42 +170,18 @@ class Report:
             self._retired.remove(free)
         return Pool(_ROWS, self._names, type_, None if free is None else free.memory)
 
-    def _rows(
-        self, pieces: list[tuple[Group, Changes]], kind: clock.Kind | None, type_: pa.DataType
-    ) -> pa.Table:
-        n = sum(len(changes.seq) for _, changes in pieces)
-        table = self._room(n, type_).write(pieces, [self._numbers_of(group) for group, _ in pieces])
-        if kind is None:
-            return table
-        return table.set_column(7, "time", self._times(pieces, kind, type_))
-
-    def _others(
-        self, group: Any, changes: ObjectChanges | PairChanges, kind: clock.Kind | None, type_: pa.DataType
-    ) -> pa.Table:
-        """Changes of objects, which have an id instead of a seq, or of pairs, which have two."""
-        n = len(changes.rank)
-        score = group.sign * changes.good + 0.0
-        time = (
-            clock.column(changes.time, kind, type_)
-            if kind is not None and group.timed
-            else pa.nulls(n, type_)
-        )
-        words = [
-            (self._numbers_of(group)[changes.watch], self._names),
-            ((changes.rank > 0).astype(np.int32), _WORDS),
-        ]
-        if isinstance(changes, PairChanges):
-            told = [numbers_array(changes.seq), numbers_array(changes.seq_b), pa.nulls(n, pa.string())]
-        else:
-            told = [pa.nulls(n, pa.int64()), pa.nulls(n, pa.int64()), pa.array(changes.id, pa.string())]
-        columns = [
-            *(pa.DictionaryArray.from_arrays(numbers_array(codes), names) for codes, names in words),
-            numbers_array(changes.rank.astype(np.int32), changes.rank == 0),
-            numbers_array(score),
-            *told,
-            time,
-        ]
-        return pa.Table.from_arrays(columns, names=COLUMNS)
+    def _named(self, table: pa.Table, pieces: list[tuple[Family, Changes]]) -> pa.Table:
+        """The same, where some are pairs, which have two seqs, or objects, which have an id instead."""
+        seqs, seqs_b, ids = [], [], []
+        for _, changes in pieces:
+            n = len(changes.rank)
+            object_ = changes.id is not None
+            seqs.append(pa.nulls(n, pa.int64()) if object_ else numbers_array(changes.seq))
+            seqs_b.append(pa.nulls(n, pa.int64()) if changes.seq_b is None else numbers_array(changes.seq_b))
+            ids.append(pa.array(changes.id, pa.string()) if object_ else pa.nulls(n, pa.string()))
+        for place, parts in ((4, seqs), (5, seqs_b), (6, ids)):
+            table = table.set_column(place, COLUMNS[place], pa.chunked_array(parts))
+        return table
 
     def _room(self, n: int, type_: pa.DataType) -> Pool:
         """A pool with room for n changes; one of their own for very many."""
@@ -219,7 +192,7 @@ class Report:
             pool = self._pool = self._fresh(type_)
         return pool
 
-    def _times(self, pieces: list[tuple[Group, Changes]], kind: clock.Kind, type_: pa.DataType) -> pa.Array:
+    def _times(self, pieces: list[tuple[Family, Changes]], kind: clock.Kind, type_: pa.DataType) -> pa.Array:
         """Event times; rows of a stream without a time column have none."""
         stamp: Ints = (
             pieces[0][1].time if len(pieces) == 1 else np.concatenate([changes.time for _, changes in pieces])

@@ -9,14 +9,16 @@ the rows inside its own horizon only, so it makes no difference to a watch what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from skyband.algorithms import REGISTRY, Arrivals, WindowAlgorithm
-from skyband.algorithms.kernels.answer_diff import Board, Changes
+from skyband.algorithms.kernels.answer_diff import Board
+from skyband.core.exchange import ALL, NOTHING, Changes, Entries
 from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.engine.protocol import Family, Fits, Step, Watched
 from skyband.query.expression import (
     And,
     Arithmetic,
@@ -38,15 +40,8 @@ from skyband.query.expression.score_space import Limits, Space, axes, split_box
 from skyband.query.expression.threshold import split
 from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.stream.batches import Batch, View
-from skyband.stream.windows import Horizons
-
-if TYPE_CHECKING:
-    from skyband.engine.watch import Watch
 
 FEW = 8  # windows, up to which each is looked up by itself
-ALL = 2**62  # the k of a query that wants every row
-NOTHING = np.empty(0, dtype=np.int64)
-Fits = Callable[[str, bool], bool]  # whether comparing this column with a number is exact in float64
 
 
 def no_fit(column: str, exact: bool) -> bool:
@@ -54,8 +49,8 @@ def no_fit(column: str, exact: bool) -> bool:
     return False
 
 
-class Group:
-    """One family: an algorithm, its slots, the watches on them and their last reported answers."""
+class Group(Family):
+    """A family of rows: an algorithm, its slots, the watches on them and their last reported answers."""
 
     def __init__(
         self, query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits = no_fit
@@ -90,12 +85,10 @@ class Group:
         )
         self.constants = np.empty((0, len(lift(query.score)[1])), dtype=np.float64)
         self.slots: dict[Any, int] = {}
-        self.timed = True  # whether the stream has event times
         self.board = Board()
-        self.watches: list[Watch] = []
+        self.watches: list[Watched] = []
         self._arrays: dict[str, Ints] = {}
         self._buffers: tuple[Window, ...] | None = None
-        self.oldest = LOWEST  # the oldest horizon of all watches at the last step
 
     # -- watches -------------------------------------------------------------------------------------------
 
@@ -111,7 +104,7 @@ class Group:
             self.algorithm.resize(slot, k)
         return slot
 
-    def _open_window(self, watch: Watch) -> int:
+    def _open_window(self, watch: Watched) -> int:
         """The slot of a watch on an index: its own, but for watches of the same constants, box and window."""
         key = self._slot_key(watch)
         slot = self.slots.get(key)
@@ -125,7 +118,7 @@ class Group:
             self.algorithm.resize(slot, watch.capacity)
         return slot
 
-    def _slot_key(self, watch: Watch) -> tuple[Any, ...]:
+    def _slot_key(self, watch: Watched) -> tuple[Any, ...]:
         query = watch.query
         limits, _, edge = constraints(query, self.algorithm_name, self.fits)
         box = tuple(limits[self.space.columns[axis]] for axis in self.space.boxed)
@@ -136,10 +129,10 @@ class Group:
             self.constants = np.vstack([self.constants, np.zeros((1, self.constants.shape[1]))])
         self.constants[slot] = constants
 
-    def _slot_for(self, watch: Watch) -> int:
+    def _slot_for(self, watch: Watched) -> int:
         return self._open_window(watch) if self.windowed else self.open(watch.query, watch.capacity)
 
-    def attach(self, watch: Watch) -> None:
+    def attach(self, watch: Watched) -> None:
         slot = self._slot_for(watch)
         watch.group, watch.slot = self, slot
         self.watches.append(watch)
@@ -147,7 +140,7 @@ class Group:
         self.board.stale[-1] = 1
         self.changed()
 
-    def detach(self, watch: Watch) -> None:
+    def detach(self, watch: Watched) -> None:
         index = self.watches.index(watch)
         self.board.remove(index)
         del self.watches[index]
@@ -178,7 +171,7 @@ class Group:
     def _resize(self, slot: int) -> None:
         self.algorithm.resize(slot, max(watch.capacity for watch in self.watches if watch.slot == slot))
 
-    def update(self, watch: Watch) -> None:
+    def update(self, watch: Watched) -> None:
         """The watch has another k or window."""
         self.changed()
         index = self.watches.index(watch)
@@ -191,24 +184,19 @@ class Group:
         self._resize(watch.slot)
         self.board.stale[index] = 1
 
-    def _move(self, watch: Watch) -> int:
+    def _move(self, watch: Watched) -> int:
         """The slot of a watch whose window or beginning has changed."""
         watch.slot = -1
         return self._open_window(watch)
 
     # -- a step --------------------------------------------------------------------------------------------
 
-    def step(
-        self,
-        batch: Batch | None,
-        mark: Any,
-        horizons: Horizons,
-        deleted: tuple[Ints, Ints] = (NOTHING, NOTHING),
-    ) -> Changes | None:
+    def step(self, step: Step) -> Changes | None:
         """Expire, insert, then compare: what one step does to this family's answers."""
+        batch, mark, deleted = step.batch, step.mark, step.deleted
         if self.buffers:
-            self.algorithm.edge = max(horizons[window] for window in self.buffers)
-        ks, horizon_time, horizon_seq = self._horizons(horizons)
+            self.algorithm.edge = max(step.horizons[window] for window in self.buffers)
+        ks, horizon_time, horizon_seq = self._horizons(step.horizons)
         slot_time, slot_seq = self._slot_horizons(horizon_time, horizon_seq)
         if self.windowed:
             columns, time, seq = self.rows_of(batch, mark) if batch else self._no_rows()
@@ -223,7 +211,7 @@ class Group:
         none.flags.writeable = False
         return (none,) * len(self.space.columns), NOTHING, NOTHING
 
-    def _horizons(self, horizons: Horizons) -> tuple[Ints, Ints, Ints]:
+    def _horizons(self, horizons: Any) -> tuple[Ints, Ints, Ints]:
         """For each watch its k at this moment and the horizon of its window, not before its beginning."""
         arrays = self._arrays
         if not arrays:
@@ -364,7 +352,7 @@ class Group:
         columns = tuple(_read_only(batch.number(name)[place]) for name in names)
         return columns, batch.time[place], batch.seq[place]
 
-    def refill(self, slot: int, batch: Batch) -> Ints:
+    def refill(self, slot: int, batch: Batch, stream: int = 0) -> Ints:
         """Begin a slot anew with retained rows and the older candidates it has; seqs of the rows it took."""
         if self.windowed:
             self.algorithm.fill(*self.rows_of(batch, np.zeros(len(batch), dtype=np.uint8)))
@@ -389,13 +377,31 @@ class Group:
         self.board.stale[np.flatnonzero(self.board.slot == slot)] = 1
         return np.asarray(lists.seq[lists.span(slot)]).copy()
 
-    def exact(self, slot: int) -> bool:
-        """Whether the slot's answers are exact."""
-        return bool(self.algorithm.card.exact)
+    # -- answers -------------------------------------------------------------------------------------------
 
-    def notes(self) -> list[str]:
-        """What `explain` should say besides."""
-        return []
+    def top(self, slot: int, k: int | None, horizon: Recency) -> Entries:
+        return Entries(*self.algorithm.top(slot, ALL if k is None else k, horizon))
+
+    def tops(self, asked: Sequence[tuple[int, int | None, Recency]]) -> list[Entries]:
+        together = getattr(self.algorithm, "tops", None)
+        if together is None:
+            return super().tops(asked)
+        found = together([(slot, ALL if k is None else k, horizon) for slot, k, horizon in asked])
+        return [Entries(*each) for each in found]
+
+    def reported(self, watch: Watched) -> Entries:
+        index = self.watches.index(watch)
+        span = slice(start := int(self.board.start[index]), start + int(self.board.size[index]))
+        timed = len(self.board.time) > 0
+        times = self.board.time[span] if timed else np.zeros(span.stop - span.start, dtype=np.int64)
+        return Entries(self.board.good[span], times, self.board.seq[span])
+
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.space.columns) if self.windowed else ()
+
+    def values(self, seq: Ints) -> tuple[Floats, ...]:
+        found: tuple[Floats, ...] = self.algorithm.values(seq)
+        return found
 
     def also_kept(self) -> dict[str, int]:
         """What all watches of the family need together, in bytes."""
@@ -422,7 +428,7 @@ class Group:
             "algorithm": self.algorithm.dump(),
         }
 
-    def load(self, blob: dict[str, Any], watches: list[Watch], slots: list[int]) -> None:
+    def load(self, blob: dict[str, Any], watches: list[Any], slots: list[int]) -> None:
         self.constants = blob["constants"]
         self.algorithm.load(blob["algorithm"])
         self.board.load(blob["board"])

@@ -9,40 +9,47 @@ from __future__ import annotations
 import json
 import marshal
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from skyband.core.blob import WATCHES, Plain, Read, Written
 from skyband.core.types import Recency
+from skyband.engine.families import kind_of
 from skyband.engine.joined_stream import Joint
-from skyband.engine.object_group import ObjectWatch
-from skyband.engine.pair_group import PairWatch
 from skyband.engine.planner import Choice
+from skyband.engine.protocol import Host
+from skyband.engine.report import Report
 from skyband.engine.stream_runtime import Stream
 from skyband.engine.watch import Watch
-from skyband.query.model import Grouped, Joined, Last, Pairs, Query, Window, window
+from skyband.query.model import Last, Query, Window, window
 from skyband.query.serialise import from_dict
 from skyband.stream.rejects import Rejects
 from skyband.stream.schema import declared
 
-if TYPE_CHECKING:
-    from skyband.engine.monitor import Monitor
+
+class Saved(Host, Protocol):
+    """What is saved of a monitor."""
+
+    op: Any
+    streams: dict[str, Stream]
+    joints: dict[str, Joint]
+    watches: dict[str, Watch]
+    _pending: Any
+    _rejects: Rejects
+    _known: dict[str, Watch]
+    _report: Report
 
 
 def make_watch(
-    monitor: Monitor,
+    monitor: Saved,
     stream: Stream,
     name: str,
     query: Any,
     choice: Choice,
     beginning: Recency | None = None,
 ) -> Watch:
-    kind = Watch
-    if isinstance(query, Pairs):
-        kind = PairWatch
-    elif isinstance(query, Grouped | Joined):
-        kind = ObjectWatch
+    kind = kind_of(query).watch
     made = kind(monitor, stream, name, query, choice, beginning)
     known = monitor._known.get(name)
     if type(known) is not kind:
@@ -51,7 +58,7 @@ def make_watch(
     return known
 
 
-def dump(monitor: Monitor) -> dict[str, Any]:
+def dump(monitor: Saved) -> dict[str, Any]:
     """All state."""
     pending = monitor._pending
     return {
@@ -67,7 +74,7 @@ def dump(monitor: Monitor) -> dict[str, Any]:
     }
 
 
-def options(monitor: Monitor) -> dict[str, Any]:
+def options(monitor: Saved) -> dict[str, Any]:
     """What the monitor was made with."""
     return {
         "time": monitor.time,
@@ -89,7 +96,7 @@ def _dump_schema(given: Any) -> Any:
     return None if schema is None else schema.empty_table()
 
 
-def _dump_watches(monitor: Monitor) -> Written:
+def _dump_watches(monitor: Saved) -> Written:
     """Of a thousand watches this is most of a dump: nobody looks for arrays in it, and queries are written once."""
     every: list[Stream] = [*monitor.streams.values(), *monitor.joints.values()]
     groups = [(number, group) for stream in every for number, group in enumerate(stream.groups)]
@@ -123,14 +130,7 @@ def _dump_watch(watch: Watch, group: int, place: int) -> tuple[Plain, str]:
     return watch.written[1]
 
 
-def restore(kind: type[Monitor], content: dict[str, Any]) -> Monitor:
-    """A monitor that continues from what `dump` gave."""
-    monitor = kind()
-    fill(monitor, content)
-    return monitor
-
-
-def fill(monitor: Monitor, content: dict[str, Any]) -> None:
+def fill(monitor: Saved, content: dict[str, Any]) -> None:
     """Let a monitor continue from what `dump` gave."""
     monitor.time, monitor.key, monitor.op = (content[name] for name in ("time", "key", "op"))
     monitor.retain = None if content["retain"] is None else window(content["retain"])
@@ -224,7 +224,7 @@ def _entries(every: Mapping[str, Stream], parts: list[dict[str, Any]]) -> list[_
     return found
 
 
-def _fill_watches(monitor: Monitor, parts: list[dict[str, Any]]) -> None:
+def _fill_watches(monitor: Saved, parts: list[dict[str, Any]]) -> None:
     every: dict[str, Stream] = {**monitor.streams, **monitor.joints}
     places: dict[tuple[str, int], list[tuple[int, Watch, int]]] = {}
     for part, kept, choice, reach, beginning, growing, written in _entries(every, parts):

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.algorithms import REGISTRY
-from skyband.algorithms.kernels.answer_diff import Changes
 from skyband.core.errors import InputError, QueryError
+from skyband.core.exchange import Changes
 from skyband.core.types import LOWEST, Ints, Recency
-from skyband.engine.aggregate_inputs import reading_of
-from skyband.engine.approximate_group import Approximate
-from skyband.engine.object_group import ObjectChanges, ObjectGroup, object_family
-from skyband.engine.pair_group import PairChanges, PairGroup, Share, check_pairs, pair_family
+from skyband.engine.families import check_query, kind_of
 from skyband.engine.planner import Facts, choose
-from skyband.engine.row_group import NOTHING, Fits, Group, family
-from skyband.query.expression import Column, check, lift, unknown_column
-from skyband.query.expression.check import check_condition, check_score
-from skyband.query.model import Grouped, Joined, Pairs, Query, Rows, Threshold, Window
+from skyband.engine.protocol import NONE_DELETED, Deleted, Family, Host, Step
+from skyband.engine.watch import Watch
+from skyband.query.expression import lift, unknown_column
+from skyband.query.model import Query, Rows, Threshold, Window
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, flat
@@ -34,14 +30,6 @@ from skyband.stream.updates import DATA, Codes, Updates, must_be_key, must_be_op
 from skyband.stream.validation import Door
 from skyband.stream.widening import Seen
 from skyband.stream.windows import Horizons, Recencies, Runs
-
-if TYPE_CHECKING:
-    from skyband.engine.joined_stream import Joint
-    from skyband.engine.monitor import Monitor
-    from skyband.engine.watch import Watch
-
-
-AnyGroup = Group | ObjectGroup | PairGroup
 
 
 @dataclass
@@ -59,7 +47,7 @@ class Stream:
 
     def __init__(
         self,
-        monitor: Monitor,
+        monitor: Host,
         name: str,
         time: str | None,
         schema: pa.Schema | None,
@@ -80,8 +68,8 @@ class Stream:
         self.schema = schema
         self.pushed = False
         self.named = False  # it has rows or settings: its name means no other stream
-        self.groups: list[AnyGroup] = []
-        self._families: dict[Any, AnyGroup] = {}  # the groups by their keys
+        self.groups: list[Family] = []
+        self._families: dict[Any, Family] = {}  # the groups by their keys
         self.batch_rows: float | None = None  # of the first batch
         self.watches: list[Watch] = []
         self._windows: Counter[Window] = Counter()  # how many watches have each
@@ -133,8 +121,7 @@ class Stream:
         found = set(self.declared).union(*(joint.keys() for joint in self.joints()))
         if self.updates is not None:
             found |= {self.updates.key, *([] if self.updates.op is None else [self.updates.op])}
-        queries: list[Any] = [watch.query for watch in self.watches]
-        return found.union(*(query.key for query in queries if isinstance(query, Grouped)))
+        return found.union(*(kind_of(watch.query).keys(watch.query) for watch in self.watches))
 
     def note(self, table: pa.Table) -> None:
         """Rows were accepted: their values decide how far types may widen."""
@@ -143,9 +130,8 @@ class Stream:
 
     def check_families(self) -> None:
         """An error if what a family keeps can't be had in the schema's types."""
-        for group in self.groups:
-            if isinstance(group, PairGroup) and self.schema is not None:
-                group.cast_to(self.schema)
+        for group in self.groups if self.schema is not None else ():
+            group.cast_to(self.schema)
 
     def carry(self, before: pa.Schema | None) -> None:
         """Columns have other types than before: what is kept of them gets these, too."""
@@ -162,8 +148,7 @@ class Stream:
         self.kept.cast(types)
         self.retained.cast(types)
         for group in self.groups:
-            if isinstance(group, PairGroup):
-                group.cast(schema)
+            group.cast(schema)
         for f in known:
             self.seen.changed(f.name, f.type, types[f.name])
 
@@ -179,27 +164,7 @@ class Stream:
 
     def check(self, query: Query) -> None:
         """Whether the stream has the query's columns, in types that fit; a type not known yet fits."""
-        if isinstance(query, Pairs) and self.updates is not None:
-            raise QueryError(
-                "Pairs need rows that leave in the order in which they came (first in, first out), and in an update "
-                "stream (key=) any row may be replaced or deleted."
-            )
-        if self.schema is None:
-            return
-        if isinstance(query, Grouped | Joined):
-            reading_of(query).check([self.schema])
-            return
-        if isinstance(query, Pairs):
-            check_pairs(query, self.schema)
-            return
-        check_score(query.score, self.schema)
-        check_condition("WHERE", query.where, self.schema)
-        for output in query.select or ():
-            if isinstance(output.value, Column):  # only shown: any type will do
-                if output.value.name not in self.names:
-                    raise unknown_column(output.value.name, self.schema.names, output.value.place)
-            else:
-                check(output.value, self.schema)
+        check_query(query, self.schema, self.updates is not None)
 
     def allow(self, window: Window) -> None:
         if self.time is None and not isinstance(window, Rows):
@@ -233,7 +198,7 @@ class Stream:
         )
         return self._door
 
-    def joints(self) -> list[Joint]:
+    def joints(self) -> list[Any]:
         """The joined streams with this one among them that somebody watches."""
         return [j for j in self.monitor.joints.values() if self.name in j.members and j.watches]
 
@@ -405,10 +370,11 @@ class Stream:
     def _join(self, watch: Watch) -> None:
         """Put a watch into the family of its query and algorithm."""
         algorithm, options = watch.choice.algorithm, watch.choice.options
-        key = _family(watch.query, algorithm, options, self.fits)
+        kind = kind_of(watch.query)
+        key = kind.key(watch.query, algorithm, options, self)
         group = self._families.get(key)
         if group is None:
-            group = _group(watch.query, algorithm, options, self.fits, self.monitor.share)
+            group = kind.make(watch.query, algorithm, options, self)
             group.timed = self.time is not None
             self.groups.append(group)
             self._families[key] = group
@@ -512,27 +478,26 @@ class Stream:
 
     # -- a step --------------------------------------------------------------------------------------------
 
-    def step(
-        self, batch: Batch | None, deleted: tuple[Ints, Ints] = (NOTHING, NOTHING)
-    ) -> list[tuple[Any, Changes | ObjectChanges | PairChanges]]:
+    def step(self, batch: Batch | None, deleted: Deleted = NONE_DELETED) -> list[tuple[Family, Changes]]:
         """Show a step's rows (and which rows it deletes) to each family; what changed, family by family."""
         if batch is not None and self.updates is None:
             self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
         if not self.watches:
             return []
-        horizons = Horizons(self.horizon, self.recencies)
         mark = np.zeros(0 if batch is None else len(batch), dtype=np.uint8)
-        found = []
-        for group in self.groups:
-            changes = group.step(batch, mark, horizons, deleted)
-            if changes is not None:
-                found.append((group, changes))
+        arrived = () if batch is None else ((0, batch),)
+        found = self._run(Step(arrived, mark, Horizons(self.horizon, self.recencies), deleted))
         if batch is not None:
             self._keep(batch, mark)
         if self.kept.chunks and self.windowed:
             oldest = min(group.oldest for group in self.groups)
             self.kept.expire(oldest)
         return found
+
+    def _run(self, step: Step) -> list[tuple[Family, Changes]]:
+        """One step of every family: those whose answers changed, with what changed."""
+        found = [(group, group.step(step)) for group in self.groups]
+        return [(group, changes) for group, changes in found if changes is not None]
 
     @property
     def windowed(self) -> bool:
@@ -613,7 +578,8 @@ class Stream:
     def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
         """Groups are loaded in their order, each with its watches."""
         part = self._parts[number]
-        group = _group(watches[0].query, part["algorithm"], part["options"], self.fits, self.monitor.share)
+        query = watches[0].query
+        group = kind_of(query).make(query, part["algorithm"], part["options"], self)
         group.timed = self.time is not None
         group.load(part["state"], watches, slots)
         self.groups.append(group)
@@ -636,23 +602,6 @@ class Stream:
         assert sum(fellows.count for fellows in self._shapes.values()) == len(self.watches)
         # each watch is in one family, and here
         assert sorted(w.name for g in self.groups for w in g.watches) == sorted(w.name for w in self.watches)
-
-
-def _family(query: Query, algorithm: str, options: dict[str, float], fits: Fits) -> Any:
-    if isinstance(query, Pairs):
-        return pair_family(query, algorithm, options)
-    if isinstance(query, Grouped | Joined):
-        return object_family(query, algorithm, options)
-    return family(query, algorithm, options, fits)
-
-
-def _group(query: Query, algorithm: str, options: dict[str, float], fits: Fits, share: Share) -> AnyGroup:
-    if isinstance(query, Pairs):
-        return PairGroup(query, algorithm, options, share)
-    if isinstance(query, Grouped | Joined):
-        return ObjectGroup(query, algorithm, options)
-    kind = Group if REGISTRY[algorithm].card.exact else Approximate
-    return kind(query, algorithm, options, fits)
 
 
 def _shape(query: Query) -> Any:

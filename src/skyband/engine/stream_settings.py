@@ -9,19 +9,32 @@ to the schema, and whatever is set again as it is changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from skyband.core.errors import InputError, SkybandError
 from skyband.engine.planner import choose
+from skyband.engine.protocol import Host
 from skyband.engine.stream_runtime import Stream
 from skyband.stream.schema import declared, known_type, type_of
 
-if TYPE_CHECKING:
-    from skyband.engine.monitor import Monitor
-
 SETTINGS = ("schema", "time", "key", "op")
+
+
+class Settable(Host, Protocol):
+    """A monitor whose streams can be set."""
+
+    streams: dict[str, Stream]
+    _pending: Any
+    _rejects: Any
+
+    def nameless(self) -> list[Stream]: ...
+    def columns_of(self, name: str) -> tuple[str | None, pa.Schema | None, str | None, str | None]: ...
+    def _settle(self, stream: Stream) -> None: ...
+    def _learn(
+        self, stream: Stream, schema: pa.Schema, unsure: dict[str, tuple[pa.DataType, ...]]
+    ) -> None: ...
 
 
 class HasRows(InputError):
@@ -40,7 +53,7 @@ def settings_of(stream: Stream) -> dict[str, Any]:
     }
 
 
-def copy_to(monitor: Monitor, name: str, stream: Stream) -> None:
+def copy_to(monitor: Settable, name: str, stream: Stream) -> None:
     """Make a stream without rows in another monitor, with the columns and settings of this one."""
     own = settings_of(stream)
     monitor.streams[name] = made = Stream(monitor, name, own["time"], stream.schema, own["key"], own["op"])
@@ -48,7 +61,7 @@ def copy_to(monitor: Monitor, name: str, stream: Stream) -> None:
         monitor._settle(made)
 
 
-def set_stream(monitor: Monitor, name: str, given: Mapping[str, Any]) -> None:
+def set_stream(monitor: Settable, name: str, given: Mapping[str, Any]) -> None:
     """Set a stream's settings; those that are not given stay as they are. An error changes nothing."""
     _check(given)
     stream = monitor.streams.get(name)
@@ -88,7 +101,7 @@ def _check_schema(given: Any) -> None:
             ) from None
 
 
-def _set_first(monitor: Monitor, name: str, stream: Stream | None, given: Mapping[str, Any]) -> None:
+def _set_first(monitor: Settable, name: str, stream: Stream | None, given: Mapping[str, Any]) -> None:
     """The stream has no rows: make it with these settings."""
     nameless = [] if monitor.joints else monitor.nameless()
     if stream is not None:
@@ -135,7 +148,7 @@ def _shape(stream: Stream) -> tuple[bool, bool]:
     return stream.time is None, stream.updates is None
 
 
-def _set_later(monitor: Monitor, stream: Stream, given: Mapping[str, Any]) -> None:
+def _set_later(monitor: Settable, stream: Stream, given: Mapping[str, Any]) -> None:
     """The stream has rows: only add columns."""
     known = settings_of(stream)
     for name in ("time", "key", "op"):

@@ -11,18 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.core.blob import Plain
 from skyband.core.errors import QueryError
-from skyband.core.types import Floats, Ints, Recency
-from skyband.engine.approximate_group import Approximate
+from skyband.core.exchange import Entries
+from skyband.core.types import Ints, Recency
 from skyband.engine.explain import Plan
 from skyband.engine.planner import Choice
-from skyband.engine.row_group import ALL
+from skyband.engine.protocol import Family, Host, Streamed, Watched
 from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.serialise import to_dict
@@ -30,22 +30,17 @@ from skyband.query.text import to_sql
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import Batch, View, flat
 
-if TYPE_CHECKING:
-    from skyband.engine.monitor import Monitor
-    from skyband.engine.row_group import Group
-    from skyband.engine.stream_runtime import Stream
-
 
 class Watch:
     """A standing query of a monitor. Made by `Monitor.watch`."""
 
-    group: Group
+    group: Family
     slot: int
 
     def __init__(
         self,
-        monitor: Monitor,
-        stream: Stream,
+        monitor: Host,
+        stream: Streamed,
         name: str,
         query: TopK | Threshold,
         choice: Choice,
@@ -119,30 +114,22 @@ class Watch:
         return self._tops([self._covered(k, window) for k, window in asked])
 
     def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
-        together = getattr(self.group.algorithm, "tops", None)
-        if together is None:
-            return [self._top(slot, ranks, horizon) for horizon, ranks, slot in covered]
-        found = together(
-            [(slot, ALL if ranks is None else ranks, horizon) for horizon, ranks, slot in covered]
-        )
-        return [self._answer(good, seq) for good, _, seq in found]
+        asked = [(slot, ranks, horizon) for horizon, ranks, slot in covered]
+        return [self._answer(found) for found in self.group.tops(asked)]
 
     def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
-        good, time, seq = self.group.algorithm.top(slot, ALL if ranks is None else ranks, horizon)
-        table = self._answer(good, seq)
-        if isinstance(self.group, Approximate) and ranks is not None:
-            table = table.replace_schema_metadata(
-                self.group.metadata(self, ranks, horizon, (good, time, seq))
-            )
-        return table
+        found = self.group.top(slot, ranks, horizon)
+        table = self._answer(found)
+        about = self.group.metadata(self, ranks, horizon, found)
+        return table if about is None else table.replace_schema_metadata(about)
 
     @property
     def certified(self) -> bool:
         """Whether the answer is certainly exact; that of an exact algorithm always is."""
         self._must_be_watched()
-        return not isinstance(self.group, Approximate) or self.group.certain(self)
+        return self.group.certain(self)
 
-    def _shares(self, other: Watch) -> bool:
+    def _shares(self, other: Watched) -> bool:
         """Whether another watch of the family knows all rows that this one could ask for."""
         return other.slot == self.slot
 
@@ -164,12 +151,12 @@ class Watch:
             f'("{self.name}" keeps {self.k or "all rows"} over {self.window}): watch it with a larger k or window.'
         )
 
-    def _answer(self, good: Floats, seq: Ints) -> pa.Table:
-        score = good if self.group.sign > 0 else np.negative(good)
+    def _answer(self, found: Entries) -> pa.Table:
+        score = found.good if self.group.sign > 0 else np.negative(found.good)
         score = score + 0.0  # -0.0 equals 0.0, and is shown as 0.0
-        ranks = np.arange(1, len(seq) + 1, dtype=np.int32)
-        columns: list[Any] = [numbers_array(values) for values in (ranks, score, seq)]
-        return self._named(columns, self._selected(seq))
+        ranks = np.arange(1, len(found.seq) + 1, dtype=np.int32)
+        columns: list[Any] = [numbers_array(values) for values in (ranks, score, found.seq)]
+        return self._named(columns, self._selected(found.seq))
 
     def _named(self, columns: list[Any], selected: list[tuple[Output, Any]]) -> pa.Table:
         """An answer: rank, score and seq, then the selected columns, each with a name of its own."""
@@ -202,10 +189,7 @@ class Watch:
 
     def provided(self) -> set[str]:
         """The columns that the answer can take from the index."""
-        group = self.group
-        if not group.windowed:
-            return set()
-        return {name for name in group.space.columns if self._stream.is_double(name)}
+        return {name for name in self.group.columns() if self._stream.is_double(name)}
 
     def _selected(self, seq: Ints) -> list[tuple[Output, Any]]:
         schema = self._stream.schema
@@ -231,7 +215,7 @@ class Watch:
         kept = self._stream.kept.take(seq, pa.schema(aside)) if aside else None
         found = {}
         if any(field.name in provided for field in schema):
-            found = dict(zip(self.group.space.columns, self.group.algorithm.values(seq), strict=True))
+            found = dict(zip(self.group.columns(), self.group.values(seq), strict=True))
         columns = [
             numbers_array(found[f.name]) if kept is None or f.name in provided else kept.column(f.name)
             for f in schema
@@ -244,8 +228,9 @@ class Watch:
         """Another k or window. A smaller one holds at once; a larger one is exact as far as rows are known."""
         self._must_be_watched()
         if self._monitor.journal is not None:
-            return self._monitor.journal.change(self.name, k, window)
-        return self._change(k, window)
+            self._monitor.journal.change(self.name, k, window)
+        else:
+            self._change(k, window)
 
     def _change(self, k: int | None, window: str | Window | None) -> None:
         if k is not None and self.k is None:
@@ -288,7 +273,6 @@ class Watch:
         if self.beginning > self._stream.horizon(self.window):
             notes.append(f"the window still grows: it begins at {self._stream.words(self.beginning)}")
         notes += self.group.notes()
-        approximate = self.group if isinstance(self.group, Approximate) else None
         return Plan(
             watch=self.name,
             sql=to_sql(self.query),
@@ -312,8 +296,8 @@ class Watch:
             also_kept=self._stream.also_kept() | self.group.also_kept(),
             alternatives=self.choice.alternatives,
             notes=notes,
-            bound=None if approximate is None else approximate.bound(self),
-            certified=None if approximate is None else approximate.share(self),
+            bound=self.group.bound(self),
+            certified=self.group.certified(self),
             certain=self.certified,
         )
 
@@ -349,6 +333,6 @@ def _count(k: Any) -> int:
     return int(k)
 
 
-def _watch_of(monitor: Monitor, name: str) -> Watch:
+def _watch_of(monitor: Host, name: str) -> Watch:
     watch: Watch = monitor.watches[name]
     return watch

@@ -26,10 +26,12 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.core.errors import SkybandError
+from skyband.core.exchange import ALL
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.engine.object_group import ObjectGroup
 from skyband.engine.pair_group import PairGroup, PairWatch
-from skyband.engine.row_group import ALL, Group
+from skyband.engine.protocol import Streamed
+from skyband.engine.row_group import Group
 from skyband.query.model import Rows
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array, python_value
@@ -73,7 +75,7 @@ class Sample:
     def full(self) -> bool:
         return self.waiting_rows > WAITING or len(self.waiting) > PIECES
 
-    def settle(self, stream: Stream) -> None:
+    def settle(self, stream: Streamed) -> None:
         """Bring what waits into the stream's types, without its rejects, and forget what is too old by now."""
         parts = [(self.number, self.seq, self.time, self.table)] if self.table is not None else []
         for batch, number, seq in _together(self.waiting):
@@ -129,13 +131,13 @@ class Sampler:
             sample.pushed(batch, rows, first_seq)
             return sample.full
 
-    def settle(self, stream: Stream) -> None:
+    def settle(self, stream: Streamed) -> None:
         """Look at what waits. The caller, as that of `of`, holds the engine's lock."""
         with self._lock:
             if stream.name in self.samples:
                 self.samples[stream.name].settle(stream)
 
-    def of(self, stream: Stream, rows: int, horizon: Recency) -> Batch | None:
+    def of(self, stream: Streamed, rows: int, horizon: Recency) -> Batch | None:
         sample = self.samples.get(stream.name)
         if sample is None or stream.schema is None:
             return None
@@ -279,7 +281,7 @@ def _kind(group: Any) -> str:
 class _Scale:
     """Recencies as numbers on the picture's axis: seconds, or seqs."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Streamed) -> None:
         self.monitor, self.stream = stream.monitor, stream
         self.unit = "seq" if stream.time is None else "time"
 
@@ -307,8 +309,9 @@ def _sampled(
     batch = sampler.of(watch._stream, rows, horizon)
     if batch is None or not len(batch):
         return []
-    view = watch.group.view(batch)
-    score = watch.group.sign * watch.group.good(view, watch.slot)
+    group = _group(watch)
+    view = group.view(batch)
+    score = group.sign * group.good(view, watch.slot)
     place = np.arange(len(batch)) if view.index is None else view.index
     fine = np.isfinite(score)
     time, seq = batch.time[place][fine], batch.seq[place][fine]
@@ -319,12 +322,18 @@ def _candidates(watch: Watch, horizon: Recency) -> tuple[Floats, Ints, Ints, lis
     """What can still get into the answer, best first: good, time, seq, and what each is called."""
     group = _group(watch)
     if isinstance(group, ObjectGroup):
-        objects = group.algorithm.slots[watch.slot]
-        codes, good, time, seq = objects.best(None)
-        return good[:MOST], time[:MOST], seq[:MOST], group.ids(watch.slot, codes[:MOST])
+        found = group.top(watch.slot, None, horizon)
+        return found.good[:MOST], found.time[:MOST], found.seq[:MOST], list(found.id or ())[:MOST]
     if isinstance(group, PairGroup):
-        found = group.answer(ALL, horizon)
-        names = [f"{a}:{b}" for a, b in zip(found.seq.tolist(), found.seq_b.tolist(), strict=True)]
+        found = group.top(watch.slot, ALL, horizon)
+        names = [
+            f"{a}:{b}"
+            for a, b in zip(
+                found.seq.tolist(),
+                (found.seq_b if found.seq_b is not None else found.seq).tolist(),
+                strict=True,
+            )
+        ]
         return found.good[:MOST], found.time[:MOST], found.seq[:MOST], names[:MOST]
     algorithm = group.algorithm
     if group.windowed and watch.k is not None and algorithm.window_size()[0] <= MOST_SCORED:
@@ -357,8 +366,7 @@ def _keys(watch: Watch, top: pa.Table) -> list[Any]:
     """What the answer's rows are called among the candidates."""
     group = _group(watch)
     if isinstance(group, ObjectGroup):
-        codes = group.top(watch.slot, watch.ranks(watch.horizon()), watch.horizon())[1]
-        return group.ids(watch.slot, codes)
+        return list(group.top(watch.slot, watch.ranks(watch.horizon()), watch.horizon()).id or ())
     seq = top.column("seq").to_pylist()
     if isinstance(group, PairGroup):
         return [f"{a}:{b}" for a, b in zip(seq, top.column("seq_b").to_pylist(), strict=True)]

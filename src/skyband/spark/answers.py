@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from skyband.engine.approximate_group import Approximate
+from skyband.engine.row_group import Group
 from skyband.engine.watch import Watch
 from skyband.stream.arrow import numbers_array, python_rows
 
@@ -21,7 +21,6 @@ from .sinks import TOP_SCHEMA, json_text, top_rows
 
 if TYPE_CHECKING:
     from skyband.core.types import Floats, Ints
-    from skyband.engine.row_group import Group
 
 
 class Answers(NamedTuple):
@@ -107,12 +106,12 @@ def _looks(watch: Watch) -> Any:
 
 def _on_board(watch: Watch) -> bool:
     """Whether the answer is what the step's changes were told from."""
-    return type(watch) is Watch and not isinstance(watch.group, Approximate) and not watch.group.windowed
+    return type(watch) is Watch and type(watch.group) is Group and not watch.group.windowed
 
 
 def _together(watches: list[Watch]) -> Answers:
     """Answers that show the same columns of one stream."""
-    groups: dict[int, tuple[Group, list[Watch]]] = {}
+    groups: dict[int, tuple[Any, list[Watch]]] = {}
     for watch in watches:
         groups.setdefault(id(watch.group), (watch.group, []))[1].append(watch)
     found = [_told(group, own) for group, own in groups.values()]

@@ -221,40 +221,24 @@ def drop(monitor: Monitor, name: str) -> pa.Table:
     from skyband.stream import clock
 
     watch: Any = monitor.watches[name]
-    score, times, who = _told(watch)
+    told = watch.group.reported(watch)
     timed = watch.group.timed
     kind, time_type = monitor._time_type()
     monitor.drop(name)
-    n = len(score)
+    n = len(told.seq)
+    seqs = None if told.id is not None else told.seq
     return pa.table(
         {
             "query": pa.array([name] * n, pa.string()),
             "change": pa.array(["leave"] * n, pa.string()),
             "rank": pa.nulls(n, pa.int32()),
-            "score": pa.array(score, pa.float64()),
-            "seq": pa.array(who.get("seq", [None] * n), pa.int64()),
-            "seq_b": pa.array(who.get("seq_b", [None] * n), pa.int64()),
-            "id": pa.array(who.get("id", [None] * n), pa.string()),
-            "time": clock.column(times, kind, time_type) if kind and timed else pa.nulls(n, time_type),
+            "score": pa.array(watch.group.sign * told.good + 0.0, pa.float64()),
+            "seq": pa.array([None] * n if seqs is None else seqs, pa.int64()),
+            "seq_b": pa.array([None] * n if told.seq_b is None else told.seq_b, pa.int64()),
+            "id": pa.array([None] * n if told.id is None else told.id, pa.string()),
+            "time": clock.column(told.time, kind, time_type) if kind and timed else pa.nulls(n, time_type),
         }
     )
-
-
-def _told(watch: Any) -> tuple[Any, Any, dict[str, Any]]:
-    """What a watch was told last: scores, times, and who they are by the columns of the change table."""
-    from skyband.engine.object_group import ObjectGroup
-    from skyband.engine.pair_group import PairGroup
-    from skyband.engine.row_group import ALL
-
-    group = watch.group
-    if isinstance(group, ObjectGroup | PairGroup):
-        told: Any = group.told[group.watches.index(watch)]
-        who = {"id": told.id} if isinstance(group, ObjectGroup) else {"seq": told.seq, "seq_b": told.seq_b}
-        return group.sign * told.good + 0.0, told.time, who
-    horizon = watch.horizon()
-    ranks = watch.ranks(horizon)
-    good, times, seqs = group.algorithm.top(watch.slot, ALL if ranks is None else ranks, horizon)
-    return group.sign * good + 0.0, times, {"seq": seqs}
 
 
 def watch_all(monitor: Monitor, pipeline: Pipeline) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.engine.pair_group import PairWatch
 from skyband.engine.report import COLUMNS
 from skyband.stream import clock
 
@@ -33,14 +32,13 @@ ANSWER = pa.schema(
 
 def answer_of(watch: Watch) -> pa.Table:
     """A watch's answer now, best first."""
-    group: Any = watch.group
-    if isinstance(watch, PairWatch):
-        pairs = group.algorithm.told(watch.ranks(watch.horizon()) or 0, watch.horizon())
-        return pa.table([*pairs, pa.nulls(len(pairs[0]), pa.string())], schema=ANSWER)
-    codes, good, time, seq = group.algorithm.slots[watch.slot].best(watch.ranks(watch.horizon()))
-    ids = pa.array(group.ids(watch.slot, codes), pa.string())
-    nothing = np.zeros(len(seq), dtype=np.int64)
-    return pa.table([good, time, seq, nothing, nothing, ids], schema=ANSWER)
+    horizon = watch.horizon()
+    found = watch.group.top(watch.slot, watch.ranks(horizon), horizon)
+    n = len(found.seq)
+    nothing = np.zeros(n, dtype=np.int64)
+    of_pairs = [nothing if column is None else column for column in (found.time_b, found.seq_b)]
+    ids = pa.nulls(n, pa.string()) if found.id is None else pa.array(found.id, pa.string())
+    return pa.table([found.good, found.time, found.seq, *of_pairs, ids], schema=ANSWER)
 
 
 def merged(parts: list[pa.Table], k: int | None) -> tuple[pa.Table, np.ndarray[Any, Any]]:

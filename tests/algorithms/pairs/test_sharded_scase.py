@@ -32,7 +32,7 @@ def merged(parts: list[Monitor], name: str, k: int) -> list[tuple[float, int, in
         watch = part.watches[name]
         algorithm = watch.group.algorithm
         assert isinstance(algorithm, Halves)
-        columns = algorithm.told(watch.ranks(watch.horizon()) or 0, watch.horizon())
+        columns = algorithm.best(watch.ranks(watch.horizon()) or 0, watch.horizon())[:5]
         found += [*zip(*(column.tolist() for column in columns), strict=True)]
     assert len({(seq, seq_b) for _, _, seq, _, seq_b in found}) == len(found)  # a pair belongs to one of them
     best = sorted(found, reverse=True)[:k]

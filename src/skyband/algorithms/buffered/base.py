@@ -50,7 +50,7 @@ from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, ListAlgorithm
 from skyband.algorithms.buffered.filters import PROBABLE, STRICT, refill, regions, shed
 from skyband.algorithms.buffered.probabilistic_filter import WAIT
 from skyband.algorithms.buffered.transfer import serving
-from skyband.algorithms.kernels.answer_diff import Board, Changes
+from skyband.algorithms.kernels.answer_diff import Board
 from skyband.algorithms.kernels.batch_skyband import select
 from skyband.algorithms.kernels.capacity import limit_for
 from skyband.algorithms.kernels.ranked_lists import Ranked
@@ -58,6 +58,7 @@ from skyband.algorithms.kernels.recent_buffer import Recent, begins_after, buffe
 from skyband.algorithms.query_index.index import COARSE, INSIDE, QueryIndex
 from skyband.algorithms.query_index.loops import Kernels, indexable, kernels
 from skyband.algorithms.skyband import ra, sa
+from skyband.core.exchange import Changes
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 from skyband.query.window import Last, Rows, Window

@@ -10,7 +10,7 @@ per change, and the change table is made of the arrays themselves.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,28 +20,13 @@ from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.compiling.array_version import Renewed
 from skyband.compiling.intrinsics import fetch
 from skyband.compiling.jit import inlined, kernel
+from skyband.core.exchange import Changes
 from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints
 
 Bytes = npt.NDArray[np.uint8]
 U = np.uint64  # places that can't be negative spare the machine to look
 AHEAD = 4  # watches for whose answers memory is asked in advance
-
-
-class Changes(NamedTuple):
-    """What a step did to the answers of a family's watches."""
-
-    watch: Ints  # index on the board
-    rank: Ints  # at entering; 0 at leaving
-    good: Floats
-    time: Ints
-    seq: Ints
-
-    def part(self, count: int) -> "Changes":
-        """The first so many."""
-        return Changes(
-            self.watch[:count], self.rank[:count], self.good[:count], self.time[:count], self.seq[:count]
-        )
 
 
 def _buffer(room: int) -> Changes:
@@ -142,7 +127,7 @@ class Board(Renewed):
                 self.start, self.room, self.size, self.stale, self.oldest_time, self.oldest_seq,
                 self.good, self.time, self.seq,
                 lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
-                self._scores, self._ranked, *out,
+                self._scores, self._ranked, *out[:5],
             )  # fmt: skip
             if found[0] < len(self.slot):  # a longer answer than ever, or more changes than fit
                 self._make_room(np.minimum(ks, (lists.size - lists.head)[self.slot]))
@@ -166,7 +151,7 @@ class Board(Renewed):
             found: tuple[int, int] = refresh_ranked(
                 first, self.slot, ks, touched, timed, self.start, self.room, self.size, self.stale,
                 self.good, self.time, self.seq,
-                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *out,
+                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *out[:5],
             )  # fmt: skip
             if found[0] < len(self.slot):  # a longer answer than ever, or more changes than fit
                 self._make_room(np.minimum(ks, ranked.size[self.slot]))
@@ -210,7 +195,9 @@ class Board(Renewed):
             return None
         if len(out) == 1:
             return out[0]
-        columns: list[Any] = [np.concatenate(arrays) for arrays in zip(*out, strict=True)]
+        columns: list[Any] = [
+            np.concatenate(arrays) for arrays in zip(*(each[:5] for each in out), strict=True)
+        ]
         return Changes(*columns)
 
 

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.pairs.pair_base import Found, Late, Question
+from skyband.algorithms.pairs.pair_base import Late, Question
 from skyband.algorithms.pairs.pair_scoring import Loops
 from skyband.algorithms.pairs.pair_skyband import undominated
 from skyband.algorithms.pairs.scase import SCase
+from skyband.core.exchange import Entries
 from skyband.core.types import Floats, Ints, Recency
 
 
@@ -118,7 +119,7 @@ class Naive(SCase):
         order = there[np.lexsort((older[there], good[there]))[::-1]]
         return good[order[: self.k]], older[order[: self.k]], complete
 
-    def best(self, k: int, horizon: Recency) -> Found:
+    def best(self, k: int, horizon: Recency) -> Entries:
         rows = self.rows
         if not len(rows):
             return super().best(k, horizon)
@@ -135,10 +136,9 @@ class Naive(SCase):
             newers.append(np.full(np.count_nonzero(stay), number))
         found, older, newer = np.concatenate(goods), np.concatenate(olders), np.concatenate(newers)
         order = np.lexsort((newer, older, found))[::-1][:k]
-        time, seq = rows.recency(older[order])
-        return Found(found[order], time, seq, rows.recency(newer[order])[1])
+        return Entries(found[order], *rows.recency(older[order]), *rows.recency(newer[order]))
 
-    def tops(self, asked: Sequence[tuple[int, Recency]]) -> list[Found]:
+    def tops(self, asked: Sequence[tuple[int, Recency]]) -> list[Entries]:
         return [self.best(k, horizon) for k, horizon in asked]
 
     def size(self, slot: int) -> tuple[int, int]:

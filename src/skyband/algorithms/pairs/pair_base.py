@@ -43,15 +43,6 @@ class Question:
     used: tuple[str, ...]
 
 
-class Found(NamedTuple):
-    """An answer, best pair first."""
-
-    good: Floats
-    time: Ints  # of the older rows
-    seq: Ints
-    seq_b: Ints
-
-
 class Late(NamedTuple):
     """A late row: its leaves, its run, its recency, and the row itself where the columns are kept."""
 

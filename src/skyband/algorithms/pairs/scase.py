@@ -37,10 +37,11 @@ from skyband.algorithms.base import Card
 from skyband.algorithms.kernels.batch_tops import places_of
 from skyband.algorithms.pairs import pair_base as limits
 from skyband.algorithms.pairs.key_runs import move_up
-from skyband.algorithms.pairs.pair_base import Found, Late, Partners, Question
+from skyband.algorithms.pairs.pair_base import Late, Partners, Question
 from skyband.algorithms.pairs.pair_scoring import Loops, loops
 from skyband.algorithms.pairs.pair_skyband import better, climb, places, settling
 from skyband.algorithms.pairs.pair_topk import Foremost
+from skyband.core.exchange import Entries
 from skyband.core.types import Floats, Ints, Recency
 
 _MANY_LATE = 64  # late rows of a step, from which sorting all rows again may be faster
@@ -403,7 +404,7 @@ class SCase:
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def best(self, k: int, horizon: Recency) -> Found:
+    def best(self, k: int, horizon: Recency) -> Entries:
         """Return the best k pairs of a window that begins at the horizon, best first."""
         low = self.rows.number_of(horizon)
         if self.foremost.known and low <= self.rows.first and k <= self.k:
@@ -428,11 +429,10 @@ class SCase:
         order = np.lexsort((newer, older, good))[::-1][:k]
         return good[order], older[order], newer[order]
 
-    def _found(self, good: Floats, older: Ints, newer: Ints) -> Found:
-        time, seq = self.rows.recency(older)
-        return Found(good, time, seq, self.rows.recency(newer)[1])
+    def _found(self, good: Floats, older: Ints, newer: Ints) -> Entries:
+        return Entries(good, *self.rows.recency(older), *self.rows.recency(newer))
 
-    def tops(self, asked: Sequence[tuple[int, Recency]]) -> list[Found]:
+    def tops(self, asked: Sequence[tuple[int, Recency]]) -> list[Entries]:
         """Return `best` for many k and horizons at once, by one walk of the skyband."""
         if len(asked) < _TOGETHER or self._state[2]:
             return [self.best(k, horizon) for k, horizon in asked]

@@ -30,7 +30,7 @@ import pyarrow as pa
 from skyband.algorithms.pairs.key_runs import Pool
 from skyband.algorithms.pairs.pair_base import Late, Partners, Question
 from skyband.algorithms.pairs.scase import SCase
-from skyband.core.types import Ints, Recency
+from skyband.core.types import Ints
 from skyband.stream.arrow import numbers_array
 
 _FEW = 256  # guests without pairs that may stay, besides as many as there are own rows
@@ -137,8 +137,3 @@ class Halves(SCase):
         if len(self.rows):
             self.foremost.forget()
             self._climb()
-
-    def told(self, k: int, horizon: Recency) -> tuple[Any, Any, Any, Any, Any]:
-        """Return scores of the best k pairs, and the recencies of their older and newer rows."""
-        good, older, newer = self._search(k, self.rows.number_of(horizon))
-        return good, *self.rows.recency(older), *self.rows.recency(newer)

@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.kernels.answer_diff import Board, Changes, before
+from skyband.algorithms.kernels.answer_diff import Board, before
 from skyband.algorithms.kernels.batch_tops import by_watch, walk_all
 from skyband.algorithms.kernels.candidate_lists import Lists, best
 from skyband.compiling.jit import inlined, kernel
+from skyband.core.exchange import Changes
 from skyband.core.types import Floats, Ints
 
 
@@ -83,7 +84,7 @@ class Following:
         )  # fmt: skip
 
         def followed(first: int, out: Changes) -> tuple[int, int]:
-            found: tuple[int, int] = follow(first, fresh, board.slot, *own, self.seen, self._left, *out)
+            found: tuple[int, int] = follow(first, fresh, board.slot, *own, self.seen, self._left, *out[:5])
             return found
 
         changes = board._collect(0, followed)
@@ -96,7 +97,7 @@ class Following:
         self.searched += len(order)
 
         def walked(first: int, out: Changes) -> tuple[int, int]:
-            found: tuple[int, int] = walk_all(first, order, board.slot, *own, *out)
+            found: tuple[int, int] = walk_all(first, order, board.slot, *own, *out[:5])
             return found
 
         return _in_order(len(ks), changes, board._collect(0, walked, len(order)))
@@ -126,10 +127,10 @@ def _in_order(watches: int, followed: Changes | None, walked: Changes | None) ->
     if walked is None:
         return followed
     if followed is not None:
-        both: list[Any] = [np.concatenate(arrays) for arrays in zip(followed, walked, strict=True)]
+        both: list[Any] = [np.concatenate(arrays) for arrays in zip(followed[:5], walked[:5], strict=True)]
         walked = Changes(*both)
-    columns: list[Any] = [np.empty_like(array) for array in walked]
-    by_watch(watches, *walked, *columns)
+    columns: list[Any] = [np.empty_like(array) for array in walked[:5]]
+    by_watch(watches, *walked[:5], *columns)
     return Changes(*columns)
 
 

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from skyband.algorithms.arrivals import Arrivals
 from skyband.algorithms.base import Workload
-from skyband.algorithms.kernels.answer_diff import Board, Changes
+from skyband.algorithms.kernels.answer_diff import Board
 from skyband.algorithms.kernels.batch_skyband import expected_size, push_heap, replace_root
 from skyband.algorithms.kernels.batch_tops import tops_together
 from skyband.algorithms.kernels.search_tree import SearchTree
@@ -41,6 +41,7 @@ from skyband.algorithms.skyband.incremental_tops import Following
 from skyband.algorithms.skyband.ra import RA, taking
 from skyband.algorithms.skyband.ra import absorb as relaxed
 from skyband.compiling.jit import kernel
+from skyband.core.exchange import Changes
 from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints, Recency
 
