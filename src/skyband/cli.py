@@ -42,6 +42,13 @@ class Format(StrEnum):
     csv = "csv"
 
 
+class Unit(StrEnum):
+    s = "s"
+    ms = "ms"
+    us = "us"
+    ns = "ns"
+
+
 Sql = Annotated[
     list[str],
     typer.Option(
@@ -56,6 +63,10 @@ Time = Annotated[
     typer.Option(
         "--time", metavar="COLUMN", help="The column that holds the time of a row.", show_default=False
     ),
+]
+TimeUnit = Annotated[
+    Unit | None,
+    typer.Option("--time-unit", help="The unit of a time column of numbers.", show_default="s"),
 ]
 PipelineFile = Annotated[Path, typer.Argument(metavar="PIPELINE.TOML", help="What to read, ask and write.")]
 
@@ -139,6 +150,7 @@ def top(
     ],
     sql: Sql,
     time: Time = None,
+    time_unit: TimeUnit = None,
     format: Annotated[Format, typer.Option("--format", help="How to print the answer.")] = Format.table,
     every: Annotated[
         int | None,
@@ -163,7 +175,7 @@ def top(
     queries = parse_all(sql)
     if len(queries) > 1 and format is Format.csv:
         raise typer.BadParameter("csv holds the answer of one query; take json or table for several")
-    replay = Replay(file, queries, time)
+    replay = Replay(file, queries, time, time_unit)
     answers = Answers(format.value, every is not None, len(queries) > 1)
 
     def tell(rows: int) -> None:
@@ -195,6 +207,7 @@ def explain(
     ] = None,
     sql: Sql = [],  # noqa: B006 - typer makes a new one
     time: Time = None,
+    time_unit: TimeUnit = None,
 ) -> None:
     """Print the plan of a query.
 
@@ -216,9 +229,9 @@ def explain(
     without_pandas()
     queries = parse_all(sql)
     if file is None:
-        monitor = monitor_of(None, queries, time or needed_time(queries))
+        monitor = monitor_of(None, queries, time or needed_time(queries), time_unit)
     else:
-        replay = Replay(file, queries, time)
+        replay = Replay(file, queries, time, time_unit)
         with Bar("reading") as bar:
             replay.run(bar)
         monitor = replay.monitor

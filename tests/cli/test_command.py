@@ -443,3 +443,21 @@ def test_a_file_that_may_not_be_read(skyband: Run, cars: Path) -> None:
         return  # this user may read everything
     done = skyband("top", cars, "--sql", FASTEST)
     assert done == Outcome(1, "", f"{cars} may not be read: change its permissions.\n")
+
+
+def test_the_unit_of_a_time_column(skyband: Run, tmp_path: Path) -> None:
+    """Milliseconds taken for seconds make an hour 3.6 seconds."""
+    path = tmp_path / "t_ms.csv"
+    rows = [f"{1_700_000_000_000 + minute * 60_000},{100 - minute}" for minute in range(120)]
+    path.write_text("\n".join(["ts,x", *rows]) + "\n")
+    sql = "SELECT ts, x FROM s ORDER BY x DESC LIMIT 1 WINDOW 1 HOUR"
+    call = ("top", path, "--time", "ts", "--sql", sql, "--format", "json")
+    told = skyband(*call, "--time-unit", "ms")
+    assert told.code == 0, told.err
+    assert json.loads(told.out)[0]["ts"] == 1_700_000_000_000 + 59 * 60_000
+    assert "1 hour" in skyband("explain", path, "--time", "ts", "--time-unit", "ms", "--sql", sql).out.lower()
+    assert skyband(*call, "--time-unit", "min").code == 2
+    told = skyband(
+        "top", path, "--time-unit", "ms", "--sql", "SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"
+    )
+    assert told.code == 2 and told.err == "--time-unit is the unit of a column: name it with --time.\n"

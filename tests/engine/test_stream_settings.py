@@ -146,3 +146,28 @@ def test_with_rows_only_what_changes_no_meaning() -> None:
     monitor.push([{"ts": "2024-05-01T10:00:01", "x": 2, "n": 3, "z": 1.5}])
     assert monitor.reject_counts["type"] == 1, "a declared type never changes"
     assert monitor.streams["s"].schema.field("z").type == pa.int64()
+
+
+def test_units_of_time() -> None:
+    """Each stream may have its own; the other's numbers are seconds then, and as exact."""
+    monitor = sb.Monitor(time="ts")
+    monitor._set_stream("a", {"time_unit": "ms"})
+    assert monitor.push({"ts": [1500], "x": [1.0]}, stream="a").num_rows == 0
+    assert monitor.now == 1500
+    monitor.push({"ts": [2], "x": [1.0]}, stream="b")
+    assert monitor.now == 2000
+    monitor = sb.Monitor.from_bytes(monitor.to_bytes())
+    assert [stream.unit for stream in monitor.streams.values()] == ["ms", "s"]
+    with pytest.raises(HasRows, match=r'the time unit "ms".*before the first row'):
+        monitor._set_stream("a", {"time_unit": "s"})
+    for settings, said in (
+        ({"time_unit": "minutes"}, "must be s, ms, us or ns"),
+        ({"time_unit": "ms", "time": None}, '"time_unit" needs "time"'),
+    ):
+        with pytest.raises(SkybandError, match=said):
+            monitor._set_stream("c", settings)
+    timestamps = sb.Monitor(time="ts")
+    timestamps.push({"ts": [1.0], "x": [1.0]}, stream="a")
+    timestamps._set_stream("b", {"time_unit": "ms"})
+    with pytest.raises(SkybandError, match="in ms and another stream's is a number: give both a unit"):
+        timestamps.push({"ts": [1.0], "x": [1.0]}, stream="b")

@@ -268,3 +268,36 @@ def test_units_have_their_turn_in_a_batch_that_nothing_is_read_for(
         assert infos[-1].tops["best"].num_rows == 2
     report = verify_pipeline(path)
     assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("placement", ["driver", "executors"])
+def test_a_time_column_of_milliseconds(tmp_path: Path, spark: SparkSession, placement: str) -> None:
+    start = 1_700_000_000_000
+    for number in range(3):
+        times = [start + (number * 40 + second) * 1000 for second in range(40)]
+        rows = {"ts": times, "x": [float(hash_of(time)) for time in times]}
+        (tmp_path / "data").mkdir(exist_ok=True)
+        pq.write_table(pa.table(rows), tmp_path / "data" / f"{number}.parquet")
+    queries = {
+        "best": "SELECT ts, x FROM s ORDER BY x DESC LIMIT 3 WINDOW 1 MINUTE",
+        "sums": "SELECT x FROM s GROUP BY x HAVING COUNT(*) > 0 WINDOW 50 SECONDS",
+    }
+    written = text(queries, placement).replace('time = "ts"', 'time = "ts"\ntime_unit = "ms"')
+    path = tmp_path / "pipeline.toml"
+    path.write_text(written)
+    run(path, spark)
+    top = pq.read_table(tmp_path / "out" / "top" / "top.parquet").to_pylist()
+    every = [start + second * 1000 for second in range(120)]
+    best = sorted((float(hash_of(t)) for t in every if t >= every[-1] - 60_000), reverse=True)[:3]
+    assert [row["score"] for row in top if row["query"] == "best"] == best
+    changes = outputs(tmp_path / "out", "changes")
+    assert {row["time"] for rows in changes for row in rows} <= set(every)
+    report = verify_pipeline(path)
+    assert report.ok, str(report)
+    path.write_text(written.replace('"ms"', '"us"'))
+    with pytest.raises(SkybandError, match="'time_unit' of stream 's' is not that"):
+        run(path, spark)
+
+
+def hash_of(time: int) -> int:
+    return time // 1000 * 7919 % 1009

@@ -40,7 +40,7 @@ def task_of(found: Found, body: memoryview) -> Task:
 def agree(given: dict[str, Any], content: dict[str, Any], folder: Path) -> None:
     """An error if a monitor was made with other options than the journal began with; what wasn't given is free."""
     for name, value in given.items():
-        if value is not None and _plain(value) != _plain(content[name]):
+        if value is not None and _plain(value) != _plain(content.get(name)):
             raise InputError(
                 f"{name}= is not that which the journal {folder} began with: leave it out, or choose another folder."
             )

@@ -27,7 +27,7 @@ from skyband.engine.planner import choose
 from skyband.engine.protocol import NONE_DELETED, Arrived, Deleted
 from skyband.engine.pruning import Sifted, Sifter
 from skyband.engine.report import TIMELESS, Report
-from skyband.engine.stream_runtime import Stream
+from skyband.engine.stream_runtime import Columns, Stream
 from skyband.engine.watch import Watch
 from skyband.query.coerce import asked
 from skyband.query.model import Joined, Last, Query, Window
@@ -51,7 +51,8 @@ JUMP_STEPS = 3  # so many steps in a row that are ahead as a whole mean that the
 class Monitor:
     """Watches over streams of rows.
 
-    time: the event-time column (or one for each stream, by name); schema: Arrow's, else from the first batch;
+    time: the event-time column (or one for each stream, by name); time_unit: "s", "ms", "us" or "ns" of a time column
+    of numbers (or one for each stream, by name), seconds by default; schema: Arrow's, else from the first batch;
     retain: rows kept for watches yet to come (`sb.rows(n)` or `sb.last("1 hour")`); max_ahead: how far ahead
     of now a row may be stamped; key, op: an update stream's columns (or one for each stream, by name), whose rows
     replace and delete earlier rows of the same key; journal: a folder that keeps every step (see `durable`), to begin
@@ -67,10 +68,12 @@ class Monitor:
         key: str | Mapping[str, str] | None = None,
         op: str | Mapping[str, str] | None = None,
         journal: str | os.PathLike[str] | None = None,
+        time_unit: str | Mapping[str, str] | None = None,
     ) -> None:
         from skyband.query.window import duration, window
 
         self.time, self.key, self.op = _special_columns(time, key, op)
+        self.time_unit = _units(time_unit)
         self.schema = schema
         self.retain: Window | None = None if retain is None else window(retain)
         self.max_ahead: Last | None = None if max_ahead is None else duration("max_ahead", max_ahead)
@@ -81,7 +84,7 @@ class Monitor:
         self._report = Report()
         self._next_seq = 0
         self._now: int | None = None  # time key
-        self._kind: clock.Kind | None = None
+        self._kind = self.unit()
         self._pending: Any = None  # an advance before the kind of time was known
         self.lists_only = (
             False  # rows may be pruned before they come here: the planner picks nothing that needs them all
@@ -93,6 +96,8 @@ class Monitor:
         self._known: dict[str, Watch] = {}  # while state is made anew: watches held
         if isinstance(self.retain, Last) and not self.time:
             raise InputError("retain=sb.last(…) needs a time column: give time=, or retain a number of rows.")
+        if self.time_unit is not None and not self.time and journal is None:
+            raise InputError("time_unit= needs a time column: give time= too.")
         if (
             self.max_ahead is not None and not self.time and journal is None
         ):  # a journal knows its time column
@@ -173,10 +178,18 @@ class Monitor:
                 self._settle(stream)
         return self.streams[name]
 
-    def columns_of(self, name: str) -> tuple[str | None, pa.Schema | None, str | None, str | None]:
-        """The time column, schema, key and operation that were given for a stream."""
+    def columns_of(self, name: str) -> Columns:
+        """The time column, schema, key, operation and unit of time that were given for a stream."""
         time, key, op = (_of(columns, name) for columns in (self.time, self.key, self.op))
-        return time, self.declared(name), key, op
+        return time, self.declared(name), key, op, self.unit_of(name)
+
+    def unit_of(self, name: str) -> clock.Kind | None:
+        """The unit of time that was given for a stream."""
+        return self.time_unit.get(name, "s") if isinstance(self.time_unit, dict) else self.time_unit
+
+    def unit(self) -> clock.Kind | None:
+        """The unit of `now` and `advance`: the finest one, where streams were given different ones."""
+        return clock.finest(self.time_unit.values()) if isinstance(self.time_unit, dict) else self.time_unit
 
     def _set_stream(self, name: str, given: Mapping[str, Any]) -> None:
         """Set a stream's own settings; see `stream_settings`."""
@@ -263,6 +276,7 @@ class Monitor:
                 watch._stream = target
                 target.attach(watch)
         target.name = name if name is not None else target.name
+        target.unit = self.unit_of(target.name)
         self.streams = {target.name: target}
         return target
 
@@ -287,12 +301,11 @@ class Monitor:
     def _settle_kind(self, stream: Stream, type_: pa.DataType) -> None:
         """The type of a stream's time column is known."""
         assert stream.time is not None
-        kind = clock.kind_of(type_, stream.time)
+        kind = clock.kind_of(type_, stream.time, stream.unit)
+        if self._kind in clock.UNITS and kind == "number":
+            kind = stream.unit = "s"
         if self._kind is not None and kind != self._kind:
-            raise InputError(
-                f'The time column "{stream.time}" is a {kind} and another stream\'s is a {self._kind}: '
-                "cast one of them."
-            )
+            kind = clock.common_kind(kind, self._kind, stream.time)
         self._kind = kind
         if self._pending is not None:
             self._now, self._pending = clock.pending_key(self._pending, kind), None
@@ -556,7 +569,8 @@ class Monitor:
         types = [s.field(time).type for time, s in timed if s is not None and known_type(s, time)]
         if not types:
             return TIMELESS
-        return self._kind, clock.common_type(types)
+        units = {stream.unit for stream in self.streams.values() if stream.time is not None}
+        return self._kind, clock.common_type(types, several_units=len(units) > 1)
 
     # -- keeping -------------------------------------------------------------------------------------------
 
@@ -641,6 +655,13 @@ def _whole(stream: Stream, raw: Raw) -> bool:
 def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:
     """The column of one stream, where one name is every stream's."""
     return columns.get(stream) if isinstance(columns, Mapping) else columns
+
+
+def _units(given: Any) -> clock.Kind | dict[str, clock.Kind] | None:
+    """time_unit= as it may be given."""
+    if isinstance(given, Mapping):
+        return {name: clock.unit_of(unit) for name, unit in given.items()} or None
+    return None if given is None else clock.unit_of(given)
 
 
 def _special_columns(time: Any, key: Any, op: Any) -> list[Any]:

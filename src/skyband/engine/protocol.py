@@ -57,6 +57,7 @@ class Host(Protocol):
     """What a monitor is to its streams and watches."""
 
     time: Any
+    time_unit: Any
     key: Any
     schema: Any
     retain: Window | None

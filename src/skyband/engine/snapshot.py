@@ -83,6 +83,7 @@ def options(monitor: Saved) -> dict[str, Any]:
         "schema": _dump_schema(monitor.schema),
         "retain": None if monitor.retain is None else str(monitor.retain),
         "max_ahead": None if monitor.max_ahead is None else monitor.max_ahead.nanoseconds,
+        **({} if monitor.time_unit is None else {"time_unit": monitor.time_unit}),
         **({} if monitor.share is None else {"share": list(monitor.share)}),
     }
 
@@ -133,6 +134,7 @@ def _dump_watch(watch: Watch, group: int, place: int) -> tuple[Plain, str]:
 def fill(monitor: Saved, content: dict[str, Any]) -> None:
     """Let a monitor continue from what `dump` gave."""
     monitor.time, monitor.key, monitor.op = (content[name] for name in ("time", "key", "op"))
+    monitor.time_unit = content.get("time_unit")
     monitor.retain = None if content["retain"] is None else window(content["retain"])
     given = content["schema"]
     if isinstance(given, dict):
@@ -147,7 +149,9 @@ def fill(monitor: Saved, content: dict[str, Any]) -> None:
     monitor._rejects.load(content["rejects"])
     monitor.streams, monitor.joints = {}, {}
     for part in content["streams"]:
-        stream = Stream(monitor, part["name"], part["time"], None, part["key"], part["op"])
+        stream = Stream(
+            monitor, part["name"], part["time"], None, part["key"], part["op"], part.get("time_unit")
+        )
         monitor.streams[stream.name] = stream
         stream.load(part)
     for part in content["joints"]:

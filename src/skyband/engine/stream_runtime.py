@@ -31,6 +31,9 @@ from skyband.stream.validation import Door
 from skyband.stream.widening import Seen
 from skyband.stream.windows import Horizons, Recencies, Runs
 
+Columns = tuple[str | None, pa.Schema | None, str | None, str | None, clock.Kind | None]
+"""A stream's time column, schema, key, operation and unit of time."""
+
 
 @dataclass
 class Fellows:
@@ -53,10 +56,12 @@ class Stream:
         schema: pa.Schema | None,
         key: str | None = None,
         op: str | None = None,
+        unit: clock.Kind | None = None,
     ) -> None:
         self.monitor = monitor
         self.name = name
         self.time = time
+        self.unit = unit  # of a time column of numbers, if it was given
         self._schema: pa.Schema | None = None
         self.names: set[str] = set()
         self.unknown_types = False
@@ -191,7 +196,7 @@ class Stream:
             stream=self.name,
             schema=self.schema,
             time=self.time,
-            kind=monitor._kind if self.time is not None else None,
+            kind=(self.unit or monitor._kind) if self.time is not None else None,
             late_before=self._late_before(),
             key=None if self.updates is None else self.updates.key,
             op=None if self.updates is None else self.updates.op,
@@ -528,6 +533,7 @@ class Stream:
         return {
             "name": self.name,
             "time": self.time,
+            "time_unit": self.unit,
             "key": None if self.updates is None else self.updates.key,
             "op": None if self.updates is None else self.updates.op,
             "updates": None if self.updates is None else self.updates.dump(),

@@ -16,10 +16,11 @@ import pyarrow as pa
 from skyband.core.errors import InputError, SkybandError
 from skyband.engine.planner import choose
 from skyband.engine.protocol import Host
-from skyband.engine.stream_runtime import Stream
+from skyband.engine.stream_runtime import Columns, Stream
+from skyband.stream.clock import Kind, unit_of
 from skyband.stream.schema import declared, known_type, type_of
 
-SETTINGS = ("schema", "time", "key", "op")
+SETTINGS = ("schema", "time", "time_unit", "key", "op")
 
 
 class Settable(Host, Protocol):
@@ -30,7 +31,8 @@ class Settable(Host, Protocol):
     _rejects: Any
 
     def nameless(self) -> list[Stream]: ...
-    def columns_of(self, name: str) -> tuple[str | None, pa.Schema | None, str | None, str | None]: ...
+    def columns_of(self, name: str) -> Columns: ...
+    def unit(self) -> Kind | None: ...
     def _settle(self, stream: Stream) -> None: ...
     def _learn(
         self, stream: Stream, schema: pa.Schema, unsure: dict[str, tuple[pa.DataType, ...]]
@@ -48,6 +50,7 @@ def settings_of(stream: Stream) -> dict[str, Any]:
     return {
         "schema": {field.name: str(field.type) for field in known} or None,
         "time": stream.time,
+        "time_unit": stream.unit,
         "key": None if stream.updates is None else stream.updates.key,
         "op": None if stream.updates is None else stream.updates.op,
     }
@@ -56,7 +59,9 @@ def settings_of(stream: Stream) -> dict[str, Any]:
 def copy_to(monitor: Settable, name: str, stream: Stream) -> None:
     """Make a stream without rows in another monitor, with the columns and settings of this one."""
     own = settings_of(stream)
-    monitor.streams[name] = made = Stream(monitor, name, own["time"], stream.schema, own["key"], own["op"])
+    monitor.streams[name] = made = Stream(
+        monitor, name, own["time"], stream.schema, own["key"], own["op"], stream.unit
+    )
     if made.schema is not None:
         monitor._settle(made)
 
@@ -82,6 +87,9 @@ def _check(given: Mapping[str, Any]) -> None:
             raise InputError(f"A stream has no setting {name!r}: there are {', '.join(SETTINGS)}.")
         if name == "schema":
             _check_schema(value)
+        elif name == "time_unit":
+            if value is not None:
+                unit_of(value)
         elif value is not None and (not isinstance(value, str) or not value):
             raise InputError(f'"{name}" must be the name of a column, not {value!r}.')
 
@@ -114,8 +122,10 @@ def _set_first(monitor: Settable, name: str, stream: Stream | None, given: Mappi
     wanted = {**settings_of(first), **given}
     if wanted["op"] is not None and wanted["key"] is None:
         raise InputError('"op" needs "key", too: the column that tells which row is updated or deleted.')
+    if given.get("time_unit") is not None and wanted["time"] is None:
+        raise InputError('"time_unit" needs "time", too: the column of numbers that it is of.')
     schema = declared(wanted["schema"])
-    made = Stream(monitor, name, wanted["time"], schema, wanted["key"], wanted["op"])
+    made = Stream(monitor, name, wanted["time"], schema, wanted["key"], wanted["op"], wanted["time_unit"])
     watches = [watch for old in replaced for watch in old.watches]
     choices = []
     for watch in watches:
@@ -130,7 +140,7 @@ def _set_first(monitor: Settable, name: str, stream: Stream | None, given: Mappi
             )
     others = [old for old in monitor.streams.values() if old not in replaced]
     if monitor._now is None and not any(known_type(old.schema, old.time or "") for old in others):
-        monitor._kind = None  # it was this stream's alone
+        monitor._kind = monitor.unit()  # it was this stream's alone
     monitor.streams = {old.name: old for old in others} | {name: made}
     if schema is not None:
         monitor._settle(made)
@@ -151,7 +161,7 @@ def _shape(stream: Stream) -> tuple[bool, bool]:
 def _set_later(monitor: Settable, stream: Stream, given: Mapping[str, Any]) -> None:
     """The stream has rows: only add columns."""
     known = settings_of(stream)
-    for name in ("time", "key", "op"):
+    for name in ("time", "time_unit", "key", "op"):
         if given.get(name, known[name]) != known[name]:
             raise HasRows(
                 f'The stream "{stream.name}" has rows, which were read with {_said(name, known[name])}: that can be '
@@ -175,4 +185,5 @@ def _set_later(monitor: Settable, stream: Stream, given: Mapping[str, Any]) -> N
 
 
 def _said(name: str, value: str | None) -> str:
-    return f"no {name} column" if value is None else f'the {name} column "{value}"'
+    word = "time unit" if name == "time_unit" else f"{name} column"
+    return f"no {word}" if value is None else f'the {word} "{value}"'

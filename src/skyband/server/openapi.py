@@ -97,7 +97,7 @@ SCHEMAS: Data = {
             "name": TEXT,
             "columns": _list(_object({"name": TEXT, "type": TEXT})),
             "schema": {**_of("object", additionalProperties=TEXT), "nullable": True},
-            **dict.fromkeys(("time", "key", "op"), _or_null("string")),
+            **dict.fromkeys(("time", "time_unit", "key", "op"), _or_null("string")),
             "rows": WHOLE,
             "now": TIME,
         }
@@ -186,7 +186,7 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
         _body(
             _object(
                 {}, schema={**_of("object", additionalProperties=TEXT), "nullable": True},
-                **dict.fromkeys(("time", "key", "op"), _or_null("string", minLength=1)),
+                **dict.fromkeys(("time", "time_unit", "key", "op"), _or_null("string", minLength=1)),
             ),
             {"schema": {"ts": "timestamp[us]", "car": "string", "speed": "double"}, "time": "ts"},
         ),

@@ -57,6 +57,7 @@ class Service:
         self.numbers = Numbers()
         monitor = Monitor(
             time=settings.time,
+            time_unit=settings.time_unit,
             key=settings.key,
             op=settings.op,
             retain=settings.retain,

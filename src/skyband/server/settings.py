@@ -36,6 +36,9 @@ class Settings:
         False, "Keep nothing on disk: the end of the server is the end of its rows.", ENGINE
     )
     time: str | None = _option(None, "The column that holds the time of a row.", ENGINE, "COLUMN")
+    time_unit: str | None = _option(
+        None, "The unit of a time column of numbers: s, ms, us or ns; s by default.", ENGINE, "UNIT"
+    )
     key: str | None = _option(None, "The key column, where rows update earlier rows.", ENGINE, "COLUMN")
     op: str | None = _option(
         None, "The column that says insert, update or delete, of such rows.", ENGINE, "COLUMN"

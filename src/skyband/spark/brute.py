@@ -72,11 +72,13 @@ class Brute:
         schemas: Mapping[str, pa.Schema],
         times: Mapping[str, str | None],
         updates: Mapping[str, tuple[str | None, str | None]] | None = None,
+        units: Mapping[str, clock.Kind | None] | None = None,
     ) -> None:
         self._streams: dict[str, _Stream] = {}
         for name, schema in schemas.items():
             time = times.get(name)
-            kind = clock.kind_of(schema.field(time).type, time) if time is not None else None
+            unit = (units or {}).get(name)
+            kind = clock.kind_of(schema.field(time).type, time, unit) if time is not None else None
             none = np.zeros(0, np.int64)
             key, op = (updates or {}).get(name, (None, None))
             self._streams[name] = _Stream(name, schema, time, kind, schema.empty_table(), none, none, key, op)

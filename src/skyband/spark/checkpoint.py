@@ -342,6 +342,7 @@ def _identity(spec: StreamSpec) -> dict[str, Any]:
         "format": spec.format,
         "path": spec.text,
         "time": spec.time,
+        "time_unit": spec.time_unit,
         "schema": schema,
         "key": spec.key,
         "op": spec.op,

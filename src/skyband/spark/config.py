@@ -18,6 +18,7 @@ from typing import Any
 
 from skyband.core.errors import InputError, QueryError
 from skyband.spark.paths import local_path
+from skyband.stream.clock import UNITS
 
 FILES = ("parquet", "csv", "json")
 FORMATS = (*FILES, "kafka", "rate")
@@ -41,6 +42,7 @@ class StreamSpec:
     path: Path
     text: str  # the path as the file has it: what the checkpoint remembers
     time: str | None = None
+    time_unit: str | None = None  # of a time column of numbers
     max_files: int | None = None
     schema: tuple[tuple[str, str], ...] | None = None
     key: str | None = None  # of an update stream
@@ -110,6 +112,13 @@ class Pipeline:
     sink: SinkSpec
     spark: SparkSpec
     metrics: MetricsSpec | None = None
+
+    def monitor_options(self) -> dict[str, Any]:
+        """The options of a monitor of these streams: each by stream."""
+        return {
+            name: {s.name: getattr(s, name) for s in self.streams if getattr(s, name) is not None} or None
+            for name in ("time", "key", "op", "time_unit")
+        }
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
@@ -211,10 +220,14 @@ class _Reader:
             "kafka": ("bootstrap", "topic", "values", "starting", "max_records", "options"),
             "rate": ("rows_per_second",),
         }.get(form, ("path", "max_files"))
-        self.known(where, table, ("format", *own, "time", "schema", "key", "op"))
+        self.known(where, table, ("format", *own, "time", "time_unit", "schema", "key", "op"))
         if "op" in table and "key" not in table:
             raise self.fail(
                 f"{where} has 'op' and needs 'key' too: the column that tells which row is meant."
+            )
+        if "time_unit" in table and "time" not in table:
+            raise self.fail(
+                f"{where} has 'time_unit' and needs 'time' too: the column of numbers that it is of."
             )
         if form == "kafka":
             text, options = self.kafka(where, table)
@@ -233,6 +246,9 @@ class _Reader:
             options=options,
             values=self.choice(where, "values", self.text(where, table, "values", "json"), VALUES),
             time=self.text(where, table, "time") if "time" in table else None,
+            time_unit=self.choice(where, "time_unit", self.text(where, table, "time_unit"), UNITS)
+            if "time_unit" in table
+            else None,
             max_files=self.count(where, table, "max_files", 1),
             schema=self.schema(where, table.get("schema")),
             key=self.text(where, table, "key") if "key" in table else None,

@@ -270,11 +270,7 @@ def new_monitor(pipeline: Pipeline, schemas: Mapping[str, pa.Schema]) -> Monitor
     """A monitor of the pipeline's streams, without queries."""
     from skyband.engine.monitor import Monitor
 
-    time, key, op = (
-        {s.name: getattr(s, name) for s in pipeline.streams if getattr(s, name) is not None} or None
-        for name in ("time", "key", "op")
-    )
-    return Monitor(time=time, schema=dict(schemas), key=key, op=op)
+    return Monitor(schema=dict(schemas), **pipeline.monitor_options())
 
 
 def compare_queries(old: Queries, new: Queries) -> tuple[list[str], list[str], list[str]]:

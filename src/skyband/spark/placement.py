@@ -55,11 +55,7 @@ def explain_pipeline(path: str | Path) -> str:
     pipeline = load_pipeline(path)
     checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
     chosen, why = choose_placement(pipeline, checkpoint, checkpoint.first_new())
-    time, key, op = (
-        {s.name: getattr(s, name) for s in pipeline.streams if getattr(s, name) is not None} or None
-        for name in ("time", "key", "op")
-    )
-    monitor = Monitor(time=time, key=key, op=op)
+    monitor = Monitor(**pipeline.monitor_options())
     monitor.lists_only = True  # as on Spark
     watch_all(monitor, pipeline)
     plans = [str(watch.explain()) for watch in monitor.watches.values()]

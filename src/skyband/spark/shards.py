@@ -196,20 +196,23 @@ class Streams:
     key: Mapping[str, str]
     op: Mapping[str, str]
     schemas: Mapping[str, pa.Schema]
+    time_unit: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, pipeline: Pipeline, schemas: Mapping[str, pa.Schema]) -> Streams:
-        time, key, op = (
-            {s.name: getattr(s, name) for s in pipeline.streams if getattr(s, name) is not None}
-            for name in ("time", "key", "op")
-        )
-        return cls(time, key, op, dict(schemas))
+        given = pipeline.monitor_options()
+        time, key, op = (given[name] or {} for name in ("time", "key", "op"))
+        return cls(time, key, op, dict(schemas), given["time_unit"])
 
     def monitor(self) -> Monitor:
         from skyband.engine.monitor import Monitor
 
         monitor = Monitor(
-            time=self.time or None, schema=dict(self.schemas), key=self.key or None, op=self.op or None
+            time=self.time or None,
+            schema=dict(self.schemas),
+            key=self.key or None,
+            op=self.op or None,
+            time_unit=self.time_unit,
         )
         monitor.lists_only = True
         return monitor

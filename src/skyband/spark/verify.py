@@ -106,10 +106,14 @@ class _Verification:
         self._again = Again(pipeline, checkpoint, schemas)
         self._output = output
         streams = pipeline.streams
+        monitor = new_monitor(pipeline, schemas)
         self._brute = Brute(
-            schemas, {s.name: s.time for s in streams}, {s.name: (s.key, s.op) for s in streams}
+            schemas,
+            {s.name: s.time for s in streams},
+            {s.name: (s.key, s.op) for s in streams},
+            {s.name: monitor.unit_of(s.name) for s in streams},
         )
-        self._time = new_monitor(pipeline, schemas)._time_type()
+        self._time = monitor._time_type()
         self._queries: Queries = ()
         self._right: dict[str, list[Ranked]] = {}  # the answers before the batch
         self._dropped: dict[str, list[Ranked]] = {}  # those of queries that the batch has no more

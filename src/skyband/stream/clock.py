@@ -1,8 +1,9 @@
 """Event time as one integer that sorts as time does.
 
 A timestamp or a date is nanoseconds since 1970 UTC (a naive one is UTC), which holds the years 1677 to 2262; a
-row outside that is rejected. A number of seconds is a float64 whose bits are turned into an integer of the
-same order, so that nothing is rounded. A monitor has one kind of time for all its streams.
+row outside that is rejected. So is a number whose unit is given: whole numbers stay exact, fractions are rounded to a
+nanosecond. A number without a unit is seconds: a float64 whose bits are turned into an integer of the same order, so
+that nothing is rounded. A monitor has one kind of time for all its streams; only the units of numbers may differ.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -20,23 +22,52 @@ from skyband.core.errors import InputError
 from skyband.core.types import MINIMUM, Ints
 from skyband.stream.arrow import numbers_array, values_of
 
-Kind = Literal["timestamp", "number"]
-_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+Kind = Literal["timestamp", "number", "s", "ms", "us", "ns"]
+"""What times are: timestamps, numbers of seconds as float64, or numbers of a unit that was given."""
+UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DAY = 86_400_000_000_000
 _LOW, _HIGH = -(2**63) + 2, 2**63 - 2
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def kind_of(type_: pa.DataType, column: str) -> Kind:
-    """Which kind of time a column has; an error if it has none."""
+def kind_of(type_: pa.DataType, column: str, unit: Kind | None = None) -> Kind:
+    """Which kind of time a column has, if it is in this unit; an error if it has none."""
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
+        if unit is not None:
+            raise InputError(
+                f'time_unit= is for a column of numbers, and the time column "{column}" is {type_}: leave it out.'
+            )
         return "timestamp"
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
-        return "number"
+        return unit or "number"
     raise InputError(
         f'The time column "{column}" is {type_}; it must be a timestamp, a date, or a number of seconds: '
         "cast it, or give the type with schema=."
     )
+
+
+def unit_of(given: Any) -> Kind:
+    """A unit of time as it was given."""
+    if given not in tuple(UNITS):
+        raise InputError(
+            f"time_unit= must be s, ms, us or ns, or one of them for each stream by name, not {given!r}."
+        )
+    unit: Kind = given
+    return unit
+
+
+def finest(units: Iterable[Kind]) -> Kind:
+    """The unit that holds whole numbers of all these."""
+    return min(units, key=lambda unit: UNITS[unit])
+
+
+def common_kind(kind: Kind, other: Kind, column: str) -> Kind:
+    """The kind of a monitor's time, whose streams have two kinds; an error if they can't be compared."""
+    if kind in UNITS and other in UNITS:
+        return finest((kind, other))
+    said = [f"in {known}" if known in UNITS else f"a {known}" for known in (kind, other)]
+    advice = "give both a unit (time_unit=)" if "timestamp" not in (kind, other) else "cast one of them"
+    raise InputError(f'The time column "{column}" is {said[0]} and another stream\'s is {said[1]}: {advice}.')
 
 
 def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
@@ -45,9 +76,11 @@ def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype
     if kind == "number":
         values = values_of(pc.cast(array, pa.float64(), safe=False))
         return number_keys(values), missing | ~np.isfinite(values)
+    if kind in UNITS:
+        return _whole_keys(array, missing, UNITS[kind])
     if pa.types.is_date(array.type):
         array = pc.cast(array, pa.timestamp("ms"))
-    unit = _UNITS[array.type.unit]
+    unit = UNITS[array.type.unit]
     raw = values_of(pc.cast(array, pa.int64()))
     if unit == 1:
         return np.ascontiguousarray(raw, dtype=np.int64), missing
@@ -55,6 +88,27 @@ def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype
     if beyond.any():
         return np.where(beyond, 0, raw) * unit, missing | beyond
     return raw * unit, missing
+
+
+def _whole_keys(
+    array: pa.Array, missing: np.ndarray[Any, np.dtype[np.bool_]], unit: int
+) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Numbers of a unit as nanoseconds; those that no int64 holds can't be told."""
+    about = values_of(pc.cast(array, pa.float64(), safe=False))
+    # as doubles the ends are powers of two; what lies within a double of them is looked at as integers below
+    missing = missing | ~(np.abs(about) < 2.0**63 / unit)
+    if missing.any():
+        array = pc.if_else(numbers_array(missing), pa.scalar(0, array.type), array)
+    if pa.types.is_integer(array.type):
+        whole, rest = values_of(pc.cast(array, pa.int64())), None
+    else:
+        floor = pc.floor(array)
+        whole = values_of(pc.cast(floor, pa.int64(), safe=False))
+        parts = values_of(pc.cast(pc.subtract(array, floor), pa.float64(), safe=False))
+        rest = np.rint(parts * unit).astype(np.int64)
+    beyond = (whole > _HIGH // unit - 1) | (whole < _LOW // unit + 1)
+    keys = np.where(beyond, 0, whole) * unit
+    return keys if rest is None else keys + rest, missing | beyond
 
 
 def number_keys(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
@@ -72,10 +126,23 @@ def key(value: Any, kind: Kind) -> int:
         if not math.isfinite(seconds):
             raise InputError(f"{value!r} is not a time; give a finite number of seconds.")
         return int(number_keys(np.array([seconds]))[0])
-    nanoseconds = _nanoseconds(value)
+    if kind in UNITS and isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        nanoseconds = _scaled(value, kind)
+    else:
+        nanoseconds = _nanoseconds(value)
     if not _LOW <= nanoseconds <= _HIGH:
         raise InputError(f"{value!r} lies outside the years 1677 to 2262 that event times can have.")
     return nanoseconds
+
+
+def _scaled(value: Any, kind: Kind) -> int:
+    """A number of a unit as nanoseconds."""
+    if isinstance(value, int | np.integer):
+        return int(value) * UNITS[kind]
+    if not math.isfinite(value):
+        raise InputError(f"{value!r} is not a time; give a finite number of {kind}.")
+    whole = math.floor(value)
+    return int(whole * UNITS[kind] + round((float(value) - whole) * UNITS[kind]))
 
 
 def seconds(value: Any) -> float:
@@ -132,6 +199,9 @@ def value_of(time_key: int, kind: Kind) -> dt.datetime | float:
     """A key as a person reads it."""
     if kind == "number":
         return number_of(time_key)
+    if kind in UNITS:
+        whole, rest = divmod(time_key, UNITS[kind])
+        return whole + rest / UNITS[kind] if rest else whole
     return _EPOCH + dt.timedelta(microseconds=time_key // 1000)
 
 
@@ -148,21 +218,27 @@ def plus(time_key: int, nanoseconds: int, kind: Kind) -> int:
     return min(time_key + nanoseconds, 2**63 - 1)
 
 
-def common_type(types: list[pa.DataType]) -> pa.DataType:
+def common_type(types: list[pa.DataType], several_units: bool = False) -> pa.DataType:
     """A type that holds the times of all these columns."""
+    if several_units:
+        return pa.int64() if all(pa.types.is_integer(type_) for type_ in types) else pa.float64()
     if all(type_ == types[0] for type_ in types):
         return types[0]
     if not any(pa.types.is_timestamp(type_) or pa.types.is_date(type_) for type_ in types):
         return pa.float64()
     units = [type_.unit for type_ in types if pa.types.is_timestamp(type_)] or ["s"]
     zoned = any(pa.types.is_timestamp(type_) and type_.tz for type_ in types)
-    return pa.timestamp(min(units, key=lambda unit: _UNITS[unit]), "UTC" if zoned else None)
+    return pa.timestamp(min(units, key=lambda unit: UNITS[unit]), "UTC" if zoned else None)
 
 
 def column(keys: Ints, kind: Kind, type_: pa.DataType) -> pa.Array:
     """Keys as a column of the stream's own time type."""
     if kind == "number":
         return pc.cast(numbers_array(numbers_of(keys)), type_, safe=False)
+    if kind in UNITS:
+        whole, rest = np.divmod(keys, UNITS[kind])
+        exact = pa.types.is_integer(type_)
+        return pc.cast(numbers_array(whole if exact else whole + rest / UNITS[kind]), type_, safe=False)
     if pa.types.is_date(type_):
         return pc.cast(numbers_array(keys // _DAY).cast(pa.int32()), pa.date32()).cast(type_)
-    return numbers_array(keys // _UNITS[type_.unit]).view(type_)
+    return numbers_array(keys // UNITS[type_.unit]).view(type_)

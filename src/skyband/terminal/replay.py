@@ -31,7 +31,9 @@ def parse_all(sqls: Sequence[str]) -> dict[str, Query]:
 class Replay:
     """The rows of one file, pushed to a monitor that watches these queries."""
 
-    def __init__(self, path: str, queries: Mapping[str, Query], time: str | None) -> None:
+    def __init__(
+        self, path: str, queries: Mapping[str, Query], time: str | None, unit: str | None = None
+    ) -> None:
         from skyband.files import open_rows
 
         kinds = _kinds(queries, time)
@@ -39,16 +41,18 @@ class Replay:
         schema = self.reader.schema
         if self.reader.left_out:
             print(f"left out, because nested: {', '.join(self.reader.left_out)}", file=sys.stderr)
+        if unit is not None and time is None:
+            raise QueryError("--time-unit is the unit of a column: name it with --time.")
         _check_time(queries, time, schema)
         # A wrong name is told against all columns of the file; then only those that are used are read.
         try:
-            monitor_of(schema, queries, time)
+            monitor_of(schema, queries, time, unit)
         except QueryError as problem:
             raise self._with_example(
                 problem, [name for name, kind in kinds.items() if kind == "number"]
             ) from None
         self.columns = _columns(queries, time, schema)
-        self.monitor = monitor_of(_only(schema, self.columns), queries, time)
+        self.monitor = monitor_of(_only(schema, self.columns), queries, time, unit)
         self.rows = 0
 
     def _with_example(self, problem: QueryError, names: Sequence[str]) -> QueryError:
@@ -90,11 +94,13 @@ class Replay:
         print(f"  such as row {first['seq']}: {first['detail']}", file=sys.stderr)
 
 
-def monitor_of(schema: pa.Schema | None, queries: Mapping[str, Query], time: str | None) -> Monitor:
+def monitor_of(
+    schema: pa.Schema | None, queries: Mapping[str, Query], time: str | None, unit: str | None = None
+) -> Monitor:
     """A monitor with the queries as its watches."""
     from skyband.engine.monitor import Monitor
 
-    monitor = Monitor(time=time, schema=schema)
+    monitor = Monitor(time=time, schema=schema, time_unit=None if unit is None else str(unit))
     for name, query in queries.items():
         monitor.watch(query, name=name)
     return monitor
