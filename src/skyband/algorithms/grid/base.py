@@ -1,23 +1,23 @@
-"""What the algorithms on a grid share: rows in cells, influence lists, and the search that refills a list.
+"""Shared by the algorithms on a grid: rows in cells, influence lists, and the search that refills a list.
 
-One step: rows come in and are linked into their cells; each is offered to the slots that its cell's influence list
-names; deleted and expired rows leave cells and lists; then, once for each slot whose list ran short, the grid is
-searched. Nothing is reported in between, so several losses of one slot in a step cost one search.
+One step: new rows are linked into their cells, and each is offered to the slots that its cell's influence list names.
+Deleted and expired rows leave cells and lists. Then the grid is searched once for each slot whose list ran short.
+Nothing is reported in between, so several losses of one slot in a step cost one search.
 
 A subclass brings
 
-    arrive     the kernel that takes a row into a slot's list (see `search.py`), and `state()`, its arrays
-    expire()   lists lose what is before their horizon; returns the slots that need a search
-    strike     the kernel that takes deleted rows out of lists, if the algorithm stands deletion
-    keep       how many rows a search shall find for a slot (default: k)
+    arrive     the kernel that inserts a row into a slot's list (see search.py), and `state()`, its arrays
+    expire()   removes rows before the horizons from lists; returns the slots that need a search
+    strike     the kernel that removes deleted rows from lists, if the algorithm supports deletion
+    keep       how many rows a search finds for a slot (default: k)
 
-and has for each slot: `bar`, below which an arrival can't matter; `complete`, 1 while the list holds every row that
-there is for it (then the bar is -inf, every cell of its box has its entry, and a loss needs no search); `oldest_time`
-and `oldest_seq`, a recency no list entry lies before, so that one comparison tells whether a list loses anything.
+and has for each slot: `bar`, below which an arrival can't matter; `complete`, 1 while the list holds every row of its
+window (then the bar is -inf, every cell of its box names it, and a loss needs no search); `oldest_time` and
+`oldest_seq`, a recency not after that of any row listed, so that one comparison shows whether a list loses a row.
 
 **Which search.** `walk` if every axis has a proven direction and no part of the score can be infinite or NaN on the
-box that the grid reaches; else `descend`; and if the score can't be compiled (exp, ln, powers), the same descent in
-numpy, slower but exact. The proof is made over a somewhat larger box, so that it lasts.
+box that the grid covers; else `descend`; and if the score can't be compiled (exp, ln, powers), the same descent in
+numpy, slower but exact. The proof is made over a somewhat larger box, so that it stays valid longer.
 
 **Threshold families** have a fixed bar: influence lists are set once, each row beyond goes into the list, and no search
 is ever needed.
@@ -45,15 +45,14 @@ from skyband.query.expression.box_bounds import sound
 from skyband.query.expression.score_space import Space
 
 UNKNOWN, WALK, DESCEND, PLAIN = range(4)
-BURST = 8  # a batch is large for a list that it could fill so many times
+BURST = 8  # a batch is large if it could fill a list so many times
 _NO_CELLS = np.empty(0, dtype=np.int64)
-TIGHTEN = (
-    2048  # a slot for which so many rows were scored since its influence lists were set has them set anew
-)
+# After so many rows were scored for a slot since its influence lists were set, they are set again.
+TIGHTEN = 2048
 
 
 class Gridded(WindowAlgorithm):
-    """Rows in a grid; what a list holds, and how it shrinks, is up to the subclass."""
+    """Rows in a grid; the subclass decides what a list holds, and how it shrinks."""
 
     counter_names: ClassVar[tuple[str, ...]] = COUNTERS
     arrive: ClassVar[Kernel]
@@ -87,25 +86,25 @@ class Gridded(WindowAlgorithm):
 
     @abstractmethod
     def state(self) -> tuple[Any, ...]:
-        """The arrays that `arrive` works on; asked for anew after a list has grown."""
+        """Return the arrays that `arrive` works on; called again after a list has grown."""
 
     @abstractmethod
     def expire(self) -> None:
-        """Take out of the lists what lies before their horizons; set `lost` and `touched`."""
+        """Remove the rows before their horizons from the lists; set `lost` and `touched`."""
 
     def keep(self) -> Ints:
-        """How many rows a search shall find, by slot."""
+        """Return by slot how many rows a search finds."""
         return self.ks
 
     def named(self) -> Places:
-        """How many slots each cell names: arrivals in a cell with none are passed over."""
+        """Return how many slots each cell names; arrivals in a cell with none are skipped."""
         return self.grid.count
 
     def settled(self, slots: Ints) -> None:
-        """A search has filled these slots' lists."""
+        """Called when a search has filled these slots' lists."""
 
     def strike(self, places: Ints) -> None:
-        """Take deleted rows out of lists; set `lost` and `touched`."""
+        """Remove deleted rows from the lists; set `lost` and `touched`."""
         raise NotImplementedError
 
     # -- slots ---------------------------------------------------------------------------------------------
@@ -123,14 +122,14 @@ class Gridded(WindowAlgorithm):
             self.search(np.array([slot], dtype=np.int64))
 
     def _complete(self, slot: int) -> None:
-        """The list holds all that there is, which is nothing yet."""
+        """Mark the list as complete: it holds every row that there is, so far none."""
         self.bar[slot], self.complete[slot] = -np.inf, 1
         self.ranked.clear(slot)
         self.oldest_time[slot] = self.oldest_seq[slot] = 2**63 - 1
         self._influence(np.array([slot], dtype=np.int64))
 
     def _open_threshold(self, slot: int) -> None:
-        """good > edge is good >= the next float; nothing lies beyond infinity."""
+        """Set the bar of a threshold: good > edge is good >= the next float; nothing lies beyond infinity."""
         edge = float(self.edge[slot])
         self.bar[slot] = np.nan if edge == np.inf else np.nextafter(edge, np.inf)
         self.complete[slot] = 1
@@ -154,7 +153,7 @@ class Gridded(WindowAlgorithm):
         return Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
 
     def _provide(self) -> None:
-        """Arrays as long as there are slots."""
+        """Grow the arrays to the number of slots."""
         slots = len(self.ks)
         for name in ("bar", "complete", "oldest_time", "oldest_seq", "lost", "way", "scored_before", "up"):
             old = getattr(self, name)
@@ -214,18 +213,18 @@ class Gridded(WindowAlgorithm):
                 self._note_oldest(slot)
 
     def _flooded(self, rows: int) -> None:
-        """A query that takes every row is searched for when a large batch comes, instead of meeting it row by row."""
+        """Search for queries that take every row when a large batch comes, instead of offering it row by row."""
         if self.space.bounded or not self.complete.any():
             return
         slots = np.flatnonzero((self.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
         for slot in slots.tolist():
             self.grid.forget(slot)
-        self.bar[slots] = np.nan  # nothing is offered to it in this step
+        self.bar[slots] = np.nan  # no row is offered to them in this step
         self.complete[slots] = 0
         self.lost[slots] = 1
 
     def _store(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> Ints:
-        """Rows into cells; their places, those of strays as complements."""
+        """Put rows into cells; return their places, those of strays as complements."""
         places = self.store.add(columns, time, seq)
         if self.grid.due():
             self._regrid()
@@ -252,13 +251,13 @@ class Gridded(WindowAlgorithm):
     # -- the grid ------------------------------------------------------------------------------------------
 
     def _regrid(self) -> None:
-        """Another grid: all influence lists are set anew, no list changes."""
+        """Make another grid and set all influence lists again; no list changes."""
         self.grid.rebuild()
         self.way[:] = UNKNOWN
         self._influence(np.flatnonzero(self.ks))
 
     def _stretched(self) -> None:
-        """Rows came from beyond the cover: what was proved of the scores may no longer reach as far."""
+        """Check the proofs of scores again after rows came from beyond the cover."""
         low, high = self.grid.reach
         if np.all(low >= self.proved[0]) and np.all(high <= self.proved[1]):
             return
@@ -273,7 +272,7 @@ class Gridded(WindowAlgorithm):
         self._influence(changed)
 
     def _prove(self, slots: Ints) -> None:
-        """Find the way in which each of these slots is searched."""
+        """Choose the kind of search for each of these slots."""
         if self._compiled is None:
             self.way[slots] = PLAIN
             return
@@ -295,7 +294,7 @@ class Gridded(WindowAlgorithm):
                 self.up[slot, : len(directions)] = directions
 
     def _ready(self, slots: Ints) -> None:
-        """Every slot has its way. One that had none may be in any cell, which no search expects: it begins anew."""
+        """Choose the search of slots that have none yet, and clear them from all cells, as a search expects."""
         unknown = slots[self.way[slots] == UNKNOWN]
         if len(unknown):
             for slot in unknown.tolist():
@@ -315,7 +314,8 @@ class Gridded(WindowAlgorithm):
         self.scored_before[slots] = self.counts[slots, SCORED]
 
     def _cells_of_box(self, slot: int) -> tuple[Ints, Ints]:
-        """The first and last index of the slot's box along each axis; the last before the first if it is empty."""
+        """Return the first and last index of the slot's box along each axis; the last before the first if it is
+        empty."""
         begin, end = np.zeros(self.grid.axes, dtype=np.int64), self.grid.cells - 1
         low, high = self.grid.reach
         for i, axis in enumerate(self.space.boxed):
@@ -326,7 +326,7 @@ class Gridded(WindowAlgorithm):
         return begin, end
 
     def _tighten(self) -> None:
-        """Slots whose bar has risen far above what their influence lists were set for get them set anew."""
+        """Set the influence lists of slots again whose bar has risen far since they were set."""
         if self.space.bounded:
             return
         waste = (self.counts[:, SCORED] - self.scored_before > TIGHTEN) & (self.complete == 0) & (self.ks > 0)
@@ -386,7 +386,7 @@ class Gridded(WindowAlgorithm):
 
     @property
     def _compiled(self) -> Visits | None:
-        """The generated kernels, or None where the score can't be compiled."""
+        """Return the generated kernels, or None where the score can't be compiled."""
         if self._visits is None and self.space.rendered is not None:
             hook = self._hook().function
             self._visits = Visits(self.space, self.constants.shape[1], (hook.__module__, hook.__name__))
@@ -420,7 +420,7 @@ class Gridded(WindowAlgorithm):
             self._make_room(slot)
 
     def _offer_plainly(self, offered: Ints) -> None:
-        """The same in numpy, a slot at a time."""
+        """Offer rows to slots in numpy, one slot at a time."""
         stray = offered < 0
         places = np.where(stray, ~offered, offered)
         columns, time, seq = self.store.values(places)
@@ -445,7 +445,7 @@ class Gridded(WindowAlgorithm):
                     self._make_room(slot)
 
     def _visit_plainly(self, slot: int, scan: int) -> None:
-        """The descent in numpy, for scores that can't be compiled."""
+        """Search by the descent in numpy, for scores that can't be compiled."""
         wanted = int(self.keep()[slot]) if scan else 0
         begin, end = self._cells_of_box(slot)
         limits = [(-np.inf, np.inf)] * self.grid.axes
@@ -496,7 +496,8 @@ class Gridded(WindowAlgorithm):
         self._regrid()
 
     def bounds_of(self, slot: int) -> Floats:
-        """The best `good` that a row can have in each cell, as the slot's search bounds it; NaN outside its box."""
+        """Return the best `good` that a row can have in each cell, as the slot's search bounds it; NaN outside its
+        box."""
         lows, highs = self.grid.corners()
         inside = np.ones(self.grid.total, dtype=bool)
         for i, axis in enumerate(self.space.boxed):
@@ -518,7 +519,7 @@ class Gridded(WindowAlgorithm):
         for slot in np.flatnonzero(self.ks).tolist():
             there = np.zeros(self.grid.total, dtype=bool)
             there[self.grid.cells_of(slot)] = True
-            # every row at least as good as the bar, if the influence lists speak for it, lies in a cell with the slot
+            # every row inside the cover that is at least as good as the bar lies in a cell that names the slot
             columns = self.rows(self._horizon(slot))[0]
             places = self.store.living(self._horizon(slot))
             x = self.store.x[places]
@@ -537,7 +538,7 @@ class Gridded(WindowAlgorithm):
 
 @kernel
 def oldest(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int]:
-    """The oldest horizon of the slots in use; after every row, if there is none."""
+    """Return the oldest horizon of the slots in use; a recency after every row, if no slot is in use."""
     first, number = 9223372036854775807, 9223372036854775807
     for slot in range(ks.shape[0]):
         if ks[slot] > 0 and (time[slot] < first or (time[slot] == first and seq[slot] < number)):
@@ -546,6 +547,6 @@ def oldest(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int]:
 
 
 def _wider(ends: Floats, side: float) -> Floats:
-    """Ends of a box moved outward, none across zero or to infinity."""
+    """Move the ends of a box outward, none across zero or to infinity."""
     moved = np.where(np.sign(ends) == side, ends * 16, ends / 16)
     return np.where(np.isfinite(moved), moved, ends)

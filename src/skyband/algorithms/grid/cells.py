@@ -1,23 +1,23 @@
 """A grid over a window's rows, and for each cell the queries that a row in it may concern.
 
 **Cells.** Space is cut into about TOTAL cells whatever the number of axes (fewer while the window is small), equal in
-width along an axis. Each cell has its rows in a chain: `first` and `last` by cell, `next` and `prev` by place. A row
-comes in at the end; one that leaves in the order of arrival is the first of its chain, and nothing else is touched.
+width along an axis. Each cell has its rows in a chain: `first` and `last` by cell, `next` and `prev` by place. A new
+row is appended; a row that leaves in the order of arrival is the first of its chain, so nothing else changes.
 
-**Attribute ranges are not known beforehand.** The box is learned from the rows that are there. A row outside falls
-into a border cell, and the border cells reach as far as the rows do: `low` and `high` hold, by axis and by index on
-it, the least and greatest coordinate that a row there can have. Which cell a coordinate belongs to is decided by one
-float64 expression, and the edges in those tables are the exact floats at which its value changes, so that a cell's
-bounds are never wrong by a rounding. The grid is made anew when its rows are many more or less than it was made for,
-when many fall outside, or when they fill a small part of it only; `due` says so, always in proportion to rows come.
+**Attribute ranges are not known in advance.** The box is learnt from the present rows. A row outside falls into a
+border cell, and the border cells reach as far as the rows do: `low` and `high` hold, by axis and by index on it, the
+least and greatest coordinate that a row there can have. One float64 expression decides which cell a coordinate belongs
+to, and the edges in those tables are the exact floats at which its value changes, so that a cell's bounds are never
+wrong by a rounding. The grid is rebuilt when its rows are many more or fewer than it was made for, when many fall
+outside, or when they fill a small part of it only; `due` decides, at a cost in proportion to new rows.
 
-**Influence lists.** `bits[cell]` is a set of slots (64 to a word), `count[cell]` how many. An arriving row is scored
-for those slots only, and most cells have none. The promise, for each slot: every cell in which a row at least as good
-as the slot's `bar` could lie has its bit. The promise holds for rows inside the *cover*, the box that the border cells
+**Influence lists.** `bits[cell]` is a set of slots (64 to a word), `count[cell]` their number. A new row is scored
+for those slots only, and most cells have none. The invariant, for each slot: every cell in which a row at least as good
+as the slot's `bar` could lie has its bit. It holds for rows inside the *cover*, the box that the border cells
 reached when the grid was made. A row beyond it (a *stray*) is offered to all slots, which is cheap because it is
-rare, and stretches the tables for later searches; so no list needs mending when an extreme is passed.
+rare, and extends the tables for later searches; so no list has to change when a row exceeds an extreme.
 
-How to search a grid, and how to write an algorithm on it, is said in `visit.py`.
+How to search a grid, and how to write an algorithm on it, is in search.py.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints
 
 TOTAL = 20_736  # 12^4, the best of the paper's grids
-ROWS_A_CELL = 4  # a small window has one cell for so many rows
+ROWS_A_CELL = 4  # rows per cell in a small window
 MOST_CELLS = 1 << 22
 OUTSIDE = 1 << 40  # beyond the number of any cell
-STRETCH = 64  # rows whose cells are found before they are put there
-NEAR = 16_384  # rows at most that a search puts side by side
-FAR = 8e307  # no grid reaches further: the difference of two edges is a number
+STRETCH = 64  # rows whose cells are found before they are linked
+NEAR = 16_384  # the most rows that a search copies side by side
+FAR = 8e307  # no grid reaches further, so that the difference of two edges is finite
 
 Words = npt.NDArray[np.uint64]
 
 
 def shape_for(axes: int, total: float) -> list[int]:
-    """Cells along each axis, as equal as can be, their product as near `total` as it gets from below."""
+    """Return the cells along each axis, as equal as possible, with the greatest product that is at most `total`."""
     each = max(1, int(total ** (1 / axes)))
     while (each + 1) ** axes <= total:
         each += 1
@@ -65,7 +65,7 @@ class Grid:
         self.rows = rows
         self.per_axis = per_axis
         self.bits = np.zeros((1, 1), dtype=np.uint64)
-        self.generation = 0  # how often it was made
+        self.generation = 0  # how often it was rebuilt
         self.rebuild()
 
     @property
@@ -75,7 +75,7 @@ class Grid:
     # -- the cells -----------------------------------------------------------------------------------------
 
     def due(self) -> bool:
-        """Whether the grid should be made anew for the rows that are there."""
+        """Whether the grid should be rebuilt for the present rows."""
         rows, (arrived, outside, strays) = len(self.rows), self.tally.tolist()
         if not rows:
             return False
@@ -97,7 +97,7 @@ class Grid:
         return min(TOTAL, max(1, len(self.rows) // ROWS_A_CELL))
 
     def rebuild(self) -> None:
-        """Learn the box, cut it, and put every row into its cell. All influence lists are empty afterwards."""
+        """Learn the box, cut it, and put every row into its cell. Afterwards all influence lists are empty."""
         self.generation += 1
         self.learned = len(self.rows) > 0
         axes = self.axes
@@ -110,7 +110,7 @@ class Grid:
         self.low = np.full((axes, max(cells)), np.inf)
         self.high = np.full((axes, max(cells)), -np.inf)
         self.origin, self.scale = np.zeros(axes), np.zeros(axes)
-        # rows come since, those outside the box, those beyond the cover
+        # rows since the last rebuild, those outside the box, those beyond the cover
         self.tally = np.zeros(3, dtype=np.int64)
         self.first = np.full(self.total, -1, dtype=np.int32)
         self.last = np.full(self.total, -1, dtype=np.int32)
@@ -130,7 +130,7 @@ class Grid:
             self.tally[:] = 0
 
     def _learn(self) -> tuple[Floats, Floats]:
-        """The box of the rows: their extremes, unless these lie far out from where most rows are."""
+        """Return the box of the rows: their extremes, unless these are far from where most rows are."""
         places = self.rows.living()
         sample = self.rows.x[places[:: max(1, len(places) // 4096)]]
         lows, highs = np.empty(self.axes), np.empty(self.axes)
@@ -139,7 +139,7 @@ class Grid:
             if not len(values):
                 lows[axis], highs[axis] = 0.0, 1.0
                 continue
-            # halves, so that no difference is too large for a float
+            # of halves, so that no difference overflows
             low, left, right, high = np.quantile(values / 2, [0.0, 0.01, 0.99, 1.0]).tolist()
             if high - low > 8 * (right - left) > 0:
                 low, high = max(low, 2 * left - right), min(high, 2 * right - left)
@@ -147,12 +147,12 @@ class Grid:
         return lows, highs
 
     def _cut(self) -> None:
-        """Origin and scale of each axis, and the exact edges of its cells."""
+        """Set origin and scale of each axis, and the exact edges of its cells."""
         seen_low, seen_high = extremes(self.rows.x, self.rows.living())
         lows, highs = self._learn()
         for axis in range(self.axes):
             low, high, count = float(lows[axis]), float(highs[axis]), int(self.cells[axis])
-            # a cell is many floats wide, or its edges could not be told apart
+            # a cell must be many floats wide, or its edges would coincide
             width = max(high - low, 64 * count * float(np.spacing(max(abs(low), abs(high)))), 1e-290)
             self.origin[axis], self.scale[axis] = low, count / width
             edges = np.empty(count + 1)
@@ -163,7 +163,7 @@ class Grid:
             self.high[axis, count - 1] = max(self.high[axis, count - 1], seen_high[axis])
 
     def link(self, places: Places) -> Ints:
-        """Put rows into their cells; the same places, those of strays as their complement (~place)."""
+        """Put rows into their cells; return the places, those of strays as their complement (~place)."""
         out = np.empty(len(places), dtype=np.int64)
         link(
             places, self.rows.x, self.rows.cell, self.rows.next, self.rows.prev, self.first, self.last,
@@ -173,24 +173,24 @@ class Grid:
         return out
 
     def unlink(self, places: Places) -> None:
-        """Take rows out of their cells."""
+        """Remove rows from their cells."""
         rows = self.rows
         unlink(places, rows.cell, rows.next, rows.prev, self.first, self.last)
 
     def covered(self, places: Places | int) -> Any:
-        """Whether the influence lists speak for the rows at these places."""
+        """Whether the rows at these places are inside the cover."""
         x = self.rows.x[places]
         return np.all((x >= self.cover_low) & (x <= self.cover_high), axis=-1)
 
     @property
     def reach(self) -> tuple[Floats, Floats]:
-        """The box that the cells reach, that is all rows so far."""
+        """Return the box that the cells reach, which contains all rows so far."""
         return self.low[:, 0].copy(), self.high[range(self.axes), self.cells - 1]
 
     # -- influence lists -----------------------------------------------------------------------------------
 
     def provide(self, slots: int) -> None:
-        """Words for so many slots."""
+        """Make room for so many slots."""
         words = (max(slots, 1) + 63) // 64
         if words > self.bits.shape[1]:
             wider = np.zeros((self.total, max(words, self.bits.shape[1] * 3 // 2)), dtype=np.uint64)
@@ -198,7 +198,7 @@ class Grid:
             self.bits = wider
 
     def own_sets(self, slots: int) -> Words:
-        """By slot, the cells that have its bit: kept for the slots that are searched by boxes of cells."""
+        """Return by slot the cells that have its bit: kept for the slots that are searched by boxes of cells."""
         words = (self.total + 63) // 64
         if len(self.mine) < slots:
             wider = np.zeros((max(slots, self.mine.shape[0] * 3 // 2), words), dtype=np.uint64)
@@ -208,52 +208,52 @@ class Grid:
         return self.mine
 
     def node_room(self) -> Places:
-        """Room for the boxes of cells of one search."""
+        """Return room for the boxes of cells of one search."""
         if len(self.nodes) < 2 * self.total:
             self.nodes = np.empty((2 * self.total, 2 * self.axes), dtype=np.int32)
         return self.nodes
 
     def forget(self, slot: int) -> None:
-        """No cell has the slot any more."""
+        """Remove a slot from all cells."""
         clear_slot(slot, self.bits, self.count)
         if slot < len(self.mine):
             self.mine[slot] = 0
 
     def everywhere(self, slot: int, begin: Ints, end: Ints) -> None:
-        """The slot in every cell of a box of cells, given by the first and last index along each axis, and in no
-        other one."""
+        """Name the slot in exactly the cells of a box, given by the first and last index along each axis."""
         self.forget(slot)
         mark_box(slot, begin, end, self.strides, self.bits, self.count)
         if slot < len(self.mine):
             self.mine[slot] = self.as_set(self.cells_of(slot))
 
     def as_set(self, cells: Ints) -> Words:
-        """Cells as a set, 64 to a word."""
+        """Return cells as a set, 64 to a word."""
         there = np.zeros((self.total + 63) // 64 * 64, dtype=bool)
         there[cells] = True
         return np.packbits(there, bitorder="little").view(np.uint64)
 
     def adopt(self, slot: int, cells: Ints, slots: int) -> None:
-        """The slot in these cells and no others, for slots that are searched by boxes of cells."""
+        """Name the slot in exactly these cells, for slots that are searched by boxes of cells."""
         adopt(slot, self.as_set(cells), self.own_sets(slots), self.bits, self.count)
 
     def index_of(self, axis: int, value: float) -> int:
-        """The index along an axis of the cells that a coordinate falls into."""
+        """Return the index along an axis of the cells that a coordinate falls into."""
         return int(index_on(value, self.origin[axis], self.scale[axis], self.cells[axis]))
 
     def cells_of(self, slot: int) -> Ints:
-        """The cells that have the slot."""
+        """Return the cells that name the slot."""
         word, bit = slot >> 6, np.uint64(1) << np.uint64(slot & 63)
         return np.flatnonzero(self.bits[:, word] & bit)
 
     def corners(self) -> tuple[list[Floats], list[Floats]]:
-        """The box of each cell: the low and the high ends by axis."""
+        """Return the box of each cell: the low and the high ends by axis."""
         at = [(np.arange(self.total) // self.strides[j]) % self.cells[j] for j in range(self.axes)]
         lows = [self.low[axis][index] for axis, index in enumerate(at)]
         return lows, [self.high[axis][index] for axis, index in enumerate(at)]
 
     def near(self) -> tuple[Any, ...]:
-        """Room for rows side by side, and by cell in which turn they were put there and where; see visit.py."""
+        """Return room for rows side by side, and by cell the turn in which they were copied and where; see
+        search.py."""
         if not self._near or len(self._near[1]) < min(NEAR, len(self.rows)):
             room = min(NEAR, 2 * len(self.rows) + 1)
             by_cell = np.zeros(self.total, dtype=np.int64), *np.zeros((2, self.total), dtype=np.int32)
@@ -284,22 +284,22 @@ class Grid:
         for cell in np.flatnonzero(self.first >= 0).tolist():
             place, previous = int(self.first[cell]), -1
             while place >= 0:
-                # a row is in one chain, that of its cell, and knows its neighbours there
+                # each row is in one chain, that of its cell, and linked to its neighbours there
                 assert not chained[place] and rows.cell[place] == cell
                 assert previous < 0 or rows.prev[place] == previous
                 chained[place] = True
                 previous, place = place, int(rows.next[place])
             assert self.last[cell] == previous
         assert np.all(self.last[self.first < 0] == -1)
-        # every row that lives is in a cell, and no other one is
+        # exactly the live rows are in cells
         assert np.array_equal(np.sort(places), np.flatnonzero(chained))
-        # a row lies within the bounds of its cell
+        # each row lies within the bounds of its cell
         lows, highs = self.corners()
         at = rows.cell[places]
         for axis in range(self.axes):
             x = rows.x[places, axis]
             assert np.all((x >= lows[axis][at]) & (x <= highs[axis][at]))
-        # the sets by slot, where there are any, say what the cells say; the counts are those of the bits
+        # the sets by slot, where they exist, equal those of the cells; the counts are those of the bits
         for slot in np.flatnonzero(self.mine.any(axis=1)).tolist():
             assert np.array_equal(self.mine[slot], self.as_set(self.cells_of(slot)))
         assert np.array_equal(self.count, np.bitwise_count(self.bits).sum(axis=1))
@@ -311,7 +311,7 @@ class Grid:
 
 @kernel
 def index_on(value: float, origin: float, scale: float, cells: int) -> int:
-    """The index of a coordinate along an axis; monotone in the value, border cells take what lies outside."""
+    """Return the index of a coordinate along an axis; monotone in the value, border cells include what lies outside."""
     at = (value - origin) * scale
     if at >= cells:
         return cells - 1
@@ -320,7 +320,7 @@ def index_on(value: float, origin: float, scale: float, cells: int) -> int:
 
 @kernel
 def find_edges(origin: float, scale: float, end: float, cells: int, edges: Floats) -> None:
-    """The least floats whose index is 0, 1, … and the first beyond them: by bisection, since a formula would be wrong
+    """Write the least floats whose index is 0, 1, … and the first beyond them, by bisection: a formula would be wrong
     in the last bit."""
     edges[0] = origin
     step = 1.0 / scale / 16.0
@@ -344,7 +344,7 @@ def find_edges(origin: float, scale: float, end: float, cells: int, edges: Float
 
 @kernel
 def extremes(x: Floats, places: Places) -> tuple[Floats, Floats]:
-    """The least and greatest coordinates of rows, by axis."""
+    """Return the least and greatest coordinates of rows, by axis."""
     axes = x.shape[1]
     low, high = np.full(axes, np.inf), np.full(axes, -np.inf)
     for i in range(places.shape[0]):
@@ -363,8 +363,8 @@ def link(
     origin: Floats, scale: Floats, cells: Ints, strides: Ints, low: Floats, high: Floats,
     cover_low: Floats, cover_high: Floats, tally: Ints, out: Ints,
 ) -> None:  # fmt: skip
-    """Append rows to the chains of their cells; see `Grid.link`. The ends of the chains lie anywhere: they are fetched
-    while the cells of the next rows are found."""
+    """Append rows to the chains of their cells; see `Grid.link`. The ends of the chains are scattered in memory: they
+    are prefetched while the cells of the next rows are found."""
     axes = x.shape[1]
     outside = 0
     strays = 0
@@ -374,7 +374,7 @@ def link(
             out[i] = 0
         for axis in range(
             axes
-        ):  # an axis at a time, without a branch: rows outside are marked, and seen to below
+        ):  # one axis at a time, without a branch: rows outside are marked, and handled below
             base, steps, stride = origin[axis], scale[axis], strides[axis]
             edge, most = float(cells[axis]), cells[axis] - 0.5
             for i in range(begin, end):
@@ -402,7 +402,7 @@ def link(
             else:
                 out[i] = place
             cell[place] = c
-            fetch(following, last[c])  # written to below
+            fetch(following, last[c])  # written below
         for i in range(begin, end):
             place = places[i]
             c = cell[place]
@@ -422,7 +422,7 @@ def link(
 def unlink(
     places: Places, cell: Places, following: Places, previous: Places, first: Places, last: Places
 ) -> None:
-    """Take rows out of their chains. The first of a chain may hold any `prev`: nobody reads it."""
+    """Remove rows from their chains. `prev` of the first row of a chain may hold anything; it is never read."""
     for i in range(places.shape[0]):
         place = places[i]
         c = cell[place]
@@ -443,7 +443,7 @@ def unlink(
 
 @kernel
 def clear_slot(slot: int, bits: Words, count: Places) -> None:
-    """Take a slot out of all influence lists."""
+    """Remove a slot from all influence lists."""
     word = slot >> 6
     bit = np.uint64(1) << np.uint64(slot & 63)
     for c in range(bits.shape[0]):
@@ -454,7 +454,7 @@ def clear_slot(slot: int, bits: Words, count: Places) -> None:
 
 @kernel
 def mark_box(slot: int, begin: Ints, end: Ints, strides: Ints, bits: Words, count: Places) -> None:
-    """Put a slot, which no list has, into those of a box of cells."""
+    """Add a slot, which is in no list, to those of a box of cells."""
     axes = begin.shape[0]
     word = slot >> 6
     bit = np.uint64(1) << np.uint64(slot & 63)
@@ -480,8 +480,8 @@ def mark_box(slot: int, begin: Ints, end: Ints, strides: Ints, bits: Words, coun
 
 @kernel
 def adopt(slot: int, cells: Words, mine: Words, bits: Words, count: Places) -> None:
-    """The slot's cells are these (a set, 64 to a word) from now on: enter and remove it where they differ from
-    before."""
+    """Make these cells (a set, 64 to a word) the slot's cells: add and remove it where they differ from the previous
+    ones."""
     word = slot >> 6
     bit = np.uint64(1) << np.uint64(slot & 63)
     one, zero = np.uint64(1), np.uint64(0)

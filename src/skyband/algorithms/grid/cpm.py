@@ -1,21 +1,20 @@
 """CPM/w: nearest neighbours by the top k alone (Mouratidis and Papadias 2007; Pripužić et al. 2015, section 2).
 
-**Problem.** As `snn`'s: hundreds of points, each with its k nearest rows of a window.
+**Problem.** As `snn`: hundreds of points, each with its k nearest rows of a window.
 
 **Idea.** Keep the exact top k of each query and nothing else. A row that is better than the k-th takes its place;
 when a listed row leaves the window, the query is searched for, cell by cell of a grid, nearest cells first.
 
-**What is kept.** All rows of the window in a grid (`gridded.py`), with influence lists for each query's region as it
-was when the query was last searched for, and k rows for each query. Only growth makes a query be entered anew: rows
-that come nearer shrink its circle, and the entries stay until the next search. `tma` is the same with regions that
-shrink at once.
+**What is kept.** All rows of the window in a grid (base.py), with influence lists for each query's region at the time
+of its last search, and k rows for each query. A query is entered again only when its region grows: nearer rows
+shrink its circle, and the entries stay until the next search. `tma` is the same with regions that shrink at once.
 
 **Cost.** A row: its cell, a score for each query that is named there, and O(k) for each list that it enters. A search
 whenever an answer loses a row: k of n rows are in an answer, so every query is searched for k times a window. The paper
 orders cells by rectangles around the point (*conceptual partitioning*); here boxes of cells are bounded by interval
-arithmetic, best first, which visits the same cells and serves any score.
+arithmetic, best first, which visits the same cells and works for any score.
 
-**Wrong choice when** anything else is at hand: `snn` looks ahead and searches seldom. It is here as the yardstick.
+**Wrong choice when** any other algorithm can answer: `snn` looks ahead and searches seldom. It is kept for comparison.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def arrive(
     good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
     complete: Bytes, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, counts: Ints,
 ) -> int:  # fmt: skip
-    """Take a row into the slot's top if it belongs there; 1 if the list has no room. The bar stays."""
+    """Insert a row into the slot's top k if it belongs there; return 1 if the list has no room. The bar stays."""
     begin, n = start[slot], size[slot]
     if n < ks[slot]:
         if n == room[slot]:
@@ -52,7 +51,7 @@ def arrive(
         enlist(value, when, number, begin, n, good, time, seq)
         size[slot] = n + 1
     else:
-        complete[slot] = 0  # one of the two is outside the list from now on
+        complete[slot] = 0  # one of the two rows is outside the list from now on
         if not before(value, when, number, good[begin], time[begin], seq[begin]):
             counts[slot, OUTSIDE] += 1
             return 0
@@ -90,7 +89,7 @@ class CPM(Gridded):
         options={"cells": 0.0},
         window=True,
         fifo=True,
-        cost_of=lambda work: 1.1 * tma.cost_of(work),  # a guess: the same work, with regions that are wider
+        cost_of=lambda work: 1.1 * tma.cost_of(work),  # estimated: the same work, with wider regions
     )
     counter_names: ClassVar[tuple[str, ...]] = (*COUNTERS, "in the old circle only")
     arrive = arrive
@@ -106,7 +105,7 @@ class CPM(Gridded):
         self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
     ) -> None:
         super().window_step(columns, time, seq, deleted_time, deleted_seq)
-        # a list that has its first k rows gets its first circle
+        # a list with its first k rows gets its first circle
         full = np.flatnonzero((self.bar == -np.inf) & (self.ks > 0) & (self.ranked.size >= self.ks))
         if len(full):
             self.bar[full], self.complete[full] = self.ranked.good[self.ranked.start[full]], 0

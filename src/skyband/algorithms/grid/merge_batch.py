@@ -1,7 +1,7 @@
-"""What a step brings to ranked lists without end: gathered first, merged at the end of the step.
+"""Collects a step's rows for ranked lists without a limit, and merges them at the end of the step.
 
-A threshold query's list holds every row beyond its bound, perhaps a large part of the window. To put arrivals into it
-one by one would move half of it each time; gathered, sorted and merged from the back they move it once a step.
+A threshold query's list holds every row beyond its bound, perhaps a large part of the window. Inserting rows one by
+one would move half of it each time; collected, sorted and merged from the back they move it once a step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from skyband.core.types import Floats, Ints
 
 
 class Gathered:
-    """Rows on their way into lists: slot, good, time, seq."""
+    """Collected rows for lists: slot, good, time, seq."""
 
     def __init__(self) -> None:
         self.slot = np.empty(1024, dtype=np.int64)
@@ -32,7 +32,7 @@ class Gathered:
             setattr(self, name, np.concatenate([old, np.empty_like(old)]))
 
     def pour(self, ranked: Ranked) -> tuple[Ints, Ints]:
-        """Merge all into the lists; the slots that got some, and how many each."""
+        """Merge all rows into the lists; return the slots that got some, and how many each."""
         count = int(self.count[0])
         self.count[0] = 0
         slot, good, time, seq = self.slot[:count], self.good[:count], self.time[:count], self.seq[:count]
@@ -51,7 +51,7 @@ class Gathered:
 def gather(
     slot: int, value: float, when: int, number: int, slots: Ints, good: Floats, time: Ints, seq: Ints, count: Ints
 ) -> int:  # fmt: skip
-    """The `arrive` of threshold families: remember the row; 1 if there is no room."""
+    """Collect a row (the `arrive` of threshold families); return 1 if there is no room."""
     at = count[0]
     if at == slots.shape[0]:
         return 1
@@ -68,7 +68,7 @@ def pour(
     slots: Ints, begins: Ints, counts: Ints, new_good: Floats, new_time: Ints, new_seq: Ints,
     good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
 ) -> None:  # fmt: skip
-    """Merge sorted runs into sorted lists that have the room, from the best end."""
+    """Merge sorted runs into sorted lists that have room for them, from the best end."""
     for i in range(slots.shape[0]):
         slot = slots[i]
         floor = start[slot]

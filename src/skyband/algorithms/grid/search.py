@@ -1,34 +1,34 @@
-"""Searching a grid: the loops that know the score, generated for each shape of it.
+"""Searches of a grid: the loops that depend on the score, generated for each shape of it.
 
-Three kernels, made from the expression tree and compiled when they are first called:
+Three kernels, generated from the expression tree and compiled when they are first called:
 
-    offer     arriving rows meet the slots whose influence lists name them
+    offer     offers new rows to the slots that their cells' influence lists name
     walk      best-first from cell to cell, for scores that are monotone on each axis
     descend   best-first through boxes of cells, for any score that interval arithmetic can bound
 
 **walk** begins at the cell of the best corner. A cell's key is the score at its own best corner, which no row in it can
-beat; its neighbours, one step away from the best along each axis, have keys no better, so a heap yields cells in
+exceed. Its neighbours, one step away from the best along each axis, have keys no better, so a heap yields cells in
 order and the search ends at the first key below the worst row held. Cells with an equal key are still visited: an
-equal row that is newer is better. What is left in the heap is the frontier; from there a second walk takes the slot
-out of influence lists that it no longer needs.
+equal row that is newer is better. What is left in the heap is the frontier; from there a second walk removes the slot
+from influence lists that it no longer needs.
 
-**descend** knows no corner. It begins with all cells as one box, bounds boxes by interval arithmetic, takes the best
-one and cuts it in two along the axis with most cells, until a box is a cell. Cells that the slot had before and was
-not led to lose its entry.
+**descend** needs no corner. It begins with all cells as one box, bounds boxes by interval arithmetic, takes the best
+one and splits it along the axis with most cells, until a box is a cell. Cells that the slot had before and that were
+not reached lose its entry.
 
-A cell's rows are put side by side before they are scored, and stay there for the other slots of the same call: most of
-these come by the same cells, and to follow a chain of rows takes longer than to score them.
+A cell's rows are copied side by side before they are scored, and stay there for the other slots of the same call: most
+of these visit the same cells, and following a chain of rows takes longer than scoring them.
 
 Both visit exactly the cells whose bound is at least the worst row held, and leave the slot in exactly those influence
-lists. With `scan` 0 they look at no row and only set the influence lists for the slot's present bar.
+lists. With `scan` 0 they read no row and only set the influence lists for the slot's present bar.
 
-**To write an algorithm on it**, see `base.py`: bring a kernel `arrive(slot, good, time, seq, *state)`
-that takes a row at least as good as `bar[slot]` into the slot's list and returns 0, or 1 for "no room: make some and
-offer it again". `offer` is generated with a call of it. A search writes the `keep[slot]` best rows into the slot's
-ranked list, best last, sets `bar[slot]` to the worst of them and `complete[slot]` to 0; or, where there were fewer,
-`bar` to -inf and `complete` to 1: the list then holds every row that there is, and the slot is in every cell.
+**To write an algorithm on it**, see base.py: bring a kernel `arrive(slot, good, time, seq, *state)` that inserts a row
+at least as good as `bar[slot]` into the slot's list and returns 0, or 1 for "no room: make some and offer it again".
+The generated `offer` calls it. A search writes the `keep[slot]` best rows into the slot's ranked list, best last, sets
+`bar[slot]` to the worst of them and `complete[slot]` to 0. Where there are fewer rows, it sets `bar` to -inf and
+`complete` to 1: the list then holds every row that there is, and the slot is in every cell.
 
-The text is made from the tree by `render` and `render_bounds`, never from what a user typed.
+The text is generated from the tree by `render` and `render_bounds`, never from user input.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from skyband.query.expression.score_space import Space
 
 VISITED, RECOMPUTED, SCORED, ADMITTED = range(4)
 COUNTERS = ("cells visited", "recomputations", "rows scored", "admitted")
-"""The counters of every algorithm on a grid, in the order of their columns; own ones come after."""
+"""The counters of every algorithm on a grid, in the order of their columns; an algorithm's own ones follow."""
 FEW = 128  # rows of a list that a search keeps in order
 
 
@@ -56,7 +56,7 @@ FEW = 128  # rows of a list that a search keeps in order
 
 @kernel
 def push_cell(keys: Floats, cells: Places, size: int, key: float, cell: int) -> None:
-    """Add to a heap of cells, best key first."""
+    """Push a cell to a heap, best key first."""
     at = size
     while at > 0:
         parent = (at - 1) >> 1
@@ -71,7 +71,7 @@ def push_cell(keys: Floats, cells: Places, size: int, key: float, cell: int) -> 
 
 @kernel
 def pop_cell(keys: Floats, cells: Places, size: int) -> None:
-    """Take the root out of a heap of cells; the heap has one less afterwards."""
+    """Remove the root of a heap of cells; the heap has one less afterwards."""
     last = size - 1
     key, cell = keys[last], cells[last]
     at = 0
@@ -102,7 +102,7 @@ def worse(good: float, place: int, other_good: float, other: int, time: Ints, se
 
 @kernel
 def sink_row(good: Floats, places: Ints, size: int, value: float, place: int, time: Ints, seq: Ints) -> None:
-    """Put a row in place of the root of a heap of rows, worst first."""
+    """Replace the root of a heap of rows, worst first."""
     at = 0
     while True:
         child = 2 * at + 1
@@ -125,10 +125,10 @@ def sink_row(good: Floats, places: Ints, size: int, value: float, place: int, ti
 def hold(
     value: float, place: int, found: int, wanted: int, good: Floats, places: Ints, time: Ints, seq: Ints
 ) -> int:
-    """Take a row among the best found so far, worst first; returns how many there are.
+    """Insert a row into the best found so far, worst first; return how many there are.
 
-    They are a heap, and a few are all in order, which is a heap as well: to move ten of them takes less time than to
-    guess wrongly which way a heap goes."""
+    They are a heap. Few of them are sorted, which is a heap as well: moving ten of them takes less time than the
+    unpredictable branches of a heap."""
     if found == wanted:
         if worse(good[0], places[0], value, place, time, seq):
             if wanted > FEW:
@@ -161,13 +161,13 @@ def collect(
     c: int, place: int, first: Places, following: Places, x: Floats, near_x: Floats, near_place: Places,
     near_in: Ints, near_begin: Places, near_end: Places, turn: Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Put rows of a cell's chain, from a place on, side by side: where they begin and end, and the place that is next.
+    """Copy rows of a cell's chain, from a place on, side by side; return where they begin and end, and the next place.
 
-    A cell of which all rows are there is known for the rest of the turn: queries that are searched for together come by
-    the same cells, and a chain leads through far memory."""
+    A cell whose rows are all there is marked for the rest of the turn: queries that are searched for together visit the
+    same cells, and a chain's rows are far apart in memory."""
     room = near_place.shape[0]
     whole = place == first[c]
-    if 2 * turn[1] > room:  # room for a cell of usual size is not certain: begin anew
+    if 2 * turn[1] > room:  # there may be no room for a cell of usual size: start again
         turn[0] += 1
         turn[1] = 0
     begin = turn[1]
@@ -191,7 +191,7 @@ def retreat(
     waiting: int, heap: Places, stamp: Places, age: int, slot: int, up: Any, begin: Ints, end: Ints,
     cells: Ints, strides: Ints, bits: Words, count: Places,
 ) -> None:  # fmt: skip
-    """From the frontier on, take the slot out of influence lists that it no longer needs."""
+    """Remove the slot from influence lists beyond the frontier, which it no longer needs."""
     word = slot >> 6
     bit = np.uint64(1) << np.uint64(slot & 63)
     while waiting > 0:
@@ -243,7 +243,7 @@ def finish(
 
 @kernel
 def halve(nodes: Places, node: int, made: int) -> int:
-    """Cut a box of cells in two along its widest axis; 0 if it is one cell already."""
+    """Split a box of cells along its widest axis; return 0 if it is one cell already."""
     axes = nodes.shape[1] // 2
     widest, most = 0, 0
     for axis in range(axes):
@@ -281,7 +281,7 @@ def offer(first, first_slot, places, x, time, seq, cell, bits, count, used, bar,
     one, zero = np.uint64(1), np.uint64(0)
     words = bits.shape[1]
     for i in range(first, places.shape[0]):
-        if i + 12 < places.shape[0] and places[i + 12] >= 0:  # the words of a cell that will be looked at soon
+        if i + 12 < places.shape[0] and places[i + 12] >= 0:  # the words of a cell that is read soon
             c = cell[places[i + 12]]
             if count[c] != 0:
                 for w in range(0, words, 8):
@@ -349,7 +349,7 @@ _BEGIN = """
 {boxes:8}
 """
 
-# What both searches do with the rows of a cell `c`: by pieces, which lie side by side.
+# How both searches process the rows of a cell `c`: by pieces, which lie side by side.
 _SCAN = """
                 low_end, high_end, rest = 0, 0, first[c]
                 if near_in[c] == turn[0]:
@@ -542,7 +542,7 @@ def _made(source: str) -> Any:
 
 
 def _words(space: Space, constants: int, score: str) -> dict[str, Any]:
-    """What the templates leave open."""
+    """Return the values of the templates' holes."""
     axes = range(len(space.columns))
     written = render_bounds(space.shape, space.columns)
     assert written is not None

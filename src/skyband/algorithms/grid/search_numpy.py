@@ -1,8 +1,8 @@
 """The descent through boxes of cells in numpy, for scores that can't be compiled (exp, ln, powers).
 
-Like `visit.descend`, but a step takes the best few at once: boxes are cut into up to sixteen each, and all of these
-bounded in one call; of cells, the rows are scored together. That bounds and visits a few more than strictly best-first
-would; in the end the cells whose bound is at least the worst row held are exactly the same.
+Like `descend` in search.py, but a step processes the best few boxes at once: each is cut into up to sixteen, and all of
+these are bounded in one call; the rows of several cells are scored together. That bounds and visits a few more than
+strictly best-first would; in the end the cells whose bound is at least the worst row held are exactly the same.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from skyband.core.types import Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 
 TOGETHER = 64  # boxes that a step cuts
-CUTS = 4  # times that each is halved
-CELLS = 8  # that a step visits
+CUTS = 4  # how often each is halved
+CELLS = 8  # cells that a step visits
 
 
 class Descent:
@@ -50,7 +50,7 @@ class Descent:
             lows, highs, keys = lows[best], highs[best], keys[best]
             single = np.all(lows == highs, axis=1)
             first = int(np.argmin(single)) if not single.all() else len(keys)
-            if first:  # cells come first: the best few of them
+            if first:  # cells first: the best few of them
                 first = min(first, CELLS if wanted else first)
                 self._visit(lows[:first] @ self.grid.strides, keys[:first], wanted)
                 lows, highs, keys = lows[first:], highs[first:], keys[first:]
@@ -63,7 +63,7 @@ class Descent:
             )
 
     def _cut(self, lows: Ints, highs: Ints, keys: Floats) -> tuple[Ints, Ints, Floats]:
-        """Halve boxes along their widest axis, several times, and bound the parts."""
+        """Split boxes along their widest axis, several times, and bound the parts."""
         if not len(keys):
             return lows, highs, keys
         for _ in range(CUTS):
@@ -119,20 +119,20 @@ class Descent:
             self.floor = float(self._good[-1])
 
     def cells(self) -> Ints:
-        """The cells whose bound is at least the worst row held."""
+        """Return the cells whose bound is at least the worst row held."""
         if not self._cells:
             return np.empty(0, dtype=np.int64)
         return np.concatenate(self._cells)[~(np.concatenate(self._keys) < self.floor)]
 
     def rows(self) -> tuple[Floats, Ints, Ints]:
-        """The rows held: good, time, seq."""
+        """Return the rows held: good, time, seq."""
         rows = self.grid.rows
         return self._good, rows.time[self._places], rows.seq[self._places]
 
 
 @kernel
 def chained(cells: Ints, first: Places, following: Places, most: int) -> Ints:
-    """The places of all rows in some cells."""
+    """Return the places of all rows in some cells."""
     places = np.empty(most, np.int64)
     count = 0
     for i in range(cells.shape[0]):

@@ -1,32 +1,32 @@
 """SMA: skyband monitoring on a grid (Mouratidis, Bakiras and Papadias 2006, section 5).
 
-**Problem.** `tma` searches its grid for every query that loses a row of its top k. Most of those searches could have
-been foreseen: who leaves when is known from the beginning.
+**Problem.** `tma` searches its grid for every query that loses a row of its top k. Most of those searches can be
+avoided, because the order in which rows expire is known in advance.
 
-**Idea.** Whoever may still come into a top k is in the k-skyband: fewer than k newer rows are at least as good. So a
-search's result is kept as a small skyband. Its worst row becomes the query's *bar*; from then on every arrival at
-or before the bar in the one total order comes into the list, raises the counters of the older rows behind it, and
-throws out whose counter reaches k. A row that leaves the window simply leaves the list: whoever follows is there
-already. Only if fewer than k are left, the grid is searched again, and the bar is set anew.
+**Idea.** Every row that can still enter a top k is in the k-skyband: fewer than k newer rows are at least as good. So a
+search's result is kept as a small skyband. Its worst row becomes the query's *bar*; from then on every new row at
+or before the bar in the one total order enters the list, raises the counters of the older rows behind it, and
+removes each row whose counter reaches k. A row that leaves the window leaves the list, where the next row is
+already present. Only if fewer than k are left, the grid is searched again, which sets the bar again.
 
-**What is kept.** The rows in their grid with influence lists, see `gridded.py`, and for each query the k-skyband of
+**What is kept.** The rows in their grid with influence lists, see base.py, and for each query the k-skyband of
 the rows at or before its bar, with counters. That is not the skyband of the window. In random order the list has
 little more than k rows, since about k rows lie before the bar at any time; but their number fluctuates, and sooner or
 later it falls below k. With `slack` s a search takes k + s·k rows and sets the bar that much lower: the lists are
 somewhat longer and searches become rare.
 
-**Cost.** An arrival: its cell, a score for each query named there, and O(k) for each list that takes it. A search as
+**Cost.** A new row: its cell, a score for each query named there, and O(k) for each list that it enters. A search as
 in `tma`, 1 to 7 times in a hundred steps of a hundredth of the window each (k = 1 to 100), or hardly ever with slack.
 
 **Wrong choice when** scores fall: each search is outdated soon. Rows must leave in order of recency, because the
-counters say who outlives whom: update streams are `tma`'s.
+counters depend on that order: update streams need `tma`.
 
 Beyond the paper: a bar that has become too low (rows grew better, or the window was filled) is raised to the list's
-own k-th row when far more rows came in than a search finds; a query on an empty window keeps all of its skyband until
-then. A late row is counted from both sides: who dominates it, and whom it dominates.
+own k-th row when far more rows entered than a search finds; a query on an empty window keeps all of its skyband until
+then. A late row is counted from both sides: the rows that dominate it, and the rows that it dominates.
 
-Errata followed: a row that leaves is taken out of the skyband wherever it is there, not only from the top k, since a
-step may expire several; a newcomer doesn't count against itself; equal scores are ordered by recency, also at the
+Errata followed: a row that leaves is removed from the skyband wherever it is there, not only from the top k, since a
+step may expire several; a new row doesn't count against itself; equal scores are ordered by recency, also at the
 bar; after a search the counters are those among the rows found.
 """
 
@@ -49,9 +49,9 @@ from skyband.core.types import MINIMUM, Floats, Ints
 from skyband.query.expression.score_space import Space
 
 EVICTED, RAISED = len(COUNTERS), len(COUNTERS) + 1
-LOW = 2  # a bar with so many times the rows before it that a search finds is too low
-LOOK = 8  # bars are looked at in one step of so many
-BURST = 8  # a query whose list holds all there is meets a batch of so many times its list by a search
+LOW = 2  # a bar is too low if so many times the rows that a search finds are before it
+LOOK = 8  # bars are checked in one step of so many
+BURST = 8  # a query whose list is complete is searched for when a batch has so many times its rows
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -61,7 +61,7 @@ def arrive(
     good: Floats, time: Ints, seq: Ints, dominators: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
     bar: Floats, bar_time: Ints, bar_seq: Ints, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, counts: Ints,
 ) -> int:  # fmt: skip
-    """Take a row into the slot's skyband, evict whom it dominates as the k-th; 1 if the list has no room."""
+    """Insert a row into the slot's skyband and remove the rows that it dominates as the k-th; 1 if there is no room."""
     late = value == bar[slot] and (
         when < bar_time[slot] or (when == bar_time[slot] and number < bar_seq[slot])
     )
@@ -69,7 +69,7 @@ def arrive(
     full = not late and n == room[slot]
     end = begin + n
     at = end
-    own = k if late or full else 0  # newer rows before it; a late one lies behind the bar
+    own = k if late or full else 0  # newer rows before it; a late row may be behind the bar
     while own < k and at > begin and before(good[at - 1], time[at - 1], seq[at - 1], value, when, number):
         at -= 1
         if time[at] > when or (time[at] == when and seq[at] > number):
@@ -120,7 +120,8 @@ def expire(
     ks: Ints, horizon_time: Ints, horizon_seq: Ints, good: Floats, time: Ints, seq: Ints, dominators: Ints,
     start: Ints, size: Ints, complete: Bytes, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, lost: Bytes,
 ) -> None:  # fmt: skip
-    """Take what lies before its horizon out of each list; a list with fewer than k rows is lost, unless complete."""
+    """Remove the rows before its horizon from each list; mark a list with fewer than k rows as lost, unless
+    complete."""
     for slot in range(ks.shape[0]):
         since, since_seq = horizon_time[slot], horizon_seq[slot]
         if ks[slot] == 0 or oldest_time[slot] > since or (
@@ -154,10 +155,10 @@ def settle(
     slots: Ints, ks: Ints, complete: Bytes, bar_time: Ints, bar_seq: Ints, counts: Ints,
     good: Floats, time: Ints, seq: Ints, dominators: Ints, start: Ints, size: Ints, met_time: Ints, met_seq: Ints,
 ) -> None:  # fmt: skip
-    """Of lists just found: note the bar, count the dominators from the best row down, and evict at k.
+    """Of lists just found: set the bar, count the dominators from the best row down, and remove rows that have k.
 
-    The recencies of the rows passed are kept in order (the paper's balanced tree), so that a binary search tells how
-    many of them are newer. Who was evicted need not be among them: its dominators are.
+    The recencies of the rows passed are kept sorted (the paper's balanced tree), so that a binary search counts how
+    many of them are newer. A row that was removed need not be among them: its dominators are.
     """
     for t in range(slots.shape[0]):
         slot = slots[t]
@@ -201,15 +202,16 @@ def settle(
 
 
 def predicted(work: Workload) -> float:
-    """CPU seconds for a batch; counts and times fitted to runs with 1,000 to 1,000,000 rows and 1 to 6 axes."""
+    """Return CPU seconds for a batch; counts and times fitted to runs with 1,000 to 1,000,000 rows and 1 to 6 axes."""
     window, batch, queries = max(work.window, 1.0), work.batch, work.queries
     cells = min(float(TOTAL), max(1.0, window / ROWS_A_CELL))
-    named = min(cells, (1 + (cells * work.k / window) ** (1 / work.axes)) ** work.axes)  # by one query
+    # cells that name one query
+    named = min(cells, (1 + (cells * work.k / window) ** (1 / work.axes)) ** work.axes)
     turned = min(1.0, batch / window)
     searches = queries * min(1.0, turned * 1.3 * work.k**0.42)
     arrivals = batch * 6e-8 + queries * (batch * named / cells * 1.2e-8 + turned * work.k * 2e-7 + 3e-8)
     search = 2e-6 + named * (5e-8 * work.axes + window / cells * 1e-8)
-    if not work.rendered:  # numpy, a query at a time
+    if not work.rendered:  # numpy, one query at a time
         arrivals += queries * (5e-5 + batch * 1e-8 * work.axes)
         search += 2e-3
     return float(8e-5 + arrivals + min(searches, 1.0) * 1e-4 + searches * search)
@@ -245,7 +247,7 @@ class SMA(Gridded):
         self.bar_time = np.empty(0, dtype=np.int64)
         self.bar_seq = np.empty(0, dtype=np.int64)
         self.steps = 0
-        self.arrived = 0  # rows so far; and by slot what the figures were when its bar was set:
+        self.arrived = 0  # rows so far; the rest is by slot, as of when its bar was set:
         self.arrived_then = np.empty(0, dtype=np.int64)
         self.scored_then = np.empty(0, dtype=np.int64)
         self.admitted_then = np.empty(0, dtype=np.int64)
@@ -292,7 +294,7 @@ class SMA(Gridded):
         )  # fmt: skip
 
     def named(self) -> Any:
-        """How many slots each cell names; without the flag every cell's words are looked at, as in the paper."""
+        """Return how many slots each cell names; without the flag every cell's words are read, as in the paper."""
         if self.options["flag"]:
             return super().named()
         if len(self._ones) != self.grid.total:
@@ -300,7 +302,7 @@ class SMA(Gridded):
         return self._ones
 
     def _insert(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
-        """A query that takes every row would take all of a large batch, one by one: it is searched for instead."""
+        """Insert rows; search for queries that would take all rows of a large batch, one by one."""
         if self.complete.any():
             flooded = (self.complete > 0) & (self.ks > 0) & (len(time) > BURST * self.keep())
             self.bar[flooded] = np.nan
@@ -316,7 +318,7 @@ class SMA(Gridded):
         )  # fmt: skip
 
     def _tighten(self) -> None:
-        """Raise bars that have become too low: far more rows came in than a search finds."""
+        """Raise bars that have become too low: far more rows entered than a search finds."""
         self.steps += 1
         if self.steps % LOOK:
             return
@@ -337,13 +339,13 @@ class SMA(Gridded):
         self._influence(slots)
 
     def _noted(self, slots: Ints) -> None:
-        """From here on it is counted how many rows come in."""
+        """Start counting again how many rows enter."""
         self.scored_then[slots] = self.counts[slots, SCORED]
         self.admitted_then[slots] = self.counts[slots, ADMITTED]
         self.arrived_then[slots] = self.arrived
 
     def _raise(self, slot: int, rank: int) -> None:
-        """The row at this rank of the list is the bar from now on."""
+        """Set the bar at this rank of the list."""
         ranked = self.ranked
         span = ranked.span(slot)
         cut = span.stop - rank
@@ -381,8 +383,8 @@ class SMA(Gridded):
                 int(seq[row]): int(n) for row, n in zip(order, dominators, strict=True) if n < self.ks[slot]
             }
             span = self.ranked.span(slot)
-            # the list is the k-skyband of the rows at or before the bar, each with the number of its dominators there
+            # the list is the k-skyband of the rows at or before the bar, each with its number of dominators there
             listed = zip(self.ranked.seq[span].tolist(), self.ranked.count[span].tolist(), strict=True)
             assert dict(listed) == expected
-            # who takes every row has the lowest bar
+            # a slot that takes every row has the lowest bar
             assert not self.complete[slot] or (bar == -np.inf and since == number == MINIMUM)

@@ -3,16 +3,16 @@
 **Problem.** Keep the k best rows of a window for many queries, each with a score of its own over the same columns,
 without scoring every row for every query.
 
-**Idea.** The score of a query's k-th row cuts off an *influence region*: rows outside can't change the answer. Space is
-cut into cells, and each cell knows the queries whose region meets it. An arriving row is scored for those alone. When
-a listed row expires (or is deleted), the query's top is searched anew: cells are visited best first, by the best score
-that a row in them could have, until no cell can hold anything better than the k rows found.
+**Idea.** The score of a query's k-th row bounds an *influence region*: rows outside can't change the answer. Space is
+cut into cells, and each cell has the queries whose region meets it. A new row is scored for those alone. When a listed
+row expires (or is deleted), the query's top k is recomputed by a search: cells are visited best first, by the best
+score that a row in them could have, until no cell can hold anything better than the k rows found.
 
 **What is kept.** All rows of the window, the grid with its influence lists (a bit for each cell and query), and for
 each query its exact top k. A region that has shrunk by an arrival leaves its old entries behind: they cost a
 comparison each, until the next search removes them.
 
-**Cost.** An arrival: its cell, then a score for each query named there. A query needs a search in a step with
+**Cost.** A new row: its cell, then a score for each query named there. A query needs a search in a step with
 probability at most 1 - (1 - r/n)^k for r arrivals and n rows in the window; a search scores the rows of the cells
 that the region meets.
 
@@ -24,7 +24,7 @@ WHERE (a box) confine both. Rows may come late and may be deleted.
 every query. `sma` looks ahead and searches seldom; `ra` needs no window at all.
 
 Errata followed: cells whose bound equals the k-th score are visited, because an equal row that is newer is better; all
-arrivals and losses of a step come before the one search; a query with fewer than k rows has its entry in every cell.
+new rows and losses of a step precede the one search; a query with fewer than k rows has its entry in every cell.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def arrive(
     good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
     bar: Floats, complete: Bytes, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, counts: Ints,
 ) -> int:  # fmt: skip
-    """Take a row into the slot's top if it belongs there; 1 if the list has no room."""
+    """Insert a row into the slot's top k if it belongs there; return 1 if the list has no room."""
     at, n = start[slot], size[slot]
     if n < ks[slot]:
         if n == room[slot]:
@@ -60,7 +60,7 @@ def arrive(
         enlist(value, when, number, at, n, good, time, seq)
         size[slot] = n + 1
     else:
-        complete[slot] = 0  # one of the two is outside the list from now on
+        complete[slot] = 0  # one of the two rows is outside the list from now on
         bar[slot] = good[at]
         if value < good[at] or (
             value == good[at] and (when < time[at] or (when == time[at] and number < seq[at]))
@@ -95,7 +95,7 @@ def expire(
     ks: Ints, horizon_time: Ints, horizon_seq: Ints, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
     complete: Bytes, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, lost: Bytes,
 ) -> None:  # fmt: skip
-    """Take what lies before its horizon out of each list."""
+    """Remove the rows before its horizon from each list."""
     latest = 9223372036854775807
     for slot in range(ks.shape[0]):
         since, since_seq = horizon_time[slot], horizon_seq[slot]
@@ -127,7 +127,7 @@ def strike(
     places: Ints, number: Ints, cell: Places, bits: npt.NDArray[np.uint64], used: npt.NDArray[np.uint64],
     good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, complete: Bytes, touched: Bytes, lost: Bytes,
 ) -> None:  # fmt: skip
-    """Take deleted rows out of the lists of the slots that their cells name; of all slots if given as ~place."""
+    """Remove deleted rows from the lists of the slots that their cells name; of all slots if given as ~place."""
     one = np.uint64(1)
     for p in range(places.shape[0]):
         place = places[p]
@@ -157,15 +157,16 @@ def strike(
 
 
 def cost_of(work: Workload) -> float:
-    """CPU seconds for a batch: as `sma`, but a search for each query whose top loses a row."""
+    """Return CPU seconds for a batch: as `sma`, but a search for each query whose top k loses a row."""
     window, batch, queries = max(work.window, 1.0), work.batch, work.queries
     cells = min(float(TOTAL), max(1.0, window / ROWS_A_CELL))
-    named = min(cells, (1 + (cells * work.k / window) ** (1 / work.axes)) ** work.axes)  # by one query
+    # cells that name one query
+    named = min(cells, (1 + (cells * work.k / window) ** (1 / work.axes)) ** work.axes)
     turned = min(1.0, batch / window)
     searches = queries * min(1.0, turned * work.k)
     arrivals = batch * 6e-8 + queries * (batch * named / cells * 1.2e-8 + turned * work.k * 2e-7 + 3e-8)
     search = 2e-6 + named * (5e-8 * work.axes + window / cells * 1e-8)
-    if not work.rendered:  # numpy, a query at a time
+    if not work.rendered:  # numpy, one query at a time
         arrivals += queries * (5e-5 + batch * 1e-8 * work.axes)
         search += 2e-3
     return float(9e-5 + arrivals + min(searches, 1.0) * 1e-4 + searches * search)

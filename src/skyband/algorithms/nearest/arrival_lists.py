@@ -106,8 +106,7 @@ def expel(
     """Remove those of the best that are older than `due`.
 
     Returns the first of the rows at [first, end) that stays, the oldest of the best, and whether there are too few; if
-    so,
-    the second is the row after whose removal there were too few.
+    so, the second is the row after whose removal there were too few.
     """
     short = False
     while oldest < due and not short:

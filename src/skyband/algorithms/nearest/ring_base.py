@@ -274,8 +274,7 @@ class Ringed(WindowAlgorithm):
 
     def _look_ahead(self, slots: Ints, begin: int, end: int) -> None:
         """Let searches find more rows for slots that ran short soon, and fewer for slots whose lists lasted: rows that
-        are
-                near one another in time leave together."""
+        are near one another in time leave together."""
         if begin == end:
             return
         now = int(self.store.seq[end - 1])

@@ -81,8 +81,7 @@ def play(
     """Let slots go through the rows before `stop`, each through its own hits.
 
     Slots that run short are noted, with the row from which they have to continue. Returns how many have run short by
-    now,
-    and how many bars were raised.
+    now, and how many bars were raised.
     """
     many, quota = end - came, head - left
     raised = 0

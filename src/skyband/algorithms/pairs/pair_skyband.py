@@ -260,8 +260,7 @@ def better(
     """Write the places of the k best pairs whose older row is not before `low`, best first.
 
     Starts at the old end: a pair that is old and still in the skyband is good, so one comparison rejects nearly all
-    newer
-    ones.
+    newer ones.
     """
     left, right = begin, end
     while left < right:

@@ -234,8 +234,7 @@ class SCase:
 
     def _every(self) -> int:
         """The rows between sweeps. With many ranks a sweep takes long, so more pairs may wait for it. Negative: also
-        after a
-                step."""
+        after a step."""
         if self.refresh:
             return -self.refresh
         return self.every or (EVERY if self.k <= 32 else 2 * EVERY)

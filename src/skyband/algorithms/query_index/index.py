@@ -64,8 +64,7 @@ WASTE = 2.0  # an index is replaced when it causes so many times its first score
 
 class QueryIndex:
     """An index of slots by cells. `per_axis` fixes the number of cells along each axis (0: chosen by the share of all
-    rows
-        that a region has, so that it has about `inside` cells)."""
+    rows that a region has, so that it has about `inside` cells)."""
 
     def __init__(
         self,

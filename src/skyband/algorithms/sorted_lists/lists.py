@@ -1,19 +1,18 @@
-"""Sorted lists of the window's rows, one for each attribute: what the threshold algorithm walks.
+"""Sorted lists of the window's rows, one for each attribute, for the threshold algorithm.
 
-An entry is (value, place of the row). A list lies in blocks of 64 places with the entries of each block sorted; a
+An entry is (value, place of the row). A list consists of blocks of 64 places with the entries of each block sorted. A
 directory names the blocks in order, with a separator each: nothing in a block is less than its separator, and
-nothing before it is more. An arrival is put into its block, which moves half a block of entries at most; a full
-block is split. A step's rows come sorted, so that they go through the list from one end to the other.
+nothing before it is more. A new row is inserted into its block, which moves half a block of entries at most; a full
+block is split. A step's rows are sorted first, so that they go through the list from one end to the other.
 
-**Leaving is lazy.** A row that leaves the window is only marked; its entries stay where they are until their block
-is full, or until the list has twice as many entries as there are rows, when all of it is swept. Between that, the
-place of a row that left may be given to another one, and an old entry then points at the wrong row. For a walk that
-does no harm. It takes the order from the entries and the scores from the rows, so such a row is only met once more
-than it must be. A sweep tells old entries by their value, or by having met the place before.
+**Removal is lazy.** A row that leaves the window is only marked; its entries stay until their block is full, or until
+the list has twice as many entries as there are rows, when all of it is swept. In between, the place of a row that left
+may be given to another one, and an old entry then points at the wrong row. This does not affect a walk: it takes the
+order from the entries and the scores from the rows, so such a row is only met more often than necessary. A sweep
+recognises old entries by their value, or because it has met the place before.
 
-Cost: O(log N) and half a block of moves for each attribute of an arrival, nothing for one that leaves, and a
-constant for each of them once in a while. A row takes 12 bytes for each attribute, or up to twice that with what
-has not been swept.
+Cost: O(log N) and half a block of moves for each attribute of a new row, nothing for one that leaves, and a constant
+for each of them in the long run. A row takes 12 bytes for each attribute, up to twice that with entries not swept yet.
 """
 
 from typing import Any
@@ -25,20 +24,20 @@ from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import Floats, Ints
 
 BLOCK = 64
-FULL = 48  # a block that holds more than this after its dead are gone is split
-FILL = 44  # entries of a block after a sweep: some room before the first split
-SLACK = 4096  # a list is not swept for fewer entries than these
+FULL = 48  # a block that holds more than this without its old entries is split
+FILL = 44  # entries of a block after a sweep, with some room before the first split
+SLACK = 4096  # a list with fewer entries is not swept
 Small = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
 
 class SortedLists:
-    """d lists over the same rows. `values` of the rows (place by place) belong to the caller."""
+    """d lists over the same rows. `values` of the rows (by place) belong to the caller."""
 
     def __init__(self, axes: int) -> None:
         self.axes = axes
         self.live = np.zeros(0, dtype=np.uint8)  # by place: 1 if a row with entries lies there
-        self.rows = 0  # how many of them
+        self.rows = 0  # their number
         self.used = np.ones(axes, dtype=np.int64)  # blocks of each list; the first one's separator is -inf
         self.entries = np.zeros(axes, dtype=np.int64)
         self.sweeps = 0
@@ -48,7 +47,7 @@ class SortedLists:
     def _allot(self, blocks: int) -> None:
         self.value = np.empty((self.axes, blocks, BLOCK), dtype=np.float64)
         self.place = np.empty((self.axes, blocks, BLOCK), dtype=np.int32)
-        self.count = np.zeros((self.axes, blocks), dtype=np.int64)  # of a block, by its number
+        self.count = np.zeros((self.axes, blocks), dtype=np.int64)  # the entries of a block, by its number
         self.order = np.zeros((self.axes, blocks), dtype=np.int64)  # the directory: numbers of blocks,
         self.first = np.zeros((self.axes, blocks), dtype=np.float64)  # and their separators
 
@@ -60,7 +59,7 @@ class SortedLists:
             after[:, : before.shape[1]] = before
 
     def arrays(self) -> tuple[Floats, Small, Ints, Ints, Floats]:
-        """What a walk needs, beside `used`."""
+        """Return the arrays that a walk needs, beside `used`."""
         return self.value, self.place, self.count, self.order, self.first
 
     @property
@@ -68,7 +67,7 @@ class SortedLists:
         return sum(array.nbytes for array in self.arrays()) + self.live.nbytes
 
     def insert(self, places: Small, values: Floats) -> None:
-        """Rows have come to these places; none of their values is NaN."""
+        """Insert the rows at these places; none of their values is NaN."""
         if len(self.live) < len(values):
             self.live = np.concatenate([self.live, np.zeros(len(values) - len(self.live), dtype=np.uint8)])
         self.live[places] = 1
@@ -92,14 +91,14 @@ class SortedLists:
                 self._grow(2 * self.order.shape[1])
 
     def remove(self, places: Small, values: Floats) -> None:
-        """The rows at these places leave."""
+        """Mark the rows at these places as removed."""
         self.live[places] = 0
         self.rows -= len(places)
         if int(self.entries.max(initial=0)) > 2 * self.rows + SLACK:
             self.sweep(values)
 
     def sweep(self, values: Floats) -> None:
-        """Leave one entry a row, in blocks with some room."""
+        """Copy the lists without old entries, into blocks with some room."""
         self.sweeps += 1
         blocks = 4 + (self.rows + FILL - 1) // FILL
         old, used = self.arrays(), self.used.copy()
@@ -109,7 +108,7 @@ class SortedLists:
             sweep(axis, values, self.live, met, *old, used, *self.arrays(), self.used, self.entries)
 
     def _check(self, values: Floats) -> None:
-        # as many rows are live as are counted
+        # the count is that of live rows
         assert self.rows == np.count_nonzero(self.live)
         for axis in range(self.axes):
             used, total = int(self.used[axis]), 0
@@ -121,7 +120,7 @@ class SortedLists:
                 count = int(self.count[axis, number])
                 value = self.value[axis, number, :count]
                 total += count
-                # sorted inside a block, between its separator and the next
+                # entries are sorted inside a block, between its separator and the next
                 assert 0 <= count <= BLOCK and bool(np.all(value[1:] >= value[:-1]))
                 assert count == 0 or value[0] >= self.first[axis, at]
                 assert count == 0 or at + 1 == used or value[-1] <= self.first[axis, at + 1]
@@ -136,7 +135,7 @@ class SortedLists:
 
 @inlined
 def block_of(first: Floats, axis: int, low: int, used: int, value: float) -> int:
-    """The last block from `low` on whose separator is at most `value`, or `low`."""
+    """Return the last block from `low` on whose separator is at most `value`, or `low`."""
     high = used
     step = 1
     while low + step < high and first[axis, low + step] <= value:  # gallop: it is often near
@@ -159,14 +158,14 @@ def insert_sorted(
     value: Floats, place: Small, count: Ints, order: Ints, first: Floats, used: Ints, entries: Ints,
     new_at: Ints, new_block: Ints, new_first: Floats,
 ) -> int:  # fmt: skip
-    """Put the rows from the `done`-th on into the axis' list; stops where a block more is needed than there are.
+    """Insert the rows from the `done`-th on into the axis' list; stop where one more block is needed than there are.
 
-    Blocks made by splits get into the directory at the end, all in one pass. Until then they are on a list of their
-    own, in order; those from `base` on came out of the block that the directory has at `at`.
+    Blocks made by splits enter the directory at the end, all in one pass. Until then they are in a list of their own,
+    in order; those from `base` on come from the block that the directory has at `at`.
     """
     made = 0
     base = 0
-    here = -1  # which of the new blocks the last row went to; base - 1: the directory's own
+    here = -1  # the new block that the last row went to; base - 1: the directory's own
     at = 0
     last = done
     for i in range(done, by_value.shape[0]):
@@ -200,7 +199,7 @@ def insert_sorted(
                     block = fresh
         low = 0
         high = count[axis, block]
-        while low < high:  # behind its equals
+        while low < high:  # behind equal values
             middle = (low + high) // 2
             if value[axis, block, middle] <= new:
                 low = middle + 1
@@ -220,7 +219,7 @@ def insert_sorted(
 
 @kernel
 def halve(axis: int, block: int, fresh: int, value: Floats, place: Small, count: Ints) -> None:
-    """The upper half of a block goes to a fresh one."""
+    """Move the upper half of a block to an unused one."""
     half = count[axis, block] // 2
     rest = count[axis, block] - half
     for i in range(rest):
@@ -234,7 +233,7 @@ def halve(axis: int, block: int, fresh: int, value: Floats, place: Small, count:
 def enter(
     axis: int, made: int, order: Ints, first: Floats, used: Ints, new_at: Ints, new_block: Ints, new_first: Floats
 ) -> None:  # fmt: skip
-    """Put new blocks into the directory, each behind the place that it came out of."""
+    """Enter new blocks in the directory, each behind the block from which it was split."""
     read = used[axis] - 1
     left = made
     while left > 0:
@@ -253,7 +252,7 @@ def enter(
 def clean(
     axis: int, block: int, values: Floats, live: Bytes, value: Floats, place: Small, count: Ints
 ) -> int:
-    """Drop a block's entries of rows that have left; returns how many."""
+    """Remove a block's entries of rows that have left; return how many."""
     write = 0
     for i in range(count[axis, block]):
         row = place[axis, block, i]
@@ -305,13 +304,13 @@ def sweep(
 def start(
     axis: int, toward: int, limit: float, value: Floats, count: Ints, order: Ints, first: Floats, used: Ints
 ) -> tuple[int, int]:
-    """Where a walk begins: downward (toward > 0, greater is better) at the last entry that is no more than the limit,
-    upward at the first that is no less. A cursor is a place of the directory and an entry of that block: downward the
-    one behind the next to be read, upward the next itself."""
+    """Return where a walk begins: downward (toward > 0, greater is better) at the last entry that is at most the limit,
+    upward at the first that is at least the limit. A cursor is a place of the directory and an entry of that block:
+    downward the one behind the next to be read, upward the next itself."""
     if toward > 0:
         at = block_of(first, axis, 0, used[axis], limit)
     else:
-        at = 0  # the last block whose separator is less: what lies before it is less than the limit, too
+        at = 0  # the last block whose separator is less; entries before it are less than the limit, too
         high = used[axis]
         while at + 1 < high:
             middle = (at + high) // 2
@@ -337,10 +336,10 @@ def read(
     axis: int, toward: int, limit: float, most: int, live: Bytes, value: Floats, place: Small, count: Ints, order: Ints,
     first: Floats, used: Ints, at: int, entry: int, found: int, places: Small,
 ) -> tuple[int, int, int, float, bool]:  # fmt: skip
-    """Read up to `most` entries from a cursor on; the places of their rows go to places[found:].
+    """Read up to `most` entries from a cursor on; write the places of their rows to places[found:].
 
-    Returns the cursor, how many places there are now, the last value read, and whether the list came to its end or
-    beyond the limit: then every row inside was read.
+    Returns the cursor, the number of places, the last value read, and whether the list ended or passed the limit: then
+    every row inside was read.
     """
     last = np.nan
     done = 0

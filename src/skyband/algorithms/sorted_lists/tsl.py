@@ -1,29 +1,29 @@
 """TSL: threshold sorted lists (Mouratidis, Bakiras and Papadias 2006, section 3.2).
 
-**Problem.** Keep the top k of a window for queries whose scores grow or fall with each attribute, from parts that
-were known before: a way to compute a top k, and a rule for keeping one.
+**Problem.** Keep the top k of a window for queries whose scores grow or fall with each attribute, from two known
+parts: an algorithm that computes a top k, and a rule that maintains it.
 
 **Idea.** The window's rows are sorted by each attribute. The threshold algorithm (TA; Fagin, Lotem and Naor) reads
-these lists from their good ends. No row that it hasn't met can have a better score than a row that had the values
-read last in all lists; once the rows met hold enough that are better than that, it is done. As a top k that loses a
-row is expensive to complete, a query keeps a *view* of up to k_max > k rows (Yi et al.): rows leave it until fewer
-than k are left, and only then TA fills it again.
+these lists from their good ends. A row that it has not met cannot have a better score than a row with the values read
+last in all lists; once enough rows met are better than that, it stops. Completing a top k that lost a row is
+expensive, so a query keeps a *view* of up to k_max > k rows (Yi et al.): rows leave it until fewer than k are left,
+and only then TA fills it again.
 
 **What is kept.** The rows, an entry for each row and attribute in sorted lists, and the views. A view is the exact
-top k' of the window, for some k' between k and k_max. Hence a newcomer may come in only if it is better than the
-view's last: to let it in because there is room would claim a rank that nobody checked. A view that holds every
+top k' of the window, for some k' between k and k_max. Hence a new row may enter only if it is better than the
+view's last: to insert it because there is room would give it a rank that was never verified. A view that holds every
 row inside (`whole`) takes all.
 
-**Cost.** Each row is scored for each query, and put into d lists; leaving costs nothing, see sorted_lists.py. A
+**Cost.** Each row is scored for each query, and inserted into d lists; leaving costs nothing, see lists.py. A
 refill reads about d N^(1-1/d) k_max^(1/d) entries. Lists are read in rounds that grow by half, not row by row: a
 round's rows are scored together.
 
 **Wrong choice** nearly always: it is the baseline that `tma` and `sma` are measured against. Scores that aren't
 monotone over the values seen so far are answered by scoring all rows.
 
-Errata followed: the view's rule as above; TA goes on while the k_max-th is no better than the threshold, because
+Errata followed: the view's rule as above; TA continues while the k_max-th is no better than the threshold, because
 among equals the newest is first and may not have been met. k_max is the paper's own for its k, in between by
-interpolation, beyond k + 2 sqrt(k). Limits on columns (a box) are met by beginning and ending each walk there.
+interpolation, beyond k + 2 sqrt(k). Limits on columns (a box) bound each walk.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ COMPILE_SCORES = 3_000_000  # after so many scores a kernel for the shape is com
 
 
 def tuned(k: int) -> int:
-    """The k_max for a k."""
+    """Return the k_max for a k."""
     if k > TUNED[0][-1]:
         return int(k + 2 * np.sqrt(k))
     return int(np.interp(k, *TUNED))
 
 
 def predicted(work: Workload) -> float:
-    """CPU seconds for a batch; counts and times fitted to runs with 1,000 to 1,000,000 rows and 1 to 6 axes."""
+    """Return CPU seconds for a batch; counts and times fitted to runs with 1,000 to 1,000,000 rows and 1 to 6 axes."""
     window, d = max(work.window, 1.0), work.axes
     entries = 0.65 * d * window ** (1 - 1 / d) * tuned(work.k) ** (1 / d)
     refills = work.queries * min(1.0, work.batch / window * 0.3 * work.k**0.2)
@@ -92,7 +92,7 @@ class TSL(WindowAlgorithm):
         self.most = np.empty(0, dtype=np.int64)  # k_max
         self.whole = np.empty(0, dtype=np.uint8)  # 1: the view holds every row inside
         self.accesses = np.empty(0, dtype=np.int64)  # entries that refills read
-        self.least = np.full(len(space.columns), np.inf)  # of the values seen so far,
+        self.least = np.full(len(space.columns), np.inf)  # the range of the values seen so far,
         self.greatest = np.full(len(space.columns), -np.inf)
         self.proved: dict[int, tuple[int | None, ...]] = {}  # and the directions proved for them
         self.scored_rows = 0
@@ -171,7 +171,7 @@ class TSL(WindowAlgorithm):
         return ranked.start, ranked.size, ranked.good, ranked.time, ranked.seq
 
     def _meet(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
-        """The step's rows meet every view."""
+        """Offer the step's rows to every view."""
         used = np.flatnonzero(self.ks)
         if not len(used):
             return
@@ -199,7 +199,7 @@ class TSL(WindowAlgorithm):
             )  # fmt: skip
 
     def _compiled(self) -> Any:
-        """The shape's kernels, once they pay."""
+        """Return the shape's kernels, once they pay."""
         if self.scored_rows < COMPILE_SCORES or self.space.rendered is None:
             return None
         return compiled(self.space, self.constants.shape[1])
@@ -216,14 +216,14 @@ class TSL(WindowAlgorithm):
             return
         self.counts[slot, 1] += 1
         toward = self._directions(slot)
-        # a walk meets the rows of all windows: for one that is much smaller than the others, its own rows are fewer
+        # a walk meets the rows of all windows; a much smaller window has fewer rows than a walk would meet
         if toward is None or 8 * inside < len(self.store):
             self._scan(slot, horizon)
         else:
             self._walk(slot, horizon, toward)
 
     def _directions(self, slot: int) -> tuple[int, ...] | None:
-        """In which direction each axis is better, or None if that isn't proved for the values seen."""
+        """Return in which direction each axis is better, or None if that isn't proved for the values seen."""
         found = self.proved.get(slot)
         if found is None:
             box = {
@@ -236,7 +236,7 @@ class TSL(WindowAlgorithm):
         return tuple(toward or 0 for toward in found)
 
     def _scan(self, slot: int, horizon: Recency) -> None:
-        """Score every row inside."""
+        """Fill the view by scoring every row inside."""
         self.counts[slot, 2] += 1
         good, time, seq = self.scored(slot, horizon)
         want = int(self.most[slot])
@@ -249,7 +249,7 @@ class TSL(WindowAlgorithm):
         self.ranked.put(slot, good, time, seq)
 
     def _walk(self, slot: int, horizon: Recency, toward: tuple[int, ...]) -> None:
-        """The threshold algorithm."""
+        """Fill the view by the threshold algorithm."""
         lists, space = self.lists, self.space
         axes = [axis for axis in range(lists.axes) if toward[axis]]
         low, high = self.least.copy(), self.greatest.copy()  # a row beyond the limits can't count
@@ -333,16 +333,16 @@ class TSL(WindowAlgorithm):
         super()._check()
         self.store._check()
         self.lists._check(self.store.x)
-        # the lists are about the rows that live
+        # the lists contain the live rows
         assert sorted(np.flatnonzero(self.lists.live).tolist()) == sorted(self.store.living().tolist())
         for slot in np.flatnonzero(self.ks).tolist():
             horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
             good, time, seq = self.scored(slot, horizon)
             size = int(self.ranked.size[slot])
-            # a view holds at least k rows, or all there are, and k_max at most
+            # a view holds at least k rows, or all of its window, and k_max at most
             assert min(int(self.ks[slot]), len(good)) <= size <= self.most[slot]
-            # every rank of it is right, not only the first k
+            # every rank is correct, not only the first k
             best = np.lexsort((seq, time, good))[::-1][:size]
             assert np.array_equal(self.ranked.top(slot, size)[2], seq[best])
-            # a whole view has everybody
+            # a whole view contains every row inside
             assert not self.whole[slot] or size == len(good)

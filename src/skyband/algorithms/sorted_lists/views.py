@@ -1,12 +1,12 @@
 """Views: for each query the best rows of the window down to some rank, exact to their last.
 
-A view is a ranked list (ranked.py) of at most `most` rows. The rule that keeps it exact is one comparison: a newcomer
-comes in if it is before the view's last in the one total order, or if the view is `whole`, that is, if it holds every
-row inside the window. What leaves the window leaves the view, and the rest is still the best of the rest.
+A view is a ranked list (ranked_lists.py) of at most `most` rows. The rule that keeps it exact is one comparison: a new
+row enters if it is before the view's last in the one total order, or if the view is `whole`, that is, if it holds every
+row inside the window. A row that leaves the window leaves the view, and the rest is still the best of the rest.
 
-Here are the kernels on views: a step's rows meet them, rows leave them, and `take` collects the best of rows that a
-computation meets in any order, some of them more than once. For a shape of score that is used much, kernels are
-generated that score and compare in one loop, in blocks of 64 rows as in fused.py.
+Here are the kernels on views: offering a step's rows, removing rows, and `take`, which collects the best of rows that
+a computation meets in any order, some of them more than once. For a shape of score that is used much, kernels are
+generated that score and compare in one loop, in blocks of 64 rows as in score_select.py.
 """
 
 from functools import lru_cache
@@ -29,17 +29,17 @@ def offer(
     slot: int, value: float, when: int, number: int, most: int, whole: Bytes, ks: Ints, touched: Bytes, counts: Ints,
     start: Ints, size: Ints, good: Floats, time: Ints, seq: Ints,
 ) -> None:  # fmt: skip
-    """A row that is inside: into the view, if it is better than its last or the view is whole."""
+    """Insert a row that is inside the window, if it is better than the view's last or the view is whole."""
     first, n = start[slot], size[slot]
     full = n == most
     if (full or whole[slot] == 0) and (
         n == 0 or not before(value, when, number, good[first], time[first], seq[first])
     ):
         if full:
-            whole[slot] = 0  # somebody is outside now
+            whole[slot] = 0  # a row is outside from now on
         return
     counts[slot, 0] += 1
-    if full:  # the worst goes: those between move down by one
+    if full:  # the worst leaves: those between move down by one
         whole[slot] = 0
         at = first
         while at + 1 < first + n and before(value, when, number, good[at + 1], time[at + 1], seq[at + 1]):
@@ -67,7 +67,7 @@ def meet(
     slot: int, begin: int, values: Floats, fits: Bytes, time: Ints, seq: Ints, most: Ints, whole: Bytes, ks: Ints,
     touched: Bytes, counts: Ints, start: Ints, size: Ints, good: Floats, times: Ints, seqs: Ints,
 ) -> None:  # fmt: skip
-    """The rows of a step from `begin` on, scored, meet one slot's view."""
+    """Offer the rows of a step from `begin` on, scored, to one slot's view."""
     for row in range(begin, values.shape[0]):
         value = values[row]
         if value == value and fits[row]:
@@ -82,7 +82,8 @@ def leave(
     ks: Ints, horizon_time: Ints, horizon_seq: Ints, deleted: Ints, whole: Bytes, touched: Bytes, short: Ints,
     start: Ints, size: Ints, good: Floats, time: Ints, seq: Ints,
 ) -> int:  # fmt: skip
-    """Take out of each view what left its window or was deleted (seqs in order). Returns how many views are short."""
+    """Remove from each view the rows that left its window or were deleted (seqs in order); return how many are
+    short."""
     count = 0
     for slot in range(ks.shape[0]):
         if ks[slot] == 0:
@@ -116,7 +117,7 @@ def take(
     places: Small, values: Floats, x: Floats, times: Ints, seqs: Ints, horizon_time: int, horizon_seq: int,
     boxed: Ints, low: Floats, high: Floats, want: int, size: int, good: Floats, time: Ints, seq: Ints,
 ) -> int:  # fmt: skip
-    """Keep the best `want` of the rows met, worst first; a row met again is found to be there. Returns their number."""
+    """Keep the best `want` of the rows met, worst first; a row met again counts once. Return their number."""
     for i in range(places.shape[0]):
         value = values[i]
         if not (value == value and (size < want or value >= good[0])):
@@ -128,7 +129,7 @@ def take(
             inside &= low[b] <= x[row, boxed[b]] <= high[b]
         if not inside or (size == want and not before(value, when, number, good[0], time[0], seq[0])):
             continue
-        begin, end = 0, size  # behind all that are worse
+        begin, end = 0, size  # behind all worse rows
         while begin < end:
             middle = (begin + end) // 2
             if before(value, when, number, good[middle], time[middle], seq[middle]):
@@ -210,7 +211,7 @@ def score_at(places, slot, constants, sign, x, out):
 
 @lru_cache(maxsize=256)
 def compiled(space: Space, constants: int) -> Any:
-    """The kernels of a shape, as a module."""
+    """Return the kernels of a shape, as a module."""
     score, d = space.rendered or "", len(space.columns)
     for i in reversed(range(constants)):
         score = score.replace(f"p[{i}]", f"p{i}")
