@@ -1,17 +1,16 @@
-"""Which rows of a batch may come into a list that is capped: one comparison for each row that may not.
+"""Which rows of a batch may enter a list of limited length: one comparison for each row that may not.
 
-A capped list has a *floor*: rows below it stay outside. They are told by blocks of 64, an OR over comparisons as in
-skyband.py; of blocks without a hit only the greatest score is remembered, lane by lane (a loop of maxima that
-compiles to vector instructions, where a running maximum of floats would not), because the best row left outside is
-what the certificate needs.
+A capped list has a *floor*: rows below it are rejected. They are found in blocks of 64, by an OR over comparisons as in
+score_select.py. Of a block without a hit only the greatest score is kept, lane by lane (a loop of maxima that compiles
+to vector instructions, while a running maximum of floats would not), because the certificate needs the best rejected
+row.
 
-A list that has room has no floor, and a batch may be large. A floor is guessed then from the scores in the list,
-and if too few rows are above it, the batch is gone through again without one. And if the list has room for r rows,
-whatever is worse than the list's worst and than r rows of the batch won't stay anyway: the r best of the batch so
-far make a floor that rises while the batch is gone through. And whenever twice as many rows were picked as the list
-can hold, the better half stays.
+A list that has room has no floor, and a batch may be large. A floor is then estimated from the scores in the list; if
+too few rows are above it, the batch is processed again without one. And if the list has room for r rows, a row that is
+worse than the list's worst and than r rows of the batch won't stay: the r best of the batch so far give a floor that
+rises during the batch. Whenever twice as many rows were picked as the list can hold, the worse half is dropped.
 
-`capped` generates the same loop around a family's score, as fused.py does, so that no score column is written.
+`capped` generates the same loop around a family's score, as score_select.py does, so that no score column is written.
 """
 
 from functools import lru_cache
@@ -28,7 +27,7 @@ BLOCK = 64
 
 @kernel
 def least(good: Floats, begin: int, end: int) -> tuple[float, float]:
-    """The worst score of a list and the one before it."""
+    """Return the worst score of a list and the second worst."""
     worst, next_worst = np.inf, np.inf
     for place in range(begin, end):
         value = good[place]
@@ -42,7 +41,7 @@ def least(good: Floats, begin: int, end: int) -> tuple[float, float]:
 
 @kernel
 def kth_best(values: Floats, begin: int, end: int, k: int, heap: Floats) -> float:
-    """The k-th best of at least k values."""
+    """Return the k-th best of at least k values."""
     for i in range(k):
         push_heap(heap, i, values[begin + i])
     for i in range(begin + k, end):
@@ -53,7 +52,7 @@ def kth_best(values: Floats, begin: int, end: int, k: int, heap: Floats) -> floa
 
 @kernel
 def bar_of(values: Floats, begin: int, end: int, most: int, heap: Floats) -> float:
-    """The same, of hardly more than `most` values: from the other end, by the worst ones."""
+    """Return the same for hardly more than `most` values, by counting from the worst ones."""
     over = end - begin - most
     if over == 0:
         return float(least(values, begin, end)[0])
@@ -69,8 +68,10 @@ def bar_of(values: Floats, begin: int, end: int, most: int, heap: Floats) -> flo
 
 @kernel
 def thin(picks: Ints, values: Floats, count: int, most: int, heap: Floats) -> tuple[float, float, int]:
-    """Keep the `most` best of the picked rows (newest first; among equals the newer): their worst, and of those that go
-    the best score and the newest row."""
+    """Keep the `most` best of the picked rows (newest first; among equals the newer).
+
+    Returns their worst score, and of the dropped rows the best score and the newest row.
+    """
     floor = kth_best(values, 0, count, most, heap)
     equals = most
     for i in range(count):
@@ -96,8 +97,12 @@ def take(
     scores: Floats, at: int, stop: int, base: int, most: int, open_places: int, worst: float,
     heap: Floats, nearest: Floats, picks: Ints, values: Floats, numbers: Ints, floor: float, peak: Floats,
 ) -> float:  # fmt: skip
-    """Go through one block row by row. `numbers`: rows picked, scores in the heap `nearest` of the best of the batch so
-    far, and the newest row left outside, -1 if there is none. Returns the floor, which may have risen."""
+    """Process one block row by row; return the floor, which may have risen.
+
+    `numbers`: rows picked, scores in the heap `nearest` of the best of the batch so far, and the newest rejected row,
+    -1 if
+    there is none.
+    """
     count, held = numbers[0], numbers[1]
     for j in range(stop):
         value = scores[at + j]
@@ -131,11 +136,11 @@ def take(
 def floor_of(
     slot: int, most: int, threshold: Floats, good: Floats, start: Ints, head: Ints, size: Ints, guess: bool
 ) -> tuple[int, float, float]:
-    """How many rows a list has room for, its worst, and the floor below which rows of a batch stay outside.
+    """Return how many rows a list has room for, its worst, and the floor below which rows of a batch are rejected.
 
-    Without a threshold the floor is a guess, if wanted: as many rows have left the list as it has room for, so about as
-    large a part of it as the batch is of the window, and below its worst the scores may go on as they do above: those
-    of a uniform column evenly, nearest neighbours in d dimensions with the d-th power of the distance.
+    Without a threshold the floor is an estimate, if wanted: as many rows have left the list as it has room for, so
+    that is about the batch's share of the window, and below its worst the scores may go on as above: those of a
+    uniform column evenly, those of nearest neighbours in d dimensions with the d-th power of the distance.
     """
     if threshold[slot] > -np.inf:
         return 0, np.inf, threshold[slot]
@@ -149,7 +154,7 @@ def floor_of(
     for place in range(first, end):
         mean += good[place] / live
         best = max(best, good[place])
-    # if (best - score) to some power counts rows, that power shows in where their mean lies
+    # if a power of (best - score) counts rows, that power follows from the mean
     power = min(max((best - mean) / (mean - worst), 1.0), 16.0)
     wanted = places + 1.5 * np.sqrt(places) + 3.0
     floor = best - (best - worst) * (wanted * most / (places * live)) ** (1.0 / power)
@@ -161,7 +166,7 @@ def begin(
     slot: int, k: int, limit: Ints, additional: int, threshold: Floats,
     good: Floats, start: Ints, head: Ints, size: Ints, peak: Floats, numbers: Ints, guess: bool,
 ) -> tuple[int, int, float, float]:  # fmt: skip
-    """A batch begins: how many rows the list can hold, how many it has room for, its worst, and the floor."""
+    """Begin a batch: return how many rows the list can hold, how many it has room for, its worst, and the floor."""
     peak[:] = -np.inf
     numbers[:2] = 0
     numbers[2] = -1
@@ -174,14 +179,14 @@ def begin(
 def enough(
     slot: int, k: int, limit: Ints, threshold: Floats, head: Ints, size: Ints, count: int, floor: float
 ) -> bool:
-    """Whether the floor at which a batch began was low enough, if so many rows were picked: a row below it has
-    k + limit better ones."""
+    """Whether the floor of a batch was low enough, if so many rows were picked: then a row below it has k + limit
+    better ones."""
     return bool(floor == threshold[slot] or size[slot] - head[slot] + count >= k + limit[slot])
 
 
 @kernel
 def best_outside(peak: Floats, numbers: Ints) -> float:
-    """The best score left outside, NaN if there is none."""
+    """Return the best rejected score, NaN if there is none."""
     if numbers[2] < 0:
         return np.nan
     best = peak[0]
@@ -196,10 +201,10 @@ def admit(
     limit: Ints, additional: int, threshold: Floats, lost: Floats, outside: Ints,
     good: Floats, start: Ints, head: Ints, size: Ints,
 ) -> int:  # fmt: skip
-    """The rows among the first `inside` of `scores` (newest first) that may come in.
+    """Pick the rows among the first `inside` of `scores` (newest first) that may enter; return how many.
 
-    `picks` gets their positions and `values` their scores; lost[slot] the best score left outside, NaN if there is
-    none, and outside[slot] the newest such row. Returns how many were picked. A NaN is neither picked nor lost.
+    `picks` gets their positions and `values` their scores; lost[slot] becomes the best rejected score, NaN if there is
+    none, and outside[slot] the newest rejected row. A NaN is neither picked nor rejected.
     """
     peak, numbers = np.empty(BLOCK, np.float64), np.empty(3, np.int64)
     for attempt in range(2):
@@ -302,8 +307,8 @@ def many(first, constants, sign, {columns}, time, seq, place, mark, horizon_time
 
 @lru_cache(maxsize=256)
 def capped(score: str, columns: int, constants: int, module: str, known: bool = False) -> Any:
-    """The kernel `many` for a rendered score over x0, x1, … and p[0], p[1], …; with `known` only if it was made
-    before, here or in an earlier run, else None. Its state begins as pa's does."""
+    """Return the kernel `many` for a rendered score over x0, x1, … and p[0], p[1], …; with `known` only if it was
+    generated before, here or in an earlier run, else None. Its state begins as pa's does."""
     names = [f"X{i}" for i in range(columns)]
     for i in reversed(range(constants)):
         score = score.replace(f"p[{i}]", f"p{i}")

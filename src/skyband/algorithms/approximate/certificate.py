@@ -1,11 +1,11 @@
-"""What was dropped: enough of it to know at each moment whether an answer is certainly exact.
+"""What is known of dropped rows: enough to decide at each moment whether an answer is certainly exact.
 
-An approximate algorithm shows the k best of the rows it kept. That is the true answer exactly if no row that it
-dropped is still in the window and comes before the last of them. So for each slot the dropped rows' *stairs* are
-kept: by recency, each step lower than the one before, since a dropped row that is older and no better than another
-one says nothing new. The best dropped row of any window is the first step inside it. In random order there are
+An approximate algorithm returns the k best of the rows it kept. That is the true answer exactly if no row that it
+dropped is still in the window and better than the last of them. So each slot keeps the *stairs* of its dropped
+rows: by recency, each step lower than the one before, since a dropped row that is older and no better than another
+one adds no information. The best dropped row of any window is the first step inside it. In random order there are
 about ln n steps; falling scores would make one of every row, so there are fewer than `STEPS`, and beyond that the
-two neighbours that cover least are made one, with the score of the higher and the recency of the newer: then a
+two neighbours that cover least are merged, with the score of the higher and the recency of the newer: then a
 certificate may be refused that could have been given, never the other way round. The same holds for rows dropped
 together (a batch): they may be recorded as one, with the best score and the newest recency among them.
 """
@@ -22,7 +22,7 @@ STEPS = 32
 
 
 class Certificates:
-    """The stairs of what was dropped, slot by slot."""
+    """The stairs of dropped rows, slot by slot."""
 
     def __init__(self) -> None:
         self.good = np.empty((0, STEPS), dtype=np.float64)
@@ -31,7 +31,7 @@ class Certificates:
         self.count = np.empty(0, dtype=np.int64)
 
     def add(self) -> None:
-        """One slot more."""
+        """Add a slot."""
         for name in ("good", "time", "seq"):
             old = getattr(self, name)
             setattr(self, name, np.vstack([old, np.zeros((1, STEPS), dtype=old.dtype)]))
@@ -48,7 +48,7 @@ class Certificates:
         return self.good, self.time, self.seq, self.count
 
     def expire(self, horizon_time: Ints, horizon_seq: Ints) -> None:
-        """Forget the steps that no window of a slot can reach any more."""
+        """Remove the steps that no window of a slot can reach any more."""
         expire(horizon_time, horizon_seq, *self.arrays())
 
     def certain(self, slot: int, k: int, horizon: Recency, answer: tuple[Floats, Ints, Ints]) -> bool:
@@ -63,7 +63,7 @@ class Certificates:
         return bool(found)
 
     def bytes(self) -> int:
-        """What one slot takes."""
+        """Return the bytes of one slot."""
         return STEPS * 24 + 8
 
     def dump(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Certificates:
         for slot, count in enumerate(self.count.tolist()):
             good, time, seq = (array[slot, :count] for array in (self.good, self.time, self.seq))
             assert 0 <= count < STEPS
-            # newer steps are lower, strictly
+            # newer steps are strictly lower
             assert np.all(good[1:] < good[:-1])
             assert np.all((time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] > seq[:-1])))
 
@@ -99,17 +99,17 @@ def older(time: int, seq: int, other_time: int, other_seq: int) -> bool:
 def record(
     slot: int, good: float, time: int, seq: int, goods: Floats, times: Ints, seqs: Ints, count: Ints
 ) -> None:
-    """A row of this score and recency was dropped, or several no better and no newer."""
+    """Record that a row of this score and recency was dropped, or several no better and no newer."""
     n = count[slot]
     at = n  # the first step that is not older
     while at > 0 and not older(times[slot, at - 1], seqs[slot, at - 1], time, seq):
         at -= 1
     if at < n and goods[slot, at] >= good:
         return
-    low = at  # older steps that are no better go
+    low = at  # older steps that are no better are removed
     while low > 0 and goods[slot, low - 1] <= good:
         low -= 1
-    # a step of the same recency that is lower goes as well
+    # a lower step of the same recency is removed as well
     if at < n and times[slot, at] == time and seqs[slot, at] == seq:
         at += 1
     shift = low + 1 - at
@@ -127,13 +127,13 @@ def record(
     times[slot, low] = time
     seqs[slot, low] = seq
     count[slot] = n + shift
-    if n + shift == STEPS:  # so that there is room for the next one
+    if n + shift == STEPS:  # make room for the next one
         merge(slot, goods, times, seqs, count)
 
 
 @kernel
 def merge(slot: int, goods: Floats, times: Ints, seqs: Ints, count: Ints) -> None:
-    """Make two neighbours one: those that together cover the fewest arrivals."""
+    """Merge the two neighbours that together cover the fewest rows."""
     n = count[slot]
     best = 0
     least = 2 * abs(seqs[slot, 1] - seqs[slot, 0])
@@ -176,7 +176,7 @@ def certain(
     """Whether an answer whose last row is this one is certainly exact; `full`: it has as many rows as were wanted."""
     for i in range(count[slot]):
         if not older(times[slot, i], seqs[slot, i], horizon_time, horizon_seq):
-            # the best dropped row that may be inside: the last of the answer must come before it
+            # the best dropped row that may be inside: the answer's last row must be better
             return full and before(good, time, seq, goods[slot, i], times[slot, i], seqs[slot, i])
     return True
 
@@ -187,7 +187,7 @@ def certify(
     good: Floats, time: Ints, seq: Ints,
     goods: Floats, times: Ints, seqs: Ints, count: Ints, shares: Ints,
 ) -> int:  # fmt: skip
-    """Count for each watch how many of how many answers on the board were certain; returns how many now are not."""
+    """Count for each watch its answers on the board and the certain ones; return how many are uncertain now."""
     doubtful = 0
     for w in range(slots.shape[0]):
         last = start[w] + size[w] - 1

@@ -1,16 +1,16 @@
-"""Rows that an index brings to capped lists: which of them come in, and a bound for all that it didn't bring.
+"""Rows that an index finds for capped lists: which of them enter, and a bound for all rows that it skipped.
 
-A capped list (capped.py) takes rows at or above a floor, and its certificate needs the best score that stayed outside.
-An index (query_index.py) brings a list only rows of some cells: whoever isn't brought is worse than the bar that is
-registered there. So a row that stayed outside is either one that was met, and its score is known, or it is below that
-bar, and the bar is put on record in its place: a bound for what was dropped, so that no certificate lies.
+A capped list (capped_admission.py) takes rows at or above a floor, and its certificate needs the best rejected score.
+An index (query_index/index.py) offers a list only the rows of some cells: a row that it skips is worse than the bar
+registered there. So a rejected row was either offered, and its score is known, or it is below that bar, and the bar is
+recorded in its place: a bound on what was dropped, so that no certificate is wrong.
 
-One may be refused, though, that could have been given: when the bar comes back into an answer while no row that was
-dropped does. With the floor itself as the bound that would be four times as often as answers are wrong (k = 9, an error
-of 0.1); but the error falls steeply with depth, and at the edge of a region four times as large it happens no more,
+A certificate may be refused, though, that could have been given: when the bar enters an answer while no dropped row
+does. With the floor itself as the bound that would be four times as often as answers are wrong (k = 9, an error
+of 0.1). But the error falls steeply with depth: at the edge of a region four times as large it no longer happens,
 with k = 1 once for every eight wrong answers. So regions are entered that much larger than they are, and rows between
-that edge and the floor are looked at for the record only. Where a list has shrunk since its region was entered, rows
-are looked up in no more than four times its region of now.
+that edge and the floor are scored for the record only. Where a list has shrunk since its region was entered, rows
+are looked up in no more than four times its present region.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ def floors(
     good: Floats, start: Ints, head: Ints, size: Ints,
     floor: Floats, least: Floats, unmet: Ints, slots: Ints, bars: Floats,
 ) -> int:  # fmt: skip
-    """For each list the floor of a batch, and the score from which rows are looked up; NaN: no floor, it is to meet
-    every row, and `unmet` says so with its k. Returns how many regions have to be entered anew: `slots` and `bars` say
-    which, and how wide.
+    """Write for each list the floor of a batch, and the score from which on rows are looked up.
 
-    A region that has grown beyond what was entered must be, one that has shrunk only when it has much. The measure is
-    how far the best row of a list and its floor are apart. A floor that is a guess lies deep by
-    itself, and is entered less wide.
+    NaN: there is no floor, the list must be offered every row, and `unmet` gets its k. Returns how many regions must be
+    entered again: `slots` and `bars` name them, and their widths.
+
+    A region that has grown beyond what was entered must be entered again, one that has shrunk only when it has shrunk
+    much. The measure is the distance between a list's best row and its floor. An estimated floor is low by itself, and
+    is entered less wide.
     """
     moved = 0
     rows = time.shape[0]
@@ -76,12 +77,14 @@ def sift(
     most: int, places: int, worst: float, heap: Floats, nearest: Floats, picks: Ints, values: Floats,
     lost: Floats, outside: Ints,
 ) -> int:  # fmt: skip
-    """Of the rows brought, [hits, end) and newest first, those that may come in: as `admit` of capped.py, with the same
-    floors. `under` is what no row reached that wasn't brought. Returns how many were picked."""
+    """Pick the offered rows, [hits, end) and newest first, that may enter: as `admit`, with the same floors.
+
+    `under` is a score that no skipped row reached. Returns how many were picked.
+    """
     count, met, held = 0, 0, 0
     best = -np.inf
     newest = 0  # the newest row that was not picked
-    gone = inside  # the newest that was, and had to go
+    gone = inside  # the newest row that was picked and dropped again
     for i in range(hits, end):
         row = rows[i]
         if row >= inside:

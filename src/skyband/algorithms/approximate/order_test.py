@@ -1,24 +1,24 @@
-"""Are rows coming in random order? A test of the newest scores.
+"""Whether rows arrive in random order: a test of the newest scores.
 
-The scores of the newest rows, in the order in which they came, have ranks; in random order any order of the ranks
-is as likely as any other. Two sums tell it from order, both over ranks alone, so whatever the scores' distribution
-is: how the ranks go with time (a *trend*: rising or falling), and how near each is to its neighbour (a *wander*:
-the rank version of von Neumann's ratio, after Bartels 1982), which also finds scores that go up and down slowly.
-Both are divided by their standard deviation under random order: beyond `SURE` it is not random, but for one test in
-hundreds of millions. Equal scores share their mean rank, so ties alone are not taken for order.
+The scores of the newest rows, in order of arrival, have ranks; in random order any order of the ranks is as likely as
+any other. Two sums distinguish it from other orders, both over ranks alone, so they do not depend on the scores'
+distribution: how the ranks change with time (a *trend*: rising or falling), and how near each is to its neighbour (a
+*wander*: the rank version of von Neumann's ratio, after Bartels 1982), which also detects scores that go up and down
+slowly. Both are divided by their standard deviation under random order: beyond `SURE` it is not random, except in one
+test of hundreds of millions. Equal scores share their mean rank, so ties alone are not taken for order.
 """
 
 import numpy as np
 
 from skyband.core.types import Floats
 
-BUFFER = 512  # rows looked at
+BUFFER = 512  # rows tested
 SURE = 6.0
-FEWEST = 64  # fewer rows say nothing
+FEWEST = 64  # fewer rows are not tested
 
 
 def order_of(scores: Floats) -> tuple[float, float]:
-    """Trend and wander of scores in order of arrival, in standard deviations; (0, 0) for too few."""
+    """Return trend and wander of scores in order of arrival, in standard deviations; (0, 0) for too few."""
     n = len(scores)
     if n < FEWEST:
         return 0.0, 0.0
@@ -34,7 +34,7 @@ def order_of(scores: Floats) -> tuple[float, float]:
 
 
 def mean_ranks(scores: Floats) -> Floats:
-    """Ranks from 0; equal scores share the mean of theirs."""
+    """Return ranks from 0; equal scores share the mean of theirs."""
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     first = np.concatenate([[True], ordered[1:] != ordered[:-1]])

@@ -1,36 +1,36 @@
 """PA: the probabilistic k-skyband (Pripužić, Podnar Žarko and Aberer, section 4.1).
 
-**Problem.** A top-k over a sliding window in a list whose length is known beforehand, with one comparison for most
-rows, where a missed row once in a long while does no harm.
+**Problem.** A top-k over a sliding window in a list whose length is known in advance, with one comparison for most
+rows, where a row that is missed once in a long while does no harm.
 
-**Idea.** In a stream in random order a row that comes in far behind the top k hardly ever gets there: for that,
-better rows would have to leave faster than new ones come. So keep the k + limit best, and drop what is worse. How
-large a limit is needed for at most `error` rows missed per n rows is worked out in kernels/capacity.py, exactly,
-where the paper has a bound that is two orders of magnitude too large.
+**Idea.** In a stream in random order a row that arrives far behind the top k hardly ever enters it: for that, better
+rows would have to leave faster than new ones arrive. So keep the k + limit best, and drop what is worse. The limit
+needed for at most `error` rows missed per n rows is computed in kernels/capacity.py, exactly, where the paper has a
+bound that is two orders of magnitude too large.
 
 **What is kept.** One list a query, in recency order, of at most k + limit + additional rows, and a *threshold*:
-once the list is full, rows worse than its worst don't come in. When rows leave the window the threshold gives way
+once the list is full, rows worse than its worst don't enter. When rows leave the window the threshold is lowered
 by half the distance of the list's two worst; when fewer than k + limit are left there is none until the list is
 full again. So a row is dropped only while k + limit better ones are in the window, which is all that the error
-rests on. Also the stairs of what was dropped (certificate.py): they tell at each moment whether the
-answer is certainly exact.
+bound needs. Also the stairs of dropped rows (certificate.py), which show at each moment whether the answer is
+certainly exact.
 
 **Query index** (query_index/index.py). With enough queries of a score that compiles, rows of a large batch are
-looked up, and meet only the lists that they may concern. The lists are the same as without; of rows that a list didn't
-meet its certificate knows a bound (indexed_admission.py). In small batches scores cost less than the lists' own work,
-which no index saves, so there every list meets every row.
+looked up, and offered only to the lists that they may concern. The lists are the same as without an index; the
+certificates use a bound for rows that were not offered (indexed_admission.py). In small batches scoring costs less than
+the lists' own work, which no index saves, so there every list is offered every row.
 
-**Cost.** O(1) for a row that is dropped, O(list) for one that comes in or leaves: two or three times
+**Cost.** O(1) for a row that is dropped, O(list) for one that enters or leaves: two or three times
 (k + limit)/n of them.
 
-**Wrong choice when** scores fall with time: every row comes in last and is dropped, and is missed later.
-Certificates say so at once; with `WITH (error = …)` and no algorithm named, an exact one takes over.
+**Wrong choice when** scores fall with time: every row is the worst on arrival, is dropped, and is missed later.
+Certificates show it at once; with `WITH (error = …)` and no algorithm named, an exact one takes over.
 
-Watches share a list only if they have the same window and the same beginning: what is far behind in a long window
+Watches share a list only if they have the same window and the same beginning: a row that is far behind in a long window
 may be in front in a short one. Different k share, with the limit of the greatest.
 
-Errata followed: expire, then give way, then insert; a row may be dropped only behind k + limit others, so the
-threshold goes when fewer are left; equal scores: the newer one is the better.
+Errata followed: expire, then lower the threshold, then insert; a row may be dropped only behind k + limit others, so
+the threshold is removed when fewer are left; of equal scores the newer one is better.
 """
 
 from collections.abc import Mapping
@@ -53,14 +53,16 @@ from skyband.core.order import inside_of
 from skyband.core.types import Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 
-FEW = 16  # queries: no index for fewer
-NAMED = 128  # slots that a cell has in a list of its own
-LARGE = 4096  # rows of a batch: of smaller ones the lists' own work is most, and entering regions costs what is saved
-LEARN, SAMPLE = 256, 4096  # rows that an index needs to learn from, and learns from at most
-# a region is entered so many times as large as it is, and anew when that has become as much as the second number: what
-# isn't looked at must lie deep below what is kept, or certificates are lost (indexed_admission.py)
+FEW = 16  # no index for fewer queries
+NAMED = 128  # slots in a cell's short list
+# In smaller batches the lists' own work dominates, and entering regions costs what it saves.
+LARGE = 4096
+LEARN, SAMPLE = 256, 4096  # rows from which an index can learn; the most rows that it learns from
+# A region is entered so many times as large as it is, and again when the entered one is as many times as large as the
+# second number: rows that are skipped must be far below those that are kept, or certificates are lost
+# (indexed_admission.py).
 GROWTH, LOOSE = 4.0, 16.0
-DEEPER = 1.5  # of a floor that was guessed, and lies deep by itself
+DEEPER = 1.5  # the same for an estimated floor, which is low by itself
 ERROR = 0.001
 ADDITIONAL = 1.0
 
@@ -70,7 +72,7 @@ def expected(k: int, n: float, error: float = ERROR, additional: float = ADDITIO
 
 
 def cost_of(work: Workload) -> float:
-    """Seconds for a batch: each query scores each row, or those that an index brings it; hardly any comes in."""
+    """Return seconds for a batch: each query scores each row, or those that an index offers; hardly any row enters."""
     score = 2e-9 if work.rendered else 2e-8
     if work.rendered and work.axes and work.batch >= LARGE and work.lists >= FEW:
         score = 7e-10  # 1.4 to 2 times as fast in all (`python -m benchmarks pripuzic --only pa`)
@@ -87,7 +89,7 @@ def absorb(
     good: Floats, start: Ints, head: Ints, size: Ints, times: Ints, seqs: Ints, room: Ints, held: Ints,
     fresh: Floats, counts: Ints, step_good: Floats, step_time: Ints, step_seq: Ints, steps: Ints,
 ) -> int:  # fmt: skip
-    """Take the picked rows into the slot's list, drop the worst beyond its cap, set the threshold."""
+    """Insert the picked rows into the slot's list, drop the worst beyond its cap, set the threshold."""
     begin = start[slot]
     if size[slot] + count > room[slot]:
         if head[slot] == 0:
@@ -96,7 +98,7 @@ def absorb(
         head[slot] = 0
         if size[slot] + count > room[slot]:
             return 1
-    if lost[slot] == lost[slot]:  # as one step: the best score and the newest recency of those left outside
+    if lost[slot] == lost[slot]:  # as one step: the best score and the newest recency of the rejected rows
         newest = outside[slot]
         record(slot, lost[slot], time[newest], seq[newest], step_good, step_time, step_seq, steps)
     if count == 0:
@@ -128,9 +130,9 @@ def drop(
     slot: int, good: Floats, times: Ints, seqs: Ints, begin: int, end: int, most: int, heap: Floats,
     step_good: Floats, step_time: Ints, step_seq: Ints, steps: Ints,
 ) -> int:  # fmt: skip
-    """Reduce the list to the `most` best, among equals the newer; put on record who goes. Returns how many."""
+    """Reduce the list to the `most` best, among equals the newer; record the dropped rows. Return how many are left."""
     bar = bar_of(good, begin, end, most, heap)
-    equals = -most  # of those as good as the worst that stays, so many must go: the oldest
+    equals = -most  # of the rows equal to the worst that stays, so many are dropped: the oldest
     for place in range(begin, end):
         equals += good[place] >= bar
     write = begin
@@ -153,8 +155,11 @@ def serve(
     time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8], horizon_time: Ints, horizon_seq: Ints,
     heap: Floats, picks: Ints, values: Floats, state: Any,
 ) -> int:  # fmt: skip
-    """Take the rows that an index brought into the lists from `first` on; `unmet` gets the k of those to which it
-    brought too few. Returns which list needs more room first, or how many there are."""
+    """Insert the rows that an index found into the lists from `first` on.
+
+    `unmet` gets the k of lists for which it found too few. Returns which list needs more room first, or how many there
+    are.
+    """
     nearest, limit, additional, threshold = state[0], state[1], state[2], state[3]
     lost, outside, good, start, head, size = state[4], state[5], state[6], state[7], state[8], state[9]
     for slot in range(first, ks.shape[0]):
@@ -184,7 +189,7 @@ def give_way(
     ks: Ints, limit: Ints, threshold: Floats, held: Ints, good: Floats, start: Ints, head: Ints, size: Ints,
     counts: Ints,
 ) -> None:  # fmt: skip
-    """Rows have left: lower the thresholds of their lists by half the distance of the two worst, or lift them."""
+    """Lower the thresholds of lists that lost rows by half the distance of the two worst, or remove them."""
     for slot in range(ks.shape[0]):
         live = size[slot] - head[slot]
         if ks[slot] == 0 or live >= held[slot]:
@@ -201,7 +206,7 @@ def give_way(
 
 
 class PA(ListAlgorithm):
-    """The probabilistic k-skyband: the k + limit best rows, and what is known of the dropped ones."""
+    """The probabilistic k-skyband: the k + limit best rows, and the stairs of the dropped ones."""
 
     card = Card(
         name="pa",
@@ -211,7 +216,7 @@ class PA(ListAlgorithm):
         exact=False,
         keeps="the k + limit best rows of the window and some more, and the best of those that were dropped",
         cost="a batch: its scores and a comparison each (in large batches only for queries that a row may concern); "
-        "hardly any row comes in",
+        "hardly any row enters",
         wrong_when="scores fall with time (its certificates say so), or every answer must be exact",
         expected=expected,
         options={"error": ERROR, "additional": ADDITIONAL, "limit": 0.0, "cells": 0.0},
@@ -224,16 +229,16 @@ class PA(ListAlgorithm):
         super().__init__(options)
         self.space = space
         self.index: QueryIndex | None = None
-        # the newest rows, where batches are too small to learn an index from
+        # the newest rows, where batches are too small for an index to learn from
         self._seen: tuple[Floats, ...] = ()
-        # scratch, by slot: floors, what is looked up, who is to meet all rows; whose regions moved, and how far
+        # scratch, by slot: floors, look-up scores, slots that need all rows; regions to enter, and their widths
         self._by_slot: tuple[Any, ...] = ()
         self.additional = int(self.options["additional"])
-        self.threshold = np.empty(0, dtype=np.float64)  # rows below it stay outside; -inf: none
+        self.threshold = np.empty(0, dtype=np.float64)  # rows below it are rejected; -inf: none
         self.held = np.empty(0, dtype=np.int64)  # rows in the list after the last insertion or expiry
-        # scratch: the best row of a step that stayed outside, or NaN
+        # scratch: the best rejected row of a step, or NaN
         self.lost = np.empty(0, dtype=np.float64)
-        self.outside = np.empty(0, dtype=np.int64)  # scratch: the newest such row
+        self.outside = np.empty(0, dtype=np.int64)  # scratch: the newest rejected row
         self.dropped = Certificates()
         self._nearest = np.empty(0, dtype=np.float64)
 
@@ -252,7 +257,7 @@ class PA(ListAlgorithm):
         return slot
 
     def empty(self, slot: int) -> None:
-        """Forget the list, but not what was dropped."""
+        """Clear the list, but not the record of dropped rows."""
         self.lists.clear(slot)
         self.threshold[slot] = -np.inf
         self.held[slot] = 0
@@ -274,7 +279,7 @@ class PA(ListAlgorithm):
         self.dropped.clear(slot)
 
     def most(self, slot: int) -> int:
-        """The cap of a slot's list."""
+        """Return the cap of a slot's list."""
         return int(self.ks[slot] + self.limit[slot]) + self.additional
 
     def expected(self, k: int, n: float) -> float:
@@ -283,9 +288,9 @@ class PA(ListAlgorithm):
     # -- the index -----------------------------------------------------------------------------------------
 
     def _indexed(self, rows: Arrivals) -> QueryIndex | None:
-        """The index to look rows up in, made when there are queries and rows enough for it."""
+        """Return the index to look rows up in, made when there are enough queries and rows for it."""
         cells = int(self.options["cells"])
-        large = len(rows) >= LARGE or cells > 1  # who names cells wants an index
+        large = len(rows) >= LARGE or cells > 1  # an option for cells asks for an index
         if cells == 1 or not large or self.space is None or not indexable(self.space):
             return None
         if np.count_nonzero(self.ks) < FEW:
@@ -305,7 +310,7 @@ class PA(ListAlgorithm):
         return index
 
     def _newest(self, rows: Arrivals) -> tuple[Floats, ...]:
-        """Rows to learn an index from: of this batch, and of those before it if it is small."""
+        """Return rows from which an index can learn: of this batch, and of earlier ones if it is small."""
         columns = rows.columns()
         if len(rows) >= LEARN:
             return tuple(column[:SAMPLE] for column in columns)
@@ -315,7 +320,7 @@ class PA(ListAlgorithm):
         return self._seen
 
     def _window(self, rows: Arrivals) -> int:
-        """About how many rows a window has: as many as came since the oldest one that a list has."""
+        """Return about how many rows a window has: those since the oldest one in a list."""
         newest = int(rows.seq[0])
         spans = [self.lists.span(slot) for slot in np.flatnonzero(self.ks).tolist()]
         return max(newest - min(int(self.lists.seq[span].min(initial=newest)) for span in spans), len(rows))
@@ -342,8 +347,8 @@ class PA(ListAlgorithm):
             self._insert_all(rows, unmet)
 
     def _enter(self, index: QueryIndex, rows: Arrivals) -> tuple[Floats, Floats, Ints]:
-        """Enter the regions that have to be; each slot's floor, from which score on rows are looked up for it, and the
-        k of those that have no floor."""
+        """Enter regions where necessary; return each slot's floor, its look-up score, and the k of those without a
+        floor."""
         if not self._by_slot or len(self._by_slot[0]) != len(self.ks):
             kinds = np.float64, np.float64, np.int64, np.int64, np.float64
             self._by_slot = tuple(np.zeros(len(self.ks), dtype=kind) for kind in kinds)
@@ -358,7 +363,7 @@ class PA(ListAlgorithm):
         return floor, least, unmet
 
     def _insert_all(self, rows: Arrivals, ks: Ints) -> None:
-        """Lists that no index can serve this time meet every row: those with a k here."""
+        """Offer every row to lists that no index can serve this time: those with a k here."""
         many = self._fused(rows)
         slot = 0
         while True:
@@ -371,7 +376,7 @@ class PA(ListAlgorithm):
             self.lists.grow(slot, 2 * int(self.lists.room[slot]))
 
     def _wider(self, times: float) -> float:
-        """By what part of its width a region grows that becomes so many times as large."""
+        """Return by what part of its width a region grows that becomes so many times as large."""
         assert self.space is not None
         return float(times ** (1 / len(self.space.columns)) - 1)
 
@@ -428,7 +433,7 @@ class PA(ListAlgorithm):
         self._settle()
 
     def _settle(self) -> None:
-        """Rows may have left."""
+        """Lower thresholds after rows may have left."""
         lists = self.lists
         give_way(
             self.ks,
@@ -478,7 +483,7 @@ class PA(ListAlgorithm):
         for slot in np.flatnonzero(self.ks).tolist():
             good = self.lists.good[self.lists.span(slot)]
             if self.threshold[slot] > -np.inf:
-                # whoever is turned away has k + limit better ones in the window, which are all here
+                # a rejected row has k + limit better ones in the window, which are all in the list
                 assert len(good) >= self.ks[slot] + self.limit[slot]
                 assert np.all(good >= self.threshold[slot])
             assert self.held[slot] == len(good)

@@ -1,38 +1,39 @@
-"""What the six buffered algorithms share: a recent buffer, a filter for each query, two attempts for each row.
+"""Shared by the six buffered algorithms: a recent buffer, a filter for each query, two attempts for each row.
 
-**Problem.** Every row is undominated when it comes, being the newest, so `sa` and `ra` take every row in, if only to
-throw most of them out again soon.
+**Problem.** Every row is undominated when it arrives, being the newest, so `sa` and `ra` insert every row, and remove
+most of them again soon.
 
 **Idea** (Böhm et al. 2007; Pripužić, Podnar Žarko and Aberer 2015, section 5). The newest rows stay in a *recent
-buffer*, one for all queries. Of these, each query has a small *filter* (filters.py). A row is handed to
-the query's skyband when it comes if it is among the k best of the filter: the *first attempt*. Else it waits in the
-buffer. When it leaves the buffer it is handed on unless k rows of the filter are at least as good: those are newer,
-it is dominated for ever; this is the *second attempt*. Most rows are met twice, by one comparison each, and never
-handed on.
+buffer*, one for all queries. Of these, each query has a small *filter* (filters.py). On arrival a row is handed to the
+query's skyband if it is among the k best of the filter: the *first attempt*. Otherwise it stays in the buffer only.
+When it leaves the buffer it is handed on unless k rows of the filter are at least as good: those are newer, so it is
+dominated for ever. This is the *second attempt*. Most rows are compared twice and never handed on.
 
-**Why that is exact.** A row that waits is outdone by k rows of the buffer as it was when the row came. While they are
-in the window it can't be in an answer, and they are at least until it leaves the buffer if two buffers are no longer
-than the window (and one row). So the buffer is a window itself, of at most half the length: Rows(b) or Last(B), and
-the stream says where it begins as for any window. It is a stretch of the recency order, not of arrival, so late rows
-need no allowance: whoever leaves it is older than everything in it, and a row that comes too late for it has its
-second attempt at once.
+**Why that is exact.** A row that stays in the buffer only is dominated by k rows of the buffer at the time of its
+arrival. While they are in the window it can't be in an answer, and they are, at least until it leaves the buffer, if
+two
+buffers are no longer than the window (and one row). So the buffer is a window itself, of at most half the length:
+Rows(b) or Last(B), and the stream computes where it begins as for any window. It is a range of the recency order, not
+of arrival, so late rows need no special treatment: a row that leaves it is older than everything in it, and a row that
+arrives too late for it has its second attempt at once.
 
-That promise is about one window that is full. Watches of one slot may have other windows and beginnings; predicates
-and late rows let row windows move on by more than the buffer did. So it is checked at every step: `Recent.relied`
-says from where on rows may have made others wait. If a watch's window begins after that, the slot is *mended*: what
-waits in the buffer and isn't dominated there is handed on, and the filter forgets what lies before the watch's
-window. With 2b <= n + 1 and nothing of the above this never happens.
+This argument holds for one window that is full. Watches of one slot may have other windows and beginnings; predicates
+and late rows let row windows advance by more than the buffer did. So it is checked at every step: `Recent.relied`
+is the recency from which on rows may have kept others in the buffer. If a watch's window begins after that, the slot is
+*mended*: the rows of the buffer that are not dominated there are handed on, and the filter forgets the rows before the
+watch's window. With 2b <= n + 1 and one full window this never happens.
 
-**A step** is a batch: first filters lose what left the buffer, then they meet the new rows, then all rows that left
-have their second attempt against the filter as it is by then, new rows included. Rows that are too old for the buffer
-when their batch is over have the second attempt only. With batches of one row that is the paper's order, but for the
-second attempt, which there comes before the new row.
+**A step** is a batch. First, filters lose the rows that left the buffer. Then they receive the new rows. Then all rows
+that left have their second attempt against the filter, new rows included. Rows that are too old for the buffer when
+their batch is over have the second attempt only. With batches of one row that is the paper's order, but for the second
+attempt, which there precedes the new row.
 
-**Query index** (query_index/index.py). What a filter needs is a bar: rows below it change neither filter nor
-skyband. With enough queries of a score that compiles, rows are looked up in an index of these bars, on arrival and on
-leaving. A region that has grown is entered anew before that, one that has shrunk when it has shrunk much; a probable
-filter's moves all the time, so it is entered four times as large as it is, and in larger cells: to score a row for
-a few queries more costs less than to enter a region. A filter with fewer than k rows meets every row.
+**Query index** (query_index/index.py). A filter needs only a bar: rows below it change neither filter nor skyband. With
+enough queries of a score that compiles, rows are looked up in an index of these bars, when they arrive and when they
+leave the buffer. A region that has grown is entered again before that, one that has shrunk only when it has shrunk
+much. The region of a probable filter changes all the time, so it is entered four times as large as it is, and in larger
+cells: scoring a row for a few queries more costs less than entering a region. A filter with fewer than k rows receives
+every row.
 
 **What is kept.** The rows of the buffer, once; for each query its skyband without most of the rows in the buffer,
 about k(1 + ln(n/b)), and its filter.
@@ -63,45 +64,45 @@ from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 from skyband.query.window import Last, Rows, Window
 
-SHARE = 0.05  # of the window: the paper's 2,000 of 40,000 rows
-FEW = 16  # queries: no index for fewer
-NAMED = 128  # slots that a cell has in a list of its own
-LEARN = 256  # rows that an index needs to learn from
+SHARE = 0.05  # the buffer's share of the window: the paper's 2,000 of 40,000 rows
+FEW = 16  # no index for fewer queries
+NAMED = 128  # slots in a cell's short list
+LEARN = 256  # rows from which an index can learn
 GROWTH = 2.0  # a region is entered so many times as large as it is now
-# of probable filters, whose regions move with every row that they lose
+# the same for probable filters, whose regions change with every row that they lose
 LIKELY_GROWTH, LIKELY_LOOSE = 4.0, 16.0
-FEWER = 16  # filters to one that ran short: where many do at once, they would soon again
-TOGETHER = 64  # slots whose scores of a step are written at once
-FILTER_ERROR = 0.1  # rows of a buffer's worth that a probable filter may lack
-LOOSE = 5.0  # and anew when it is so many times as large
+FEWER = 16  # filters for each one that ran short: if more run short at once, they would again soon
+TOGETHER = 64  # slots whose scores of a step are computed at once
+FILTER_ERROR = 0.1  # rows that a probable filter may lack in a buffer's worth of rows
+LOOSE = 5.0  # and again when the entered one is so many times as large
 
 
 def first_limit(k: int) -> int:
-    """A relaxed list's candidates before its first sweep."""
+    """Return the number of a relaxed list's candidates before its first sweep."""
     return 4 * k
 
 
 def room_for(k: int) -> int:
-    """Rows beyond the first k in a probable filter: `pa`'s limit, for a buffer as the window.
+    """Return the rows beyond the first k in a probable filter: `pa`'s limit, for a buffer as the window.
 
-    A row that the filter lacks though it is among the buffer's k best costs a row handed on in vain, never an answer,
-    so the error may be a hundred times what `pa` allows.
+    If the filter lacks one of the buffer's k best rows, a row is handed on in vain, but no answer is wrong, so the
+    error may be a hundred times what `pa` allows.
     """
     return limit_for(k, FILTER_ERROR)
 
 
 class Buffered(ListAlgorithm):
-    """A recent buffer and filters before the skyband of `sa` or `ra`; a subclass says which."""
+    """A recent buffer and filters before the skyband of `sa` or `ra`; the subclass decides which."""
 
     spaced: ClassVar[bool] = True
-    relaxed: ClassVar[bool]  # the skyband is that of `ra`
+    relaxed: ClassVar[bool]  # whether the skyband is that of `ra`
     kind: ClassVar[int]  # of the filter
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options)
         self.space = space
         self.recent = Recent(len(space.columns))
-        self.edge = LOWEST  # where the buffer begins, told before each step
+        self.edge = LOWEST  # where the buffer begins, set before each step
         self.filters = Ranked(counted=True)
         self.constants = np.zeros((0, 0))
         self.cap = np.empty(0, dtype=np.int64)
@@ -117,25 +118,26 @@ class Buffered(ListAlgorithm):
         self.index: QueryIndex | None = None
         self._kernels: Kernels | None = None
         self.base = 3 if self.relaxed else 2  # the filter's counters come after the skyband's
-        self._place = np.empty(0, dtype=np.int64)  # nobody's: rows are marked when they come
+        self._place = np.empty(0, dtype=np.int64)  # empty: rows are marked when they arrive
         self._mark = np.zeros(1, dtype=np.uint8)
         self._scratch_rows: tuple[Any, ...] = ()
         self._lower = np.empty(0, dtype=np.float64)
         self._near: tuple[Any, ...] = (
             np.empty(0, dtype=np.int64),
         )  # for filters that are filled from the buffer
-        # for look-ups, by slot: what rows that come and go must reach; whose regions are entered, and how wide
+        # for look-ups, by slot: the bars of rows that arrive and leave; which regions are entered, and how wide
         self._come = self._go = self._bars = np.empty(0, dtype=np.float64)
         self._every = self._moved = np.empty(0, dtype=np.int64)
-        self._used: Ints | None = None  # slots in use; None: some have come or gone
-        self._ready = 0  # rows that a stage may have, as scratch was made for the slots in use
+        self._used: Ints | None = None  # slots in use; None: they have changed
+        self._ready = 0  # rows that a stage may have, with the present scratch memory
         self._places = np.empty(0, dtype=np.int64)  # 0, 1, 2 …: those of the buffer
-        self._after = np.empty(0, dtype=bool)  # by watch: its window begins after what rows made others wait
+        self._after = np.empty(0, dtype=bool)  # by watch: its window begins after `relied`
 
     # -- slots ---------------------------------------------------------------------------------------------
 
     def recent_of(self, windows: Sequence[Window]) -> tuple[Window, ...]:
-        """The buffer of watches with these windows, as a window: it begins where the shortest of these begins."""
+        """Return the buffer of watches with these windows, as a window: it begins where the shortest of these
+        begins."""
         found: list[Window] = []
         for window in windows:
             if isinstance(window, Rows):
@@ -178,7 +180,8 @@ class Buffered(ListAlgorithm):
         return first_limit(k) if self.relaxed else 0
 
     def resize(self, slot: int, k: int) -> None:
-        """Counters and limits of a filter are about its k: it begins anew, and what waits is looked at again."""
+        """Set the slot's k. Counters and limits of a filter depend on k: it restarts, and the buffer's rows are
+        considered again."""
         super().resize(slot, k)
         if self.relaxed:
             self.limit[slot] = max(int(self.limit[slot]), self.lists.live(slot) - k + 1)
@@ -240,7 +243,7 @@ class Buffered(ListAlgorithm):
                 self._stage(used)
 
     def _stage(self, used: Ints) -> None:
-        """Some rows came into the buffer and some left it."""
+        """Process rows that entered and rows that left the buffer."""
         recent = self.recent
         if len(self.worth) != len(self.ks):
             self.worth, self._lower = np.empty(len(self.ks)), np.full(len(self.ks), -np.inf)
@@ -256,7 +259,7 @@ class Buffered(ListAlgorithm):
             self._meet(used)
 
     def _refill(self, slots: Ints) -> None:
-        """Probable filters that have lost too many rows at once take the best of those that are in the buffer."""
+        """Fill probable filters that lost too many rows at once with the best rows of the buffer."""
         recent = self.recent
         begin, end = recent.head, max(recent.came, recent.head)
         if len(self._near[0]) <= end - begin:
@@ -279,7 +282,7 @@ class Buffered(ListAlgorithm):
         )  # fmt: skip
 
     def _meet(self, used: Ints) -> None:
-        """New rows meet the filters, leaving ones have their second attempt."""
+        """Offer new rows to the filters; make the second attempt for rows that leave."""
         recent = self.recent
         begin = max(recent.came, recent.head)
         most = recent.end - begin + recent.head - recent.left
@@ -297,7 +300,7 @@ class Buffered(ListAlgorithm):
             self._enter(index)
 
     def _prepare(self, most: int) -> None:
-        """Scratch for a stage of so many rows."""
+        """Make scratch memory for a stage of so many rows."""
         self._scratch(most)
         held = len(self._heap)
         if not self._scratch_rows or len(self._scratch_rows[2]) < most or held > len(self._scratch_rows[0]):
@@ -308,8 +311,10 @@ class Buffered(ListAlgorithm):
         self._ready = most if held >= self.ks.max() else 0
 
     def _enter(self, index: QueryIndex) -> int:
-        """Regions that have grown, and those that have shrunk much, are entered anew, somewhat wider than they are now;
-        how many filters are open: they have fewer than k rows and take whatever comes."""
+        """Enter the regions that have grown, and those that have shrunk much, somewhat wider than they are.
+
+        Returns the number of open filters, which have fewer than k rows and take every row.
+        """
         filters = self.filters
         growth, loose = (LIKELY_GROWTH, LIKELY_LOOSE) if self.kind == PROBABLE else (GROWTH, LOOSE)
         open_, moved, unknown = regions(
@@ -321,7 +326,7 @@ class Buffered(ListAlgorithm):
         return int(open_)
 
     def _meet_all(self, slots: Ints) -> None:
-        """These slots are shown every row."""
+        """Offer every row to these slots."""
         recent = self.recent
         begin = max(recent.came, recent.head)
         fresh = recent.fresh()
@@ -365,12 +370,12 @@ class Buffered(ListAlgorithm):
                 self.lists.grow(slot, 2 * int(self.lists.room[slot]))
 
     def scores(self, slot: int, begin: int, end: int) -> Floats:
-        """The slot's scores of some rows of the buffer."""
+        """Return the slot's scores of some rows of the buffer."""
         found: Floats = self._matrix(np.array([slot]), begin, end)[0]
         return found
 
     def _matrix(self, slots: Ints, begin: int, end: int) -> Floats:
-        """The scores of some rows of the buffer, a line for each slot, the last of which is the greatest."""
+        """Return scores of some rows of the buffer, a line for each slot, and in the last line their greatest."""
         out = np.empty((len(slots), end - begin))
         if begin == end or (self.constants.shape[1] and slots[-1] >= len(self.constants)):
             out.fill(np.nan)
@@ -381,7 +386,7 @@ class Buffered(ListAlgorithm):
             )  # fmt: skip
             return out
         part = self.recent.part(begin, end)
-        if not self.constants.shape[1]:  # all queries are the same
+        if not self.constants.shape[1]:  # all queries have the same score
             out[:] = self.space.good(part, ())
             return out
         for line, slot in enumerate(slots.tolist()):
@@ -390,7 +395,7 @@ class Buffered(ListAlgorithm):
 
     @property
     def _compiled(self) -> Kernels | None:
-        """Compiled scoring, from when it pays."""
+        """Return compiled scoring, once it pays."""
         if self._kernels is not None:
             return self._kernels
         pays = self.scored >= FUSE_SCORES or np.count_nonzero(self.ks) >= FUSE_MEMBERS
@@ -401,7 +406,7 @@ class Buffered(ListAlgorithm):
     # -- the index -----------------------------------------------------------------------------------------
 
     def _indexed(self, used: Ints) -> QueryIndex | None:
-        """The index to look rows up in, made when there are queries and rows enough for it."""
+        """Return the index of bars, made when there are enough queries and rows for it."""
         if len(used) < FEW:
             return None
         recent, index = self.recent, self.index
@@ -410,7 +415,7 @@ class Buffered(ListAlgorithm):
             if cells == 1 or len(recent) < LEARN or not indexable(self.space):
                 return None
             share = float(np.median(self.ks[used] + self.cap[used])) / len(recent)
-            # a probable filter's region reaches to its worst row, and moves with every row that it loses
+            # a probable filter's region reaches to its worst row, and changes with every row that it loses
             inside = COARSE if self.kind == PROBABLE else INSIDE
             index = self.index = QueryIndex(
                 self.space, self.constants.shape[1], cells, min(share, 1.0), inside, NAMED
@@ -422,7 +427,7 @@ class Buffered(ListAlgorithm):
         return index
 
     def _look_up(self, index: QueryIndex) -> None:
-        """Rows meet the slots that are registered where they lie."""
+        """Offer rows to the slots that the index names."""
         recent = self.recent
         starts, rows, values, *gone = index.look_up_both(
             tuple(recent.columns), self.constants,
@@ -437,8 +442,8 @@ class Buffered(ListAlgorithm):
         self._serve(self._every, starts, rows, values, *gone)
 
     def _wider(self, times: float) -> float:
-        """By what part of its width a region grows that becomes so many times as large, if it is about as wide along
-        each axis."""
+        """Return by what part of its width a region grows that becomes so many times as large, if it is about equally
+        wide along each axis."""
         return float(times ** (1 / len(self.space.columns)) - 1)
 
     # -- answers -------------------------------------------------------------------------------------------
@@ -457,7 +462,7 @@ class Buffered(ListAlgorithm):
         return super().report(board, ks, horizon_time, horizon_seq)
 
     def mend(self, slot: int, horizon: Recency) -> None:
-        """Hand on what waits and isn't dominated in the buffer; the filter forgets what lies before the horizon."""
+        """Hand on the buffer's rows that are not dominated there; the filter forgets the rows before the horizon."""
         recent, lists = self.recent, self.lists
         begin = recent.since(Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot])))
         good = np.ascontiguousarray(self.scores(slot, begin, recent.end)[::-1])
@@ -493,7 +498,7 @@ class Buffered(ListAlgorithm):
         return good[best], time[best], seq[best]
 
     def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
-        """The skyband begins anew; the filter is filled by what comes from now on."""
+        """Restart the skyband; the filter is filled by rows that arrive later."""
         super().rebuild(slot, good, time, seq)
         self._clear_filter(slot)
 
@@ -504,7 +509,7 @@ class Buffered(ListAlgorithm):
         return self.lists.live(slot), self.lists.bytes(slot) + self.filters.bytes(slot)
 
     def buffer_size(self) -> tuple[int, int]:
-        """Rows and bytes that all queries have together: the buffer and the index."""
+        """Return rows and bytes that all queries share: the buffer and the index."""
         return len(self.recent), self.recent.bytes() + (0 if self.index is None else self.index.bytes())
 
     # -- keeping -------------------------------------------------------------------------------------------
@@ -530,7 +535,7 @@ class Buffered(ListAlgorithm):
         for part, prefix in ((self.filters, "filter_"), (self.recent, "recent_")):
             found = {n.removeprefix(prefix): a for n, a in blob.items() if n.startswith(prefix)}
             part.load(found)
-        if self.kind == PROBABLE:  # room as `_clear_filter` has it
+        if self.kind == PROBABLE:  # room as `_clear_filter` makes it
             for slot in np.flatnonzero(self.ks).tolist():
                 self.filters.grow(slot, int(self.ks[slot] + self.cap[slot]) + 1)
         self.constants = blob["constants"].copy()
@@ -547,15 +552,15 @@ class Buffered(ListAlgorithm):
         for slot in np.flatnonzero(self.ks).tolist():
             span = self.filters.span(slot)
             time, seq = self.filters.time[span], self.filters.seq[span]
-            # a filter is a part of the buffer, and of what its slot may see
+            # a filter is a part of the buffer, and of its slot's window
             assert set(seq.tolist()) <= here
             floor = int(self.floor_time[slot]), int(self.floor_seq[slot])
             assert all(r >= floor for r in zip(time.tolist(), seq.tolist(), strict=True))
-            # a probable filter has room for so many
+            # a probable filter has no more rows than its room
             if self.kind == PROBABLE:
                 assert len(seq) <= self.ks[slot] + self.cap[slot] <= self.filters.room[slot]
                 assert not len(seq) or self.threshold[slot] <= self.filters.good[span][0]
-            # a strict one knows its dominators
+            # a strict filter has the right counts of dominators
             if self.kind == STRICT:
                 good, count = self.filters.good[span], self.filters.count[span]
                 for i in range(len(seq)):

@@ -1,21 +1,21 @@
 """Query filters: for each query, some of the rows in the recent buffer (Pripužić et al., sections 5 and 6.1).
 
-Whether a row may wait in the buffer is asked of the query's filter: it may if k rows of the filter come before it. Any
-part of the buffer is a valid filter; a good one is small and has the buffer's k best rows in it. There are three:
+The query's filter decides whether a row may stay in the buffer only: it may if k rows of the filter are better. Any
+part of the buffer is a valid filter; a good one is small and contains the buffer's k best rows. There are three:
 
-    strict      the k-skyband of what it was shown: every row comes in, raises the counters of those it dominates, and
-                throws out whose counter reaches k
-    relaxed     every row comes in; when the rows beyond the first k reach a limit, the dominated ones are swept out
-    probable    only rows at or beyond a threshold come in. It has room for k + `cap` rows; when it is full, the
+    strict      the k-skyband of the rows offered: every row enters, raises the counters of those it dominates, and
+                removes each row whose counter reaches k
+    relaxed     every row enters; when the rows beyond the first k reach a limit, the dominated ones are swept out
+    probable    only rows at or beyond a threshold enter. It has room for k + `cap` rows; when it is full, the
                 threshold is its worst row. When a row leaves, the threshold is lowered by the distance of its two worst
-                rows. When several do, about as many can be expected to come: what is allowed for is how many
-                fewer that may be, one and a half times the root of their number, in usual distances of its worse
-                half. With fewer than k left it takes everything; behind an index it is filled again from the buffer
-                (`refill`), unless many are short at once. How rows come in is in probable.py
+                rows. When several leave, about as many can be expected to enter; the threshold is lowered for a
+                shortfall of one and a half times the root of their number, in usual distances of its worse half. With
+                fewer than k rows left it takes every row; behind an index it is filled again from the buffer
+                (`refill`), unless many are short at once. How rows enter is in probabilistic_filter.py
 
-Filters lie in a pool of lists, best last (`ranked.py`), here as arrays. In a step `shed` takes out what has left the
-buffer, `take_…` shows new rows, and `worth` tells the score beyond which a row that leaves the buffer must be handed
-on.
+Filters lie in a pool of lists, best last (ranked_lists.py), here as arrays. In a step `shed` removes the rows that left
+the buffer, `take_…` offers new rows, and `worth` returns the score that a row must exceed to be handed on when it
+leaves the buffer.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import Floats, Ints
 
 STRICT, RELAXED, PROBABLE = range(3)
-UNLUCKY = 1.5  # roots of the rows that left: by so much those that come may fall short of them
+UNLUCKY = 1.5  # the shortfall of new rows that is allowed for, in roots of the number of rows that left
 LATEST = 9223372036854775807
 U = np.uint64
-# counters, from column `base` on: rows met, taken in; evicted, swept or raised
+# counters, from column `base` on: rows offered, inserted; removed, swept or raised
 MET, FILTERED, DROPPED = range(3)
 
 
@@ -43,9 +43,12 @@ def shed(
     threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
     lower: Floats, short: Ints,
 ) -> int:  # fmt: skip
-    """What is older than the edge leaves every filter; `need` is what a row must reach to matter from now on, `bar`
-    what one that leaves the buffer must. Returns how many filters are open, which every row matters to (`short` names
-    them); `lower` is what the threshold of a probable one would be if it had more rows."""
+    """Remove the rows older than the edge from every filter.
+
+    `need` becomes the score that a new row must reach to matter, `bar` that of a row that leaves the buffer. Returns
+    the number of open filters, for which every row matters; `short` names them, and `lower` is the threshold that a
+    probable one would have with more rows.
+    """
     open_ = 0
     for slot in range(ks.shape[0]):
         k = ks[slot]
@@ -58,14 +61,14 @@ def shed(
             for i in range(n):
                 at = U(begin + i)
                 when, number = time[at], seq[at]
-                good[write] = good[at]  # each is written, and counts if it stays
+                good[write] = good[at]  # each row is written, and kept if it stays
                 time[write] = when
                 seq[write] = number
                 if kind == STRICT:
                     count[write] = count[at]
                 write += U((when > edge_time) | ((when == edge_time) & (number >= edge_seq)))
             kept = np.int64(write) - begin
-            # in loops of their own, which take several at once
+            # in separate loops, which compile to vector instructions
             oldest, oldest_number = LATEST, LATEST
             for i in range(kept):
                 oldest = min(oldest, time[U(begin + i)])
@@ -78,7 +81,7 @@ def shed(
             if kind == PROBABLE and gone > 0:
                 lower[slot] = -np.inf
                 if kept > 1:
-                    # the distance of the two worst, or of neighbours among the worse half where several left at once
+                    # the distance of the two worst rows, or the usual one in the worse half where several left at once
                     gap = good[begin + 1] - good[begin]
                     if gone > 1:
                         half = kept // 2
@@ -103,11 +106,13 @@ def refill(
     threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
     near: Ints, picks: Ints, found: Floats, picked: Floats,
 ) -> None:  # fmt: skip
-    """Probable filters begin anew with the best of these rows of the buffer, oldest first; a line of scores for each.
+    """Fill probable filters with the best of these rows of the buffer, oldest first; there is a line of scores for
+    each.
 
-    Any part of the buffer is a valid filter. One that is open has to be shown every row that comes, and a look
-    through the rows that are there already is about as much work, but ends it at once. First those are looked for
-    that are as good as the threshold would be now; they are nearly always enough."""
+    Any part of the buffer is a valid filter. An open filter must be offered every row that arrives, and a pass over
+    the rows that are in the buffer costs about as much, but closes it at once. First only the rows are considered that
+    reach the threshold that there would be; they are nearly always enough.
+    """
     progress = np.zeros(1, np.int64)
     waiting, waiting_values = np.empty(WAIT, np.int64), np.empty(WAIT)
     for i in range(slots.shape[0]):
@@ -129,14 +134,14 @@ def refill(
             oldest_time, oldest_seq, counts, base, waiting, waiting_values, picks, picked, progress,
         )  # fmt: skip
         if size[slot] < k + cap[slot]:
-            threshold[slot] = low  # whatever is as good is in it
+            threshold[slot] = low  # every row that is as good is in it
         need[slot] = wanted(slot, k, PROBABLE, good, start, size, threshold)
         bar[slot] = worth(slot, k, good, start, size)
 
 
 @inlined
 def beyond(low: float, first: int, rows: Ints, values: Floats, near: Ints, found: Floats) -> int:
-    """The rows from the first on that are at least so good, and their scores; returns how many."""
+    """Write the rows from the first on that are at least so good, and their scores; return how many."""
     count = 0
     for base in range(first, rows.shape[0], BLOCK):
         stop = min(base + BLOCK, rows.shape[0])
@@ -153,7 +158,7 @@ def beyond(low: float, first: int, rows: Ints, values: Floats, near: Ints, found
 
 @inlined
 def wanted(slot: int, k: int, kind: int, good: Floats, start: Ints, size: Ints, threshold: Floats) -> float:
-    """What a row must reach to matter: to the filter, or to the query when it leaves the buffer."""
+    """Return the score that a row must reach to matter to the filter, or to the query when it leaves the buffer."""
     if size[slot] < k:
         return -np.inf
     if kind == PROBABLE:
@@ -163,7 +168,7 @@ def wanted(slot: int, k: int, kind: int, good: Floats, start: Ints, size: Ints, 
 
 @inlined
 def worth(slot: int, k: int, good: Floats, start: Ints, size: Ints) -> float:
-    """A row that leaves the buffer can still be in an answer only if it is better than this."""
+    """Return the score that a row which leaves the buffer must exceed to be in an answer."""
     return float(good[start[slot] + size[slot] - k]) if size[slot] >= k else -np.inf
 
 
@@ -172,12 +177,14 @@ def regions(
     ks: Ints, kind: int, need: Floats, bar: Floats, entered: Floats, wider: float, loose: float,
     good: Floats, start: Ints, size: Ints, come: Floats, go: Floats, slots: Ints, bars: Floats,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """What rows that come and rows that go must reach, slot by slot, before they are looked up in an index; NaN: the
-    filter is *open*, it has fewer than k rows and meets every row. How many are open, how many regions have to be
-    entered anew (`slots` and `bars` say which, and how wide), and how many of these are not entered at all.
+    """Write the bars of rows that arrive and of rows that leave, slot by slot, before they are looked up in an index.
 
-    A region that has grown beyond what was entered must be, one that has shrunk only when it has much. The measure is
-    how far apart the scores of a filter's better rows lie.
+    NaN: the filter is *open*, it has fewer than k rows and is offered every row. Returns how many are open, how many
+    regions must be entered again (`slots` and `bars` name them, and their widths), and how many of these are not
+    entered.
+
+    A region that has grown beyond what was entered must be entered again, one that has shrunk only when it has shrunk
+    much. The measure is the distance between the scores of a filter's better rows.
     """
     open_, moved, unknown = 0, 0, 0
     for slot in range(ks.shape[0]):
@@ -188,9 +195,9 @@ def regions(
         if least == -np.inf:
             open_ += 1
             continue
-        # the paper's strict and relaxed filters are filled with whatever lies in their cells
+        # the paper's strict and relaxed filters are filled with the rows of their cells
         come[slot] = least if kind == PROBABLE else -np.inf
-        go[slot] = bar[slot]  # or more, when new rows have come
+        go[slot] = bar[slot]  # or more, when new rows have arrived
         end = start[slot] + size[slot]
         worst = min(good[end - min(size[slot], 2 * k + 8)], least)
         spread = good[end - 1] - worst
@@ -205,13 +212,13 @@ def regions(
 
 @inlined
 def precedes(row: int, times: Ints, seqs: Ints, time: int, seq: int) -> bool:
-    """Whether a row is older than that."""
+    """Whether a row is older than this recency."""
     return bool(times[row] < time or (times[row] == time and seqs[row] < seq))
 
 
 @inlined
 def beginning(first: int, end: int, rows: Ints, times: Ints, seqs: Ints, time: int, seq: int) -> int:
-    """The first of some rows, oldest first, that isn't older than that."""
+    """Return the first of some rows, oldest first, that isn't older than this recency."""
     while first < end and precedes(rows[first], times, seqs, time, seq):
         first += 1
     return first
@@ -223,10 +230,11 @@ def take_strictly(
     good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints, room: Ints,
     oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
 ) -> int:  # fmt: skip
-    """Show a strict filter the rows first, first + 1 … of a stretch, oldest first; those among its k best go to
-    `picks`. Those before the floor don't come in.
+    """Offer a strict filter the rows first, first + 1 … of a range, oldest first; write those among its k best to
+    `picks`.
 
-    Returns `end`, or the first row for which the filter has no room; progress[0] counts the picks.
+    Rows before the floor don't enter. Returns `end`, or the first row for which the filter has no room; progress[0]
+    counts the picks.
     """
     at = first
     while at < end and size[slot] < room[slot]:
@@ -252,7 +260,7 @@ def take_freely(
     oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, newest_time: Ints, newest_seq: Ints,
     picks: Ints, picked: Floats, progress: Ints,
 ) -> int:  # fmt: skip
-    """The same with a relaxed filter."""
+    """As `take_strictly`, for a relaxed filter."""
     at = first
     while at < end and size[slot] < room[slot]:
         value, row = values[at], rows[at]
@@ -275,7 +283,7 @@ def meet(
     slot: int, k: int, value: float, row: int, when: int, number: int, good: Floats, time: Ints, seq: Ints,
     start: Ints, size: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
 ) -> None:  # fmt: skip
-    """A row is picked if it is among the k best."""
+    """Pick a row if it is among the k best."""
     counts[slot, base + MET] += 1
     n = size[slot]
     kth = start[slot] + n - k
@@ -297,7 +305,7 @@ def come_strictly(
     slot: int, k: int, value: float, when: int, number: int, good: Floats, time: Ints, seq: Ints, count: Ints,
     start: Ints, size: Ints, oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int,
 ) -> None:  # fmt: skip
-    """A row comes into a strict filter, which has room: who it dominates counts it, and leaves at k."""
+    """Insert a row into a strict filter, which has room; count it for each row that it dominates, and remove at k."""
     begin, n = start[slot], size[slot]
     end = begin + n
     at = end
@@ -349,7 +357,7 @@ def come_freely(
     start: Ints, size: Ints, limit: Ints, gamma: float, oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int,
     newest_time: Ints, newest_seq: Ints,
 ) -> None:  # fmt: skip
-    """A row comes into a relaxed filter, which has room; a sweep if it has reached its limit."""
+    """Insert a row into a relaxed filter, which has room; sweep if it has reached its limit."""
     begin = start[slot]
     enlist(value, when, number, begin, size[slot], good, time, seq)
     size[slot] += 1
@@ -358,8 +366,8 @@ def come_freely(
     n = size[slot]
     if n - k < limit[slot]:
         return
-    # from the best down: whoever is older than k that come before it goes (packed against the end, then moved down)
-    # newest_time, newest_seq: of those passed, the k newest, the oldest of them first
+    # from the best down: remove rows older than k better ones (packed against the end, then moved down)
+    # newest_time, newest_seq: of the rows passed, the k newest, the oldest of them first
     held = 0
     write = begin + n
     for i in range(begin + n - 1, begin - 1, -1):

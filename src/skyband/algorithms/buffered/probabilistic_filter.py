@@ -1,10 +1,10 @@
-"""How rows come into a probable filter (filters.py): a few at once.
+"""How rows enter a probable filter (filters.py): several at once.
 
-A filter is short and sorted, and a batch has some rows for it. To put them into their places one by one moves half of
-the filter each time. So those that reach the threshold wait, sorted among themselves, until there are enough of them or
-no more come; then they are merged into the filter, which moves each of its rows once, and what is beyond its room is
-never written. Whether a row is among the k best is told when it comes, of the filter and of those that wait: it is what
-it would be if each came in at once. The threshold rises when they have come in.
+A filter is short and sorted, and a batch has some rows for it. Inserting them one by one moves half of the filter each
+time. So rows that reach the threshold are collected, sorted, until there are enough of them or no more arrive; then
+they are merged into the filter, which moves each of its rows once, and never writes rows beyond its room. Whether a row
+is among the k best is decided on arrival, from the filter and the collected rows: the result is the same as if
+each row were inserted at once. The threshold rises when they are merged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skyband.compiling.jit import inlined
 from skyband.core.types import Floats, Ints
 
 BLOCK = 64
-WAIT = 16  # rows that come in together
+WAIT = 16  # rows that are merged together
 MET, FILTERED = range(2)  # counters, from column `base` on
 U = np.uint64
 
@@ -30,10 +30,11 @@ def take_likely(
     oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, near: Ints, near_values: Floats,
     picks: Ints, picked: Floats, progress: Ints,
 ) -> int:  # fmt: skip
-    """`take_strictly` of a probable filter: rows at or beyond the threshold come in, and the worst give way if it is
-    full.
+    """Offer rows to a probable filter, as `take_strictly`: rows at or beyond the threshold enter, and replace the
+    worst if it is full.
 
-    It must have room for `most` rows. `near` and `near_values` have room for those that wait."""
+    The filter must have room for `most` rows. `near` and `near_values` have room for the collected ones.
+    """
     begin, n = U(start[slot]), size[slot]
     low = threshold[slot] if n >= k else -np.inf
     found, met, taken, held = progress[0], 0, 0, 0
@@ -53,20 +54,18 @@ def take_likely(
             if not value >= low:
                 continue
             met += 1
-            to = held if at > floor else 0  # those before the floor come first, and don't come in
+            to = held if at > floor else 0  # those before the floor come first, and don't enter
             while to > 0 and near_values[U(to - 1)] > value:
                 near_values[U(to)] = near_values[U(to - 1)]
                 near[U(to)] = near[U(to - 1)]
                 to -= 1
-            # so many of the filter may come before it if it is among the k best
+            # so many rows of the filter may be better if it is among the k best
             others = k - (held - to)
             kth = begin + U(max(n - max(others, 1), 0))
             among = (value > good[kth]) | (n < others)
             if value == good[kth]:
                 among |= before(value, times[U(row)], seqs[U(row)], good[kth], time[kth], seq[kth])
-            picks[U(found)] = (
-                row  # written in any case, and counts if it is: the machine has nothing to guess
-            )
+            picks[U(found)] = row  # written always and kept if picked, so that there is no branch
             picked[U(found)] = value
             found += among & (others > 0)
             if at > floor:
@@ -95,8 +94,8 @@ def come_in(
     begin: Any, n: int, most: int, held: int, near: Ints, near_values: Floats, times: Ints, seqs: Ints,
     good: Floats, time: Ints, seq: Ints, slot: int, oldest_time: Ints, oldest_seq: Ints,
 ) -> int:  # fmt: skip
-    """Merge rows that have waited, the best last, into a filter, which then has at most so many; how many came in."""
-    out, lost = 0, 0  # of the filter, and of those that wait: the worst of both go
+    """Merge collected rows, best last, into a filter, which then has at most so many; return how many entered."""
+    out, lost = 0, 0  # of the filter, and of the collected rows: the worst of both leave
     for _ in range(n + held - most):
         row, worst = U(near[U(lost)]), begin + U(out)
         if out < n and before(
@@ -111,7 +110,7 @@ def come_in(
             good[to] = good[to + U(out)]
             time[to] = time[to + U(out)]
             seq[to] = seq[to + U(out)]
-    left = begin + U(n - out)  # behind the next of the filter
+    left = begin + U(n - out)  # behind the next row of the filter
     write = left + U(held - lost)
     for i in range(held - 1, lost - 1, -1):
         value, row = near_values[U(i)], U(near[U(i)])

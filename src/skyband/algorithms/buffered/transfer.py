@@ -1,8 +1,8 @@
-"""How the buffered algorithms hand rows on: through a query's filter to its skyband, slot after slot in compiled code.
+"""Hands rows on through a query's filter to its skyband, slot after slot, in compiled code.
 
-New rows are shown to the filter, which picks some; rows that leave the buffer are compared with what it says then;
-what is picked of both goes, newest first, to `absorb` of `sa` or `ra`. A list or a filter without room stops the
-loop, and it goes on where it was when there is more.
+New rows are offered to the filter, which picks some; rows that leave the buffer are compared with its bar then; the
+picks of both go, newest first, to `absorb` of `sa` or `ra`. A list or a filter without room stops the loop, which
+continues where it stopped when there is more.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints
 
 U = np.uint64
-SHORT = 128  # rows of a list in which one is looked for by comparing all
+SHORT = 128  # in a list of so many rows a row is found by comparing all
 
 
 @inlined
 def is_there(time: Ints, seq: Ints, begin: int, end: int, when: int, number: int) -> bool:
-    """Whether a row is in the list [begin, end). In a short list every row is compared, several at once: a search has
-    the machine guess at each step."""
+    """Whether a row is in the list [begin, end). In a short list every row is compared, several at once, because the
+    steps of a binary search are unpredictable."""
     if end - begin > SHORT:
         at = first_inside(time, seq, begin, end, when, number)
         return bool(at < end and seq[at] == number)
@@ -42,10 +42,10 @@ def choose(
     list_time: Ints, list_seq: Ints, start: Ints, head: Ints, size: Ints,
     picks: Ints, picked: Floats, out_rows: Ints, out_values: Floats, heap: Floats,
 ) -> int:  # fmt: skip
-    """The rows to hand on, newest first: those picked on arrival, then those that leave and are better than the bar.
+    """Write the rows to hand on, newest first: those picked on arrival, then leaving rows that are better than the bar.
 
-    The heap holds the k best of them so far, which are newer than the next one: what is no better than all of these has
-    k dominators already. With fewer than k rows nobody asks it.
+    The heap holds the k best of them so far, which are newer than the next one: a row that is no better than all of
+    these has k dominators already. With fewer than k rows the heap is not read.
     """
     count, held = 0, 0
     few = come + go_end - go_begin < k
@@ -66,11 +66,11 @@ def choose(
         row = go_rows[U(i)]
         when, number = times[U(row)], seqs[U(row)]
         if when < horizon_time or (when == horizon_time and number < horizon_seq):
-            break  # and all that follow are older
+            break  # and all following rows are older
         if held == k and value <= heap[0]:
             continue
         if is_there(list_time, list_seq, begin, end, when, number):
-            continue  # handed on when it came
+            continue  # handed on when it arrived
         if not few:
             held = hold(heap, held, k, value)
         out_rows[U(count)] = row
@@ -81,7 +81,7 @@ def choose(
 
 @inlined
 def hold(heap: Floats, held: int, k: int, value: float) -> int:
-    """A score among the k best; how many there are."""
+    """Insert a score into the heap of the k best; return how many it has."""
     if held < k:
         push_heap(heap, held, value)
         return held + 1
@@ -101,10 +101,10 @@ def serve(first, todo, ks, cap, gamma, base, come_start, come_rows, come_values,
           times, seqs, place, mark, horizon_time, horizon_seq, floor_time, floor_seq, need,
           good, time, seq, count, start, size, room, threshold, limit, oldest_time, oldest_seq, counts,
           newest_time, newest_seq, picks, picked, out_rows, out_values, heap, progress, state):
-    """Slots from todo[first] on; returns which one needs room, and whether its filter (1) or its list (2) does."""
+    """Serve slots from todo[first] on; return which one needs room, and whether its filter (1) or its list (2) does."""
     {state} = state
     for t in range(first, todo.shape[0]):
-        slot = np.uint64(todo[t])  # places that can't be negative spare the machine to look
+        slot = np.uint64(todo[t])  # an index that can't be negative needs no check
         k = ks[slot]
         end = come_start[t + 1]
         if come_start[t] == end and go_start[t] == go_start[t + 1]:
@@ -114,7 +114,7 @@ def serve(first, todo, ks, cap, gamma, base, come_start, come_rows, come_values,
             progress[2] = come_start[t]
             progress[1] = 1
         if progress[1] == 1:
-            # rows are in order: those before the horizon are passed over, those before the floor don't come in
+            # rows are in order: those before the horizon are skipped, those before the floor don't enter
             at = beginning(progress[2], end, come_rows, times, seqs, horizon_time[slot], horizon_seq[slot])
             floor = beginning(at, end, come_rows, times, seqs, floor_time[slot], floor_seq[slot])
             at = {take}(
@@ -138,8 +138,8 @@ def serve(first, todo, ks, cap, gamma, base, come_start, come_rows, come_values,
 '''
 
 
-# how rows come into each kind of filter, and what that needs; both are written out in the loop, where to call them
-# would cost as much as their work, and so must not have more than thirty arguments
+# The function by which rows enter each kind of filter, and its arguments. It is inlined in the loop, where a call
+# would cost as much as their work; an inlined function must not have more than thirty arguments.
 _TAKES = {
     STRICT: ("take_strictly", "count, start, size, room, oldest_time, oldest_seq, counts, base"),
     RELAXED: (
@@ -151,7 +151,7 @@ _TAKES = {
         "start, size, threshold, k + cap[slot], oldest_time, oldest_seq, counts, base, out_rows, out_values",
     ),
 }
-# the arrays of a skyband, in the order in which `absorb` has them
+# the arrays of a skyband, in the order in which `absorb` takes them
 _LISTS = {
     "sa": "lists_good, lists_time, lists_seq, lists_count, lists_start, lists_head, lists_size, lists_room, "
     "fresh, list_counts",
@@ -162,7 +162,7 @@ _LISTS = {
 
 @lru_cache(maxsize=6)
 def serving(module: str, kind: int) -> Any:
-    """The kernel of filters of one kind that ends in the skyband of `sa` or of `ra`."""
+    """Return the kernel of filters of one kind that ends in the skyband of `sa` or of `ra`."""
     take, given = _TAKES[kind]
     text = _SERVE.format(module=module, kind=kind, take=take, given=given, state=_LISTS[module])
     return generated(text).serve

@@ -1,8 +1,8 @@
 """The six buffered algorithms, by name (Pripužić, Podnar Žarko and Aberer 2015, sections 5 and 6).
 
 Two letters for the skyband of each query, two for its filter: `sa` or `ra`, and a strict, relaxed or probable one. So
-`rapf` is `ra` behind a probable filter, the paper's fastest exact algorithm. How they work is said in `buffered.py`;
-here are the cards, in one file because that is all in which they differ.
+`rapf` is `ra` behind a probable filter, the paper's fastest exact algorithm. base.py explains how they work; here are
+their cards, in one file because they differ in nothing else.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ FILTERS = {STRICT: "strict", RELAXED: "relaxed", PROBABLE: "probabilistic"}
 
 
 def expected(gamma: float) -> Callable[[int, float], float]:
-    """Rows of a query's skyband, in random order: its part that has left the buffer, and those of the buffer's rows
-    that were among the k best of a buffer when they came and have fewer than k newer dominators now.
+    """Return the expected rows of a query's skyband, in random order.
 
-    Of the second kind there aren't quite k. With u the part of all rows that are better, a row of age a (in buffers)
-    is there if fewer than k of Poisson(bu) and of Poisson(abu) rows are better: for k = 1 that comes to ln 2 in all,
-    and it falls short of k by 0.31 (k = 1) to 0.5 (k large) rows. A relaxed skyband has half of gamma of its candidates
-    more, unless these are so few that its limit, rounded up, is the next row: then each row that comes makes a sweep.
+    They are its rows that have left the buffer, and those of the buffer that were among the k best of a buffer on
+    arrival and have fewer than k newer dominators now. Of the second kind there aren't quite k. With u the share of
+    all rows that are better, a row of age a (in buffers) is there if fewer than k of Poisson(bu) and of Poisson(abu)
+    rows are better: for k = 1 that is ln 2 in all, and it falls short of k by 0.31 (k = 1) to 0.5 (k large) rows. A
+    relaxed skyband has half of gamma of its candidates more, unless these are so few that its limit, rounded up, is
+    the next row: then each new row causes a sweep.
     """
 
     def size(k: int, n: float) -> float:
@@ -44,14 +45,16 @@ def expected(gamma: float) -> Callable[[int, float], float]:
 
 
 def cost(relaxed: bool, kind: int) -> Callable[[Workload], float]:
-    """CPU seconds for a batch, roughly: what `ra` takes, and the buffer and the filters on top. Without an index strict
-    and relaxed filters meet every row; behind one a probable filter spares `ra`'s work for queries that no row
-    concerns. Set by hand after `python -m benchmarks planner`."""
+    """Return roughly the CPU seconds for a batch: the cost of `ra`, plus buffer and filters.
+
+    Without an index strict and relaxed filters receive every row; behind one a probable filter saves `ra`'s work for
+    queries that no row concerns. Set by hand after `python -m benchmarks planner`.
+    """
 
     def predicted(work: Workload) -> float:
         buffer = max(1.0, SHARE * work.window)
         stages = max(1.0, 4 * work.batch / buffer)
-        # the share of rows that a filter takes in behind an index, and what that costs each
+        # the share of rows that enter a filter behind an index, and the cost of each
         wanted = (work.k + room_for(work.k)) if kind == PROBABLE else 3 * work.k
         indexed = work.queries >= FEW
         taken = min(1.0, wanted / buffer) if indexed or kind == PROBABLE else 1.0
@@ -82,7 +85,7 @@ def card(name: str, relaxed: bool, kind: int) -> Card:
         exact=True,
         keeps=f"the newest rows, once for all queries; for each query a {filter_} filter of these, and the {skyband} "
         "skyband of the rows that it let through",
-        cost="a batch: each row is met when it comes and when it leaves the buffer, by the queries that it concerns",
+        cost="a batch: each row is compared on arrival and when it leaves the buffer, for the queries it concerns",
         wrong_when="there is one query only, or batches are as large as the buffer (take `ra`)",
         expected=expected(GAMMA if relaxed else 0.0),
         options=options,
