@@ -146,7 +146,7 @@ def test_the_newest_block_goes_by_the_floors_that_its_rows_are_sifted_by() -> No
     assert blocks.meta[newest, EPOCH] >= 0
     algorithm.relief.begin_epoch(algorithm.relief.floors[algorithm.relief.now].astype(np.float64))
     algorithm._sift = lambda place: blocks.room + 1  # type: ignore[method-assign]
-    algorithm._stock_anew(newest, 10)
+    algorithm._restock_blocks(newest, 10)
     assert blocks.meta[newest, EPOCH] < 0  # too many rows: none promised, rather than those of other floors
 
 

@@ -1,12 +1,12 @@
 """Outlines: a coarse height map for each block of 64 queries.
 
-The height map tells that a row may matter to somebody, and then it meets all blocks, one after the other, though two in
-three could have been left out: of anti-correlated rows that pass, one in four reaches any threshold at all, and each of
-those the thresholds of two or three blocks in sixteen. An outline says the same of one block that the map says of all
-of them, in 512 cells: how great the last coordinate of a row must be for that block to be worth a look. The queries of
-a block are like one another, so that cells of that size do.
+A row that passes the height map may matter to some query. It would then be scored for all blocks, one after the other,
+though two in three are in vain: of anti-correlated rows that pass, one in four reaches any threshold at all, and each
+of those the thresholds of two or three blocks in sixteen. An outline answers for one block what the map answers for all
+queries, in 512 cells: how great the last coordinate of a row must be to matter to that block. The queries of a block
+are similar, so cells of that size suffice.
 
-Outlines are made with the inner map and lowered whenever it is: they know the same thresholds (`Relief.mapped`), never
+Outlines are made with the inner map and lowered whenever it is: they use the same thresholds (`Relief.mapped`), never
 higher ones than the queries' own. Only weighted sums have them; the blocks of loose queries don't.
 """
 
@@ -34,12 +34,12 @@ from skyband.compiling.array_version import Renewed
 from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import Floats, Ints
 
-CELLS = 512  # of an outline, at most
-STEPS = 20  # bits of a spot that are a height, which is at most 2^17; the others are its cell (at most 2^9)
+CELLS = 512  # most cells of an outline
+STEPS = 20  # a spot's bits of the height, at most 2^17; the others are its cell (at most 2^9)
 
 
 class Outlines(Renewed):
-    """The outlines of all blocks, and the frame of their cells; none where there is no map yet."""
+    """The outlines of all blocks, and the frame of their cells; empty where there is no map yet."""
 
     def __init__(self) -> None:
         # by block; the last cell is for rows outside the frame
@@ -49,11 +49,11 @@ class Outlines(Renewed):
         self.corners = np.empty((0, 2, 1))
 
     def frame(self) -> tuple[Any, ...]:
-        """What the kernels need of it."""
+        """Return the arrays that kernels need."""
         return self.heights, self.order, self.size, self.low, self.high, self.base, self.inverse
 
     def draw(self, frame: Frame, blocks: int) -> None:
-        """Outlines that let nothing of the frame pass, for so many blocks."""
+        """Make outlines that let no row of the frame pass, for so many blocks."""
         parts = len(frame.order) - 1
         size = np.minimum(np.array(divide(CELLS, parts), dtype=np.int64), frame.size[:parts])
         inverse = frame.inverse.copy()
@@ -69,7 +69,7 @@ class Outlines(Renewed):
         self.heights[:, -1] = LEAST
 
     def pass_(self, block: int, face: Ints, columns: tuple[Floats, ...]) -> Any:
-        """Which rows a block of queries doesn't pass over."""
+        """Return which rows the outline of a block lets pass."""
         points = np.ascontiguousarray(np.stack(columns))[np.newaxis]
         spots = np.zeros((1, points.shape[2]), dtype=np.int32)
         locate_points(points, 0, points.shape[2], self.heights.shape[1] - 1, *self.frame()[1:], spots)
@@ -105,7 +105,7 @@ def lower(
     order: Ints, bars: Floats, offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights,
     grown: Heights,
 ) -> None:  # fmt: skip
-    """As `carve_weights`, each query in the outline of its block; not those that are loose."""
+    """As `carve_weights`, each query in the outline of its block; loose queries have none."""
     n = fast.shape[1]
     for turn in range(slots.shape[0]):
         slot = slots[turn]
@@ -133,10 +133,11 @@ def lower_all(
     low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints, offset: Floats, weight: Floats, slip: Any,
     line: Any,
 ) -> bool:  # fmt: skip
-    """As `Relief.lower` and `Outlines.lower` one after the other, for weighted sums without boxes: the maps and the
-    outlines let pass what these queries admit. False, and nothing is done, if one of them admits every row.
+    """Do `Relief.lower` and `Outlines.lower` one after the other, for weighted sums without boxes.
 
-    known: the thresholds that the inner map has, by slot."""
+    The maps and the outlines then let pass what these queries admit. Returns False, and changes nothing, if one of them
+    admits every row. known: the thresholds that the inner map has, by slot.
+    """
     heights, line_low, line_high, line_corners, line_size, line_order = line
     for slot in asked:
         if edge[place[slot]] == -np.inf and known[slot] > -np.inf and face[place[slot] >> 6] <= 1:
@@ -167,7 +168,7 @@ def lower_all(
                 offset, weight, slip, narrow[0], narrow[1], grown,
             )  # fmt: skip
         above = 0
-        for i in range(count):  # where the floor is lower the outer map lets them pass already
+        for i in range(count):  # where the floor is lower the outer map lets these rows pass already
             own[above] = own[i]
             above += int(now < 0 or floors[max(now, 0), own[i]] > known[own[i]])
         carve_weights(
@@ -182,7 +183,7 @@ def locate_points(
     points: Floats, of: int, count: int, beyond: int, order: Ints, size: Ints, low: Floats, high: Floats, base: Floats,
     inverse: Floats, spots: Short,
 ) -> None:  # fmt: skip
-    """Where rows that passed the map lie among the cells of outlines, and at which height."""
+    """Write the outline cell and the height of each row that passed the map."""
     parts = size.shape[0]
     for i in range(count):
         outside = False

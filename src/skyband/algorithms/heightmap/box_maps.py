@@ -1,15 +1,15 @@
-"""Height maps of queries that ask about a box each (WHERE x BETWEEN … AND …), all of them in one family.
+"""Height maps of queries with a box each (WHERE x BETWEEN … AND …), all of them in one family.
 
-A query's rows lie where its score reaches the threshold *and* its box is. So the map is lowered for it in the cells
-that the box meets and in no others; the best corner of a cell is that of its part inside the box; no height lies below
-the box's own end of the last axis; and where even its other end is too low for the threshold the cell stays as it
-was. What lies beyond the box along the last axis passes: a height has no upper end. So where a thousand boxes lie about
-a third to three quarters of the rows pass; but they pass by the blocks of queries whose boxes are all elsewhere
-(score_blocks.py), and boxes that are near one another stand together (map_set.py).
+A query's rows lie where its score reaches the threshold *and* in its box. So the map is lowered for it only in the
+cells that the box meets; the best corner of a cell is that of its part inside the box; no height lies below the box's
+own end of the last axis; and where even its other end is too low for the threshold the cell is not changed. Rows beyond
+the box along the last axis pass, because a height has no upper end. So with a thousand boxes about a third to
+three quarters of the rows pass; but the blocks of queries whose boxes are all elsewhere skip them (score_blocks.py),
+and similar boxes share blocks (map_set.py).
 
-A row that is outside the box has no score for the query: NaN, which no comparison is true of. `confined` writes that
-into the score's own text, so that every kernel made from it is right with boxes as it is without them. A threshold of
--inf, of a box with fewer than k rows in it, opens the map in that box and nowhere else.
+The score of a row outside a query's box is NaN, for which no comparison is true. `confined` writes that into the text
+of the score, so that every kernel generated from it is correct with and without boxes. A threshold of -inf, of a box
+with fewer than k rows in it, opens the map in that box and nowhere else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skyband.query.expression.score_space import Space
 
 
 def confined(score: str | None, space: Space) -> str | None:
-    """A rendered score that is NaN outside a query's box, whose limits come after the constants."""
+    """Return a rendered score that is NaN outside a query's box, whose limits follow the constants."""
     if score is None or not space.boxed:
         return score
     first = 1 + max((node.index for node in walk(space.shape) if isinstance(node, Parameter)), default=-1)
@@ -39,7 +39,7 @@ def confined(score: str | None, space: Space) -> str | None:
 
 @inlined
 def span(near: Any, far: Any, base: Any, inverse: Any, sign: Any) -> Any:
-    """A box's ends along the last axis as heights, the worse one first, a little beyond what rounding can do."""
+    """Return a box's ends along the last axis as heights, the worse one first, widened by more than any rounding."""
     begin = np.floor(min(max((near - base) * inverse, -8.0), 131080.0)) - 2.0
     end = np.ceil(min(max((far - base) * inverse, -8.0), 131080.0)) + 2.0
     if sign < 0.0:
@@ -52,8 +52,8 @@ def begin_of(
     slot: int, sign: float, low: Floats, high: Floats, last: int, edge: Floats, offset: Floats, weight: Floats,
     slip: Floats, parts: int,
 ) -> tuple[float, float]:  # fmt: skip
-    """What a weighted sum asks of the last axis where all others are at their lower ends, in steps of height, and how
-    many steps one unit of score is: 0 if it asks nothing. As in `gains` (maps.py)."""
+    """Return what a weighted sum needs of the last axis where all others are at their lower ends, in steps of height,
+    and how many steps one unit of score is: 0 if it needs nothing. As in `gains` (maps.py)."""
     need = edge[slot] - offset[slot] - slip[slot]
     total = 0.0
     for axis in range(low.shape[0]):
@@ -76,8 +76,8 @@ def meets(
     slot: int, unit: float, low: Floats, corners: Floats, size: Ints, order: Ints, weight: Floats, box: Floats,
     first: Ints, stop: Ints, grown: Heights,
 ) -> bool:  # fmt: skip
-    """Which cells a box meets along each axis but the last, and what the best point of each of them that is in the box
-    adds; False if it meets none."""
+    """Find the cells that a box meets along each axis but the last, and the gain of the best point of each of them
+    inside the box; return False if it meets none."""
     for a in range(size.shape[0]):
         axis = order[a]
         w = weight[slot, axis]
@@ -101,11 +101,13 @@ def carve_boxes(
     slots: Ints, edge: Floats, offset: Floats, weight: Floats, slip: Floats, box: Floats, base: Floats,
     inverse: Floats,
 ) -> None:  # fmt: skip
-    """Lower the map for weighted sums, each only where its box is. corners[a, 0 or 1, cell]: lower and upper ends along
-    order[a]; box[slot, 0 or 1, axis]: the query's own."""
+    """Lower the map for weighted sums, each only where its box is.
+
+    corners[a, 0 or 1, cell]: lower and upper ends along order[a]; box[slot, 0 or 1, axis]: the query's own.
+    """
     parts = size.shape[0]
     last = order[parts]
-    inner, side = parts - 1, max(0, parts - 1)  # the axis whose cells lie side by side
+    inner, side = parts - 1, max(0, parts - 1)  # the axis whose cells are contiguous
     grown = np.zeros((max(1, parts), corners.shape[2]), np.int32)
     first, stop = np.zeros(max(1, parts), np.int64), np.ones(max(1, parts), np.int64)
     at = np.zeros(max(1, parts), np.int64)

@@ -1,16 +1,15 @@
-"""Reservoirs in numbers of four bytes: where lists are made anew by the hundred, they are looked through in a third of
-the time.
+"""Reservoirs in float32: where lists are rebuilt by the hundred, a scan takes a third of the time.
 
-A list that is made anew (refill.py) reads tens of thousands of rows, of which it takes a few hundred. While
-scores fall that is most of the work. So the rows of reservoirs are kept once more, rounded to four bytes: half of the
-memory to come by, and twice as many at a time. What is found there is a *may be*: a row is passed over only if its
-rounded score is below the bar by more than all the rounding can have done (`Relief.blur`), and every other one is read
-whole and scored as everywhere. Those come from far memory, so all of a block are asked for before the first is scored.
+A list that is rebuilt (refill.py) reads tens of thousands of rows and keeps a few hundred. While scores fall that is
+most of the work. So the rows of reservoirs are stored once more, rounded to float32: half of the memory to read, and
+twice as many rows at a time. The scan finds *candidates*: it skips a row only if its rounded score is below the bar by
+more than all possible rounding (`Relief.blur`). Every other row is read in float64 and scored exactly. Those come from
+far memory, so all rows of a block are prefetched before the first is scored.
 
-Only for weighted sums, for which it is known what rounding does, and for rows near the frame: one that lies far outside
-is no number here, which is below no bar. A query of which nothing is known has an infinite blur: it reads every row.
+Only for weighted sums, for which the rounding error is known, and for rows near the frame: a row far outside it is a
+NaN here, which is below no bar. A query whose error is not known has an infinite blur: it reads every row.
 
-A reservoir's rows are written when somebody looks through it, and only those that have come to it since.
+A reservoir's float32 rows are written when a query scans it, and only those added since the last scan.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from skyband.algorithms.heightmap.map_set import FARTHER
 from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints
 
-# in `mapping`: numbers and words for rows that are sifted, which serve for what is found
+# in `mapping`: scratch memory for sifted rows, used for the rows found
 SPOTS, SETS = (13, 14)
 
 
 @kernel
 def abridge(b: int, pool: Floats, meta: Ints, low: Floats, high: Floats, brief: Any) -> None:
-    """The rows of a reservoir that aren't there yet in numbers of four bytes. Nothing is known of what rounding does to
-    those far outside the frame: they have none, so that nobody passes them over."""
+    """Append the rows of a reservoir that are not there yet as float32. The rounding error of rows far outside the
+    frame is not known: they become NaN, so that no query skips them."""
     for axis in range(pool.shape[1]):
         far = FARTHER * max(abs(low[axis]), abs(high[axis]))
         for i in range(meta[b, BRIEF], meta[b, RESERVED]):
@@ -42,8 +41,8 @@ def abridge(b: int, pool: Floats, meta: Ints, low: Floats, high: Floats, brief: 
 
 TEXT = '''@kernel
 def skim_brief(brief, b, chunks, bar0, bar1, bar2, bar3, weight, slot0, slot1, slot2, slot3, above):
-    """As `skim_four`, of rows in numbers of four bytes, for weighted sums: no row above a bar is passed over, if what
-    rounding can do was taken off the bar."""
+    """As `skim_four`, for rows in float32 and weighted sums: no row above a bar is skipped, if the bar was lowered by
+    the possible rounding."""
 {brief_parameters}
     for c in range(chunks):
         w = np.uint64(32) * np.uint64(c)
@@ -58,8 +57,7 @@ def skim_brief(brief, b, chunks, bar0, bar1, bar2, bar3, weight, slot0, slot1, s
 
 @inlined
 def spot(b, c, rows, bar, pool, brief, weight, slot):
-    """Rows of a chunk that may be above the bar, by numbers of four bytes: a bit for each. They are on their way from
-    far memory then."""
+    """Return the rows of a chunk that may be above the bar, by float32: a bit for each. They are prefetched then."""
 {alone_parameters}
     w = np.uint64(32 * c)
     found = np.uint64(0)
@@ -78,14 +76,14 @@ def spot(b, c, rows, bar, pool, brief, weight, slot):
 
 @inlined
 def read(b, first, count, stack, constants, store, horizon_time, horizon_seq, members, marks, above, out_good, out_time,
-         out_seq):
+         """Let up to four members, those that members[first:count, SIDE] names, scan the reservoir of a block."""
     """Up to four members, those that members[first:count, SIDE] names, look through the reservoir of a block."""
     pool, times, seqs, meta, index = store
     rows, many = meta[b, 2], min(4, count - first)
     chunks = (rows + 31) // 32
     g0, g1 = members[first, {side}], members[first + 1, {side}]
     g2, g3 = members[first + min(2, many - 1), {side}], members[first + min(3, many - 1), {side}]
-    # where they are fewer than four nothing is good enough for the others
+    # if they are fewer than four, no row is above the bars of the others
     skim_four(pool, b, chunks, marks[g0, {bar}], marks[g1, {bar}], marks[g2, {bar}] if many > 2 else np.inf,
               marks[g3, {bar}] if many > 3 else np.inf, constants, members[g0, {place}], members[g1, {place}],
               members[g2, {place}], members[g3, {place}], above)
@@ -101,14 +99,14 @@ def read(b, first, count, stack, constants, store, horizon_time, horizon_seq, me
 
 @inlined
 def blurred(g, members, marks, offset, blur):
-    """A member's bar, less what rounding to four bytes can do."""
+    """Return a member's bar, lowered by the possible rounding to float32."""
     slot = members[g, {slot}]
     return np.float32(marks[g, {bar}] - offset[slot] - blur[slot])
 
 @inlined
 def read_brief(b, first, count, stack, constants, store, sketch, horizon_time, horizon_seq, members, marks, mapping,
                out_good, out_time, out_seq):
-    """As `read`, by numbers of four bytes, where there are some."""
+    """As `read`, by float32 rows, where there are some."""
     pool, times, seqs, meta, index = store
     brief, weight, offset, blur = sketch
     above, spots, sets = mapping[{above}], mapping[{spots}], mapping[{sets}]
@@ -116,14 +114,14 @@ def read_brief(b, first, count, stack, constants, store, sketch, horizon_time, h
     chunks = (rows + 31) // 32
     g0, g1 = members[first, {side}], members[first + min(1, many - 1), {side}]
     g2, g3 = members[first + min(2, many - 1), {side}], members[first + min(3, many - 1), {side}]
-    # where they are fewer than four what the last one finds again isn't looked at
+    # if they are fewer than four, what the last one finds again is not read
     skim_brief(brief, b, chunks, blurred(g0, members, marks, offset, blur), blurred(g1, members, marks, offset, blur),
                blurred(g2, members, marks, offset, blur), blurred(g3, members, marks, offset, blur), weight,
                members[g0, {slot}], members[g1, {slot}], members[g2, {slot}], members[g3, {slot}], above)
     c = chunks
     while c > 0:
         n = 0
-        while c > 0 and n + 4 <= {most}:  # rows are asked for, those of many chunks, and then they are there
+        while c > 0 and n + 4 <= {most}:  # prefetch the rows of many chunks before reading them
             c -= 1
             hits = np.uint64(above[c]) & np.uint64((1 << many) - 1)
             while hits != np.uint64(0):
@@ -144,7 +142,7 @@ def read_brief(b, first, count, stack, constants, store, sketch, horizon_time, h
 
 
 def fields(axes: int) -> dict[str, Any]:
-    """What stands in the text for so many axes."""
+    """Return the values of the template's holes for so many axes."""
 
     def lines(indent: int, form: str) -> str:
         return "\n".join(" " * indent + form.format(i) for i in range(axes)) or " " * indent + "pass"

@@ -1,9 +1,9 @@
-"""Rows in: a step's rows go to their blocks, past the maps, and what passed is laid out for the queries.
+"""Ingest: a step's rows go to their blocks, past the maps, and those that pass are laid out for the queries.
 
-All of a step's bookkeeping is here, in loops that are compiled: which blocks the windows have left behind, where the
-rows go, whether their seqs follow one another. What a kernel can't do it asks for (`NEED`) and goes on afterwards
-where it stopped: a wider ring, arrays for times or seqs, a place for late rows. A step of thousands of rows is one
-call, so that what Python costs is little even for a step of a few dozen.
+All bookkeeping of a step is here, in compiled loops: which blocks the windows have left, where the rows go, whether
+their seqs are consecutive. If a kernel needs more memory (a wider ring, arrays for times or seqs, a place for late
+rows) it returns a code in `NEED`; the caller provides it and calls the kernel again, which resumes. A step of thousands
+of rows is one call, so the cost of Python is small even for a step of a few dozen.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from skyband.compiling.jit import inlined, kernel
 from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints
 
-# of a block, in `meta`
+# columns of a block's `meta`
 (
     COUNT,
     BASE,
@@ -48,16 +48,16 @@ from skyband.core.types import Floats, Ints
     BRIEF,
     META,
 ) = range(14)
-# of all blocks, in `state`
+# indices of `state`, for all blocks
 FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
 TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
-NOTHING, WIDER, TIMES, SEQS, ROOM = range(5)  # what is needed
-STRETCH = 2048  # rows that are copied, sifted and reserved while they are at hand
+NOTHING, WIDER, TIMES, SEQS, ROOM = range(5)  # codes in `NEED`
+STRETCH = 2048  # rows that are copied, sifted and reserved while they are in the cache
 
 
 def sift_arrays() -> tuple[Any, ...]:
-    """Scratch for a stretch of rows: how many pass each face's map, cells, heights, and a byte for each row that passes
-    one, which is the same memory as the words before it."""
+    """Return scratch memory for a stretch of rows: how many pass each face's map, cells, heights, and a byte for each
+    row that passes one, which is the same memory as the words before it."""
     eights = aligned((STRETCH // 8 + 2,), np.uint64)
     cell, level = aligned((STRETCH,), np.int32), aligned((STRETCH,), np.int32)
     return np.zeros(3, dtype=np.int64), cell, level, eights, eights.view(np.uint8)
@@ -65,8 +65,11 @@ def sift_arrays() -> tuple[Any, ...]:
 
 @kernel
 def stock(pool: Floats, b: int, first: int, picks: Places, count: int, index: Places, meta: Ints) -> None:
-    """Add rows of a block, in order, counted from `first` on, to its reservoir: each changes places with the first row
-    that isn't in it. If they are too many for its room it has none from now on, and `meta` says what it wanted."""
+    """Add rows of a block, in order, counted from `first` on, to its reservoir.
+
+    Each changes places with the first row that isn't in it. If they are too many for its room the block has no
+    reservoir from now on, and `meta` records how much was needed.
+    """
     if meta[b, EPOCH] < 0:
         return
     held = meta[b, RESERVED]
@@ -84,7 +87,7 @@ def stock(pool: Floats, b: int, first: int, picks: Places, count: int, index: Pl
 
 @kernel
 def straighten(pool: Floats, b: int, held: int, index: Places) -> None:
-    """The rows of a block in the order of their arrival: those of the reservoir go back to their places."""
+    """Put the rows of a block in the order of their arrival: those of the reservoir go back to their places."""
     for back in range(held):
         at = np.uint64(held - 1 - back)
         i = np.uint64(index[b, at])
@@ -94,7 +97,7 @@ def straighten(pool: Floats, b: int, held: int, index: Places) -> None:
 
 @kernel
 def front(pool: Floats, b: int, held: int, index: Places) -> None:
-    """What `straighten` did is undone: the rows of the reservoir come first again."""
+    """Undo `straighten`: the rows of the reservoir come first again."""
     for p in range(held):
         at, i = np.uint64(p), np.uint64(index[b, p])
         for axis in range(pool.shape[1]):
@@ -103,7 +106,7 @@ def front(pool: Floats, b: int, held: int, index: Places) -> None:
 
 @kernel
 def unite(one: Places, ones: int, other: Places, others: int, both: Places) -> int:
-    """Two ascending lists as one."""
+    """Merge two ascending lists."""
     i, j, count = 0, 0, 0
     while i < ones or j < others:
         if j >= others or (i < ones and one[i] <= other[j]):
@@ -125,9 +128,11 @@ def sift_faces(
     base: Floats, inverse: Floats, outer: Map, picks: Places, rise: int, found: Ints, cell: Heights, level: Heights,
     eights: Any, above: Any,
 ) -> int:  # fmt: skip
-    """Stored rows of a block against the maps of all faces in use, the outer ones raised by so many steps: the last of
-    `picks` has those that pass one of them. Where there is one map it is the only one. The last five are scratch
-    (`sift_arrays`): whoever calls a kernel that makes arrays counts references, which takes half of a walk."""
+    """Compare stored rows of a block with the maps of all faces in use, the outer ones raised by so many steps.
+
+    The last of `picks` gets the rows that pass one of them; where there is one map it is the only one. The last five
+    arguments are scratch memory (`sift_arrays`): a kernel that allocates pays for reference counting, half of a walk.
+    """
     axes = pool.shape[1]
     found[0], found[1] = 0, 0
     first = begin
@@ -172,9 +177,8 @@ def store(
     size: Ints, low: Floats, high: Floats, base: Floats, inverse: Floats, outer: Map, inner: Map,
     picks: Places, eager: Places, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
-    """As `sift_faces`, for a stretch of rows that come, from whose first one on `picks` and `eager` count: they are
-    stored in the same pass. cell, level, eights and above (the same memory as eights) are scratch: a kernel that makes
-    no arrays is called at less cost."""
+    """Store a stretch of new rows and do `sift_faces` for them in the same pass; `picks` and `eager` count from its
+    first row. cell, level, eights and above (the same memory as eights) are scratch memory."""
     axes = pool.shape[1]
     many, others = np.int64(0), np.int64(0)  # rows that pass the maps of each face
     passed[0], passed[1], passed[2] = 0, 0, 0
@@ -224,10 +228,10 @@ def admit(
     outer: Map, inner: Map, picks: Places, eager: Places, points: Floats, when: Ints, number: Ints,
     counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> None:  # fmt: skip
-    """Store rows [source, source + rows) of a batch in a block at `at`, and gather those that some query may take.
+    """Store rows [source, source + rows) of a batch in a block at `at`, and collect those that some query may admit.
 
-    points[face] gets the rows that pass that face's map, face 2 (queries that no map serves) all of them; where only
-    one of the faces is in use they are points[0]. There must be room (`lacks`). Rows of the pen (not `stored`) have no
+    points[face] gets the rows that pass that face's map, face 2 (queries without a map) all of them; where only one of
+    the faces is in use they are points[0]. There must be room (`lacks`). Rows of the pen (not `stored`) have no
     reservoir. Without a map every row passes.
     """
     if times.shape[0] > 0:
@@ -269,7 +273,7 @@ def admit(
             counts[face] = base_at + many
             if face < 2:
                 totals[2] += many
-        if mapped and stored:  # at last: it moves rows
+        if mapped and stored:  # last, because it moves rows
             stock(pool, b, at, picks[picks.shape[0] - 1], kept, index, meta)
         source += m
         at += m
@@ -277,7 +281,7 @@ def admit(
 
 @inlined
 def lacks(rows: int, faces: Ints, counts: Ints, points: Floats) -> Any:
-    """Whether there is no room for so many rows among those that go to the queries, should all of them pass."""
+    """Whether there is no room for so many rows among the points, should all of them pass."""
     used, most = 0, np.int64(0)
     for face in range(3):
         if faces[face] > 0:
@@ -288,13 +292,13 @@ def lacks(rows: int, faces: Ints, counts: Ints, points: Floats) -> Any:
 
 @inlined
 def seq_of(seq: Ints, i: int) -> Any:
-    """The seq of row i; where only the first one's is given the others follow it."""
+    """Return the seq of row i; where only the first one's is given the others are consecutive."""
     return seq[i] if i < seq.shape[0] else seq[0] + i
 
 
 @kernel
 def begin_of(time: Ints, seq: Ints, t: int, s: int) -> int:
-    """The first row at or after a recency, or the number of rows."""
+    """Return the first row at or after a recency, or the number of rows."""
     n = time.shape[0]
     if seq.shape[0] == n:
         return int(first_inside(time, seq, 0, n, t, s))
@@ -308,17 +312,17 @@ def look_back(
     ks: Ints, horizon_time: Ints, horizon_seq: Ints, seen_time: Ints, seen_seq: Ints, back: Short, time: Ints,
     seq: Ints, state: Ints, meta: Ints,
 ) -> None:  # fmt: skip
-    """Time has gone on. Forget the blocks that every window has left behind, and tell which of the step's rows are
-    too old for all of them ([0, BEGIN)), and which are late: older than a row that is stored ([BEGIN, LATE)).
+    """Remove the blocks that every window has left, and find the step's rows that are too old or late.
 
-    `back` marks slots whose horizon has gone back, and how many.
+    [0, BEGIN) are too old for all windows; [BEGIN, LATE) are older than a stored row. `back` marks slots whose horizon
+    has gone back, and counts them.
     """
     t, s = np.int64(2**63 - 1), np.int64(2**63 - 1)
     back[0] = 0
     odd = ks.shape[0] == 0
     if not odd:
         t, s = horizon_time[0], horizon_seq[0]
-    for slot in range(ks.shape[0]):  # mostly all of them have one window, and it has gone on
+    for slot in range(ks.shape[0]):  # usually all of them have one window, and it has advanced
         odd |= (ks[slot] == 0) | (horizon_time[slot] != t) | (horizon_seq[slot] != s)
         odd |= (seen_time[slot] > t) | ((seen_time[slot] == t) & (seen_seq[slot] > s))
     if odd:
@@ -332,7 +336,7 @@ def look_back(
             if own_t < seen_time[slot] or (own_t == seen_time[slot] and own_s < seen_seq[slot]):
                 back[0] += 1
                 back[back[0]] = slot
-    for slot in range(ks.shape[0]):  # array to array in one go costs two seconds more to compile
+    for slot in range(ks.shape[0]):  # copying whole arrays takes two seconds more to compile
         seen_time[slot], seen_seq[slot] = horizon_time[slot], horizon_seq[slot]
     state[EDGE_TIME], state[EDGE_SEQ] = t, s
     ring = max(1, meta.shape[0])
@@ -351,7 +355,7 @@ def look_back(
 
 @kernel
 def follows(time: Ints, seq: Ints, source: int, rows: int, timed: bool) -> bool:
-    """Whether the seqs of these rows follow one another."""
+    """Whether the seqs of these rows are consecutive."""
     last = source + rows - 1
     if seq_of(seq, source) < 0 or seq_of(seq, last) - seq_of(seq, source) != rows - 1:
         return False
@@ -370,7 +374,8 @@ def take_in(
     inverse: Floats, outer: Map, inner: Map, picks: Places, eager: Places, points: Floats, when: Ints,
     number: Ints, counts: Ints, totals: Ints, passed: Ints, cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
-    """Put rows [source, stop) into blocks and gather those that the maps let pass; where it stopped, and `NEED` why."""
+    """Store rows [source, stop) and collect those that the maps let pass; return where it stopped; `NEED` contains
+    why."""
     block, ring = pool.shape[2], pool.shape[0]
     state[NEED] = NOTHING
     while source < stop:
@@ -399,9 +404,9 @@ def take_in(
             # the seq that the next row has if it follows
             state[FOLLOW] = seq_of(seq, source) if in_turn else -1
         elif state[FOLLOW] >= 0 and not (in_turn and seq_of(seq, source) == state[FOLLOW]):
-            state[FOLLOW] = -2  # no longer: they have to be spelled out
+            state[FOLLOW] = -2  # not consecutive any more: seqs have to be stored
         if state[FOLLOW] < 0 and state[PLAIN]:
-            state[FOLLOW] = meta[b, BASE] + at  # as if it hadn't been noticed: it will be once more
+            state[FOLLOW] = meta[b, BASE] + at  # as before: it is found again after the call
             state[NEED] = SEQS
             break
         if state[FOLLOW] == -2:
@@ -440,10 +445,10 @@ def arrive(
     picks: Places, eager: Places, points: Floats, when: Ints, number: Ints, counts: Ints, totals: Ints, passed: Ints,
     cell: Heights, level: Heights, eights: Any, above: Any,
 ) -> int:  # fmt: skip
-    """`look_back`, and at once `take_in` where all rows are in time and at most `most`; else -1, with none taken in.
+    """Do `look_back`, and also `take_in` if all rows are in time and at most `most`; else return -1 with no row stored.
 
-    One call instead of two: what Python does between kernels costs the more the further they have driven it out of the
-    caches."""
+    One call instead of two, because Python code between kernels finds its data no longer in the cache.
+    """
     look_back(ks, horizon_time, horizon_seq, seen_time, seen_seq, back, time, seq, state, meta)
     if time.shape[0] > most or state[LATE] > 0:
         return -1

@@ -1,9 +1,9 @@
-"""The upkeep of what a family with height maps holds (mapped_state.py): when to make maps and reservoirs anew.
+"""Maintenance of a family with height maps (state.py): when to rebuild maps and reservoirs.
 
-Part of `heightmap` (which see). Everything here only steers the cost of answers, never the answers. A map is
-made when there are rows to make a frame from; anew when the window has doubled, and when rows that it let pass in
-vain have cost more than the making does. Reservoirs are kept from a few blocks on; their floors are set anew when a
-block was full and its reservoir came out too small or too large.
+All of this only steers the cost of answers, never the answers. A map is made when there are rows to make a frame from.
+It is rebuilt when the window has doubled, and when rows that it let pass in vain have cost more than rebuilding does.
+Reservoirs are kept from a few blocks on; their floors are set again when a block is full and its reservoir is too small
+or too large.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from skyband.algorithms.heightmap.state import WAY, MappedState
 from skyband.compiling.intrinsics import arrays_of, whole_bytes
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 
-SETTLED = 32  # of 1024 rows: a query whose threshold more of them reach meets every row
-LEAST_BLOCKS = 8  # before reservoirs are kept
-DEEPER = 16  # blocks whose reservoirs are made deeper when floors are set anew because scores fall
-SEARCHES = 400  # blocks looked through whole: that takes as long as to set floors anew
-RANK = 20  # of the floors in a block while scores fall: lists search so deep, whatever rows that brings
-RANKED = 48  # rows of a block that one query brings into its reservoir, at most
+SETTLED = 32  # a query whose threshold more of 1024 rows reach is offered every row
+LEAST_BLOCKS = 8  # blocks, before reservoirs are kept
+DEEPER = 16  # blocks whose reservoirs are deepened when floors are set again because scores fall
+SEARCHES = 400  # searching so many whole blocks takes as long as setting floors again
+RANK = 20  # rank of the floors in a block while scores fall: lists search that deep
+RANKED = 48  # most rows that one query brings into a block's reservoir
 
 
 class Mapped(MappedState):
-    """Rows, queries and maps, and their upkeep."""
+    """Rows, queries and maps, and their maintenance."""
 
     # -- maps and reservoirs -------------------------------------------------------------------------------
 
     def _keep_up(self) -> None:
-        """Look at thresholds that may have risen, and make the map anew where that pays."""
+        """Update maps for thresholds that may have risen, and rebuild them where that pays."""
         closed = int(self.blocks.state[CLOSED])
         if closed >= 0 and self._compiled:
             self.blocks.state[CLOSED] = -1
@@ -78,10 +78,10 @@ class Mapped(MappedState):
         costs = self._map_costs()
         stale = since[RAISED] > self.members // 4 or 50 * since[STRANGERS] > since[SEEN]
         if stale and len(self.blocks) > 2 * self._made_of:
-            self._make_map()  # the window grows
+            self._make_map()  # the window has doubled
         elif stale and since[SURVIVED] > self._patience * costs:
             rate = since[SURVIVED] / since[SEEN]
-            # a map that did not become sharper than the last one is made less often
+            # a map that did not become sharper than the last one is rebuilt less often
             self._patience = max(1.0, self._patience / 2) if rate < 0.7 * self._rate else 2 * self._patience
             self._rate = rate
             self._make_map()
@@ -91,17 +91,17 @@ class Mapped(MappedState):
                 self._make_map()
 
     def _pause(self) -> int:
-        """Rows until the map is looked at again."""
+        """Return the rows until the map is checked again."""
         return max(min(self._least, int(self.totals[SEEN]) // 16), len(self.blocks) // 16)
 
     def _map_costs(self) -> float:
-        """So many rows that pass cost as much as a new map does: of those that an old one lets pass a new one would
-        reject about a quarter."""
+        """Return how many passing rows cost as much as a new map does: a new one would reject about a quarter of those
+        that an old one lets pass."""
         costs = 1e-3 + self.members * (6e-6 if self.relief.weighted else 4e-4)
         return costs / (0.25 * max(1, len(self.stands.face)) * 2e-8)
 
     def _settled(self) -> Any:
-        """By slot: whether a map could serve it, and few of the newest rows reach its threshold."""
+        """Return by slot whether a map could serve it, and few of the newest rows reach its threshold."""
         blocks = self.blocks
         settled = np.zeros(len(self.ks), dtype=bool)
         if blocks.next == blocks.first:
@@ -125,7 +125,7 @@ class Mapped(MappedState):
         return settled & self.relief.usable
 
     def _make_map(self) -> None:
-        """A new frame, queries in new blocks by face, both maps."""
+        """Make a new frame, arrange queries in new blocks by face, and make both maps."""
         slots = np.flatnonzero(self.ks)
         self._made_at[:] = self.totals
         self._made_of = len(self.blocks)
@@ -133,8 +133,8 @@ class Mapped(MappedState):
         if not self.relief.survey(self.blocks.latest(SAMPLE), slots, self.constants):
             return
         self.totals[MAPS] += 1
-        self.blocks.meta[:, BRIEF] = 0  # what lies outside the frame has changed
-        self._tell_rises_anew(slope[slots], self.relief.slope[slots])
+        self.blocks.meta[:, BRIEF] = 0  # other rows are outside the frame now
+        self._convert_rises(slope[slots], self.relief.slope[slots])
         settled = self._settled()
         faces = np.array(
             [self.relief.face(s) if settled[s] else LOOSE for s in slots.tolist()], dtype=np.int64
@@ -143,7 +143,7 @@ class Mapped(MappedState):
             self._scratch_picks()
         self.stands.arrange(slots, faces, self.relief.traits(slots, self.constants[slots]))
         if not self.stands.count[LOOSE] and self._points.shape[2] > WAY:
-            self._scratch_points(WAY, 1)  # until now every row met every query
+            self._scratch_points(WAY, 1)  # until now every row was offered to every query
         if not self._falling:
             self.ranked.tighten()
         self.relief.lower(slots, faces, self._bars()[slots], self.constants, outer_too=False)
@@ -157,14 +157,14 @@ class Mapped(MappedState):
             self.relief.carve(self.relief.outer, slots, faces, floors.astype(np.float64), self.constants)
 
     def _lower_outlines(self, slots: Ints) -> None:
-        """After the inner map, whose thresholds these queries have."""
+        """Lower the outlines after the inner map, whose thresholds these queries have."""
         relief, stands = self.relief, self.stands
         self.outlines.lower(
             slots, stands.place, stands.face, relief.mapped, relief.offset, relief.weight, relief.slip
         )
 
-    def _tell_rises_anew(self, before: Floats, after: Floats) -> None:
-        """A step of height is another one in another frame: as many steps as are at least what was promised."""
+    def _convert_rises(self, before: Floats, after: Floats) -> None:
+        """Convert promised rises to steps of a new frame, rounded up."""
         meta = self.blocks.meta
         meta[:, TRIED] = -1
         raised = meta[:, RISE] > 0
@@ -178,14 +178,14 @@ class Mapped(MappedState):
             meta[raised, EPOCH] = -1
 
     def _note_pace(self) -> None:
-        """Whether so many lists run short in a window that scores must be falling."""
+        """Decide whether so many lists run short in a window that scores must be falling."""
         seen, made = int(self.totals[SEEN]), int(self.totals[CATCH_UPS])
         if seen - self._paced_at[0] > len(self.blocks):
             self._paced_at = seen, made
         self._busy = self._falling or 32 * (made - self._paced_at[1]) > self.members
 
     def _closed_block(self, number: int) -> None:
-        """A block is full: see whether its reservoir has the right size."""
+        """Check the size of a full block's reservoir."""
         blocks = self.blocks
         b = blocks.place(number)
         self._stock_lacking()
@@ -199,8 +199,8 @@ class Mapped(MappedState):
         before, self._closed_at = self._closed_at, (int(self.totals[SURVIVED]), int(self.totals[SEEN]))
         survived, seen = (now - then for now, then in zip(self._closed_at, before, strict=True))
         if 10 * survived * blocks.block > blocks.reserved * max(1, seen):
-            return  # thresholds are still so low that a reservoir would hold no more than they let pass
-        # falling scores: lists will be made anew, and search deep
+            return  # thresholds are still so low that a reservoir would hold only the rows that they let pass
+        # falling scores: lists will be rebuilt, and search deep
         self._falling = epoch >= 0 and held < least
         self.ranked.tight = not self._falling
         if self._falling:
@@ -211,26 +211,27 @@ class Mapped(MappedState):
         self._calibrate(b, self._target())
 
     def _bounds(self) -> tuple[float, float]:
-        """Rows that a block's reservoir has where floors needn't be set anew: at least, and at most."""
-        # while scores fall what the last one got counts. To set floors anew takes as long as a hundred lists do, and a
-        # reservoir that came out small is deepened if need be: where scores fall fast it is put off
+        """Return the least and the most rows of a block's reservoir for which floors need not be set again."""
+        # While scores fall the last floors' size counts. Setting floors again takes as long as a hundred lists do, and
+        # a reservoir that is small is deepened if necessary: where scores fall fast it is postponed.
         fast = self.blocks.next < self._calibrated_at + 4 * LEAST_BLOCKS
         least = (0.27 if fast else 0.5) * self._stocked if self._falling else 0.5 * self._target()
         if int(self.totals[SEARCHED]) - self._searched > SEARCHES and not self.space.boxed:
-            # floors don't fit some queries any more, as when one attribute falls: no size is right
+            # floors don't fit some queries any more, as when one attribute falls: no size fits
             least = float(self.blocks.block)
         if not self._falling:
             return least, 0.9 * self.blocks.reserved
         return least, max(1.4 * self.blocks.reserved, 1.5 * self._stocked)
 
     def _target(self) -> int:
-        """Rows that a reservoir shall have: more while scores fall, and no more than so few queries can rank."""
+        """Return the rows that a reservoir should have: more while scores fall, and no more than so few queries can
+        rank."""
         reserved = self.blocks.reserved
         return min(13 * reserved // 16 if self._falling else reserved // 5, RANKED * max(1, self.members))
 
     def _calibrate(self, b: int, target: int) -> None:
-        """Floors of a rank that brings about `target` rows of a block into its reservoir; while scores fall, of the
-        rank that lists will reach down to."""
+        """Set floors of a rank that brings about `target` rows of a block into its reservoir; while scores fall, of
+        the rank that lists will search down to."""
         relief = self.relief
         slots = np.flatnonzero(self.ks)
         faces, places = self._faces(slots), self.stands.place[slots]
@@ -247,7 +248,7 @@ class Mapped(MappedState):
                 relief.outer = relief.inner.copy()
                 relief.carve(relief.outer, slots, faces, floors, self.constants)
                 found = self._sift(b)
-            # the rank for the next time, or for now where it was far off
+            # the rank for the next time, or again now if it was far off
             if self._falling and found < 3 * self.blocks.reserved:
                 break
             before = relief.wanted
@@ -257,19 +258,19 @@ class Mapped(MappedState):
         self.totals[CALIBRATED] += 1
         self._stocked = found
         relief.begin_epoch(floors)
-        self._stock_anew(b, found if self._falling else target)
+        self._restock_blocks(b, found if self._falling else target)
 
     def _ranked(self, b: int, rank: int) -> Floats:
-        """By place, for its member: about the score of the row of this rank in a block, as some of its rows tell it."""
+        """Return for each place's member about the score of this rank in a block, estimated from some of its rows."""
         count = int(self.blocks.meta[b, COUNT])
         part = 4 if rank >= RANK else 2
         return self._rank(
             b, count - count // part, count, max(1, rank // part), self._guess(), self.stands.member
         )
 
-    def _stock_anew(self, b: int, target: int) -> None:
-        """New floors: reservoirs of the blocks that have none, of this block and the newest, and where scores fall of
-        those before that came out small, since lists will reach below the floors that they have."""
+    def _restock_blocks(self, b: int, target: int) -> None:
+        """Set new floors for the reservoirs of blocks that have none, of this block and the newest, and where scores
+        fall of earlier ones that are small, since lists will search below their floors."""
         blocks, relief, meta = self.blocks, self.relief, self.blocks.meta
         reused = meta[:, EPOCH] == relief.now
         meta[reused, EPOCH] = meta[reused, TRIED] = -1
@@ -280,12 +281,12 @@ class Mapped(MappedState):
         if self._falling:
             deeper[-DEEPER:] = meta[places[-DEEPER:], RESERVED] < 0.75 * target
         chosen = missing | deeper | (places == b)
-        chosen[-1] = True  # it may have rows by now
+        chosen[-1] = True  # it may have rows now
         for place, had in zip(places[chosen].tolist(), ~missing[chosen], strict=True):
             straighten(blocks.pool, place, meta[place, RESERVED], blocks.index)
             found = self._sift(place)
             if found > blocks.room and had and place != places[-1]:
-                # too many rows: what it has stays; but rows still come to the newest, by the new floors
+                # too many rows: it keeps its reservoir; but the newest block still gets rows, by the new floors
                 front(blocks.pool, place, meta[place, RESERVED], blocks.index)
                 continue
             self._restock(place, found)
@@ -293,14 +294,14 @@ class Mapped(MappedState):
                 meta[place, [TRIED, TRIED_RISE]] = relief.now, 0
 
     def _stock_lacking(self) -> None:
-        """Reservoirs that went because there was too little room get some."""
+        """Make the reservoirs that were refused because there was too little room."""
         relief, meta = self.relief, self.blocks.meta
         for place in self.blocks.lacking().tolist():
             if meta[place, EPOCH] < 0 and relief.frame is not None and relief.now >= 0:
                 self._restock(place, self._sift(place))
 
     def _restock(self, place: int, found: int) -> None:
-        """The reservoir of a block in order, as it was sifted by the present floors."""
+        """Make the reservoir of a block in order, as sifted by the present floors."""
         blocks, meta = self.blocks, self.blocks.meta
         meta[place, [RESERVED, EPOCH, RISE, BRIEF]] = 0, self.relief.now, 0, 0
         blocks.make_room(found)
@@ -308,9 +309,9 @@ class Mapped(MappedState):
         meta[place, WANTED] = 0
 
     def _depths(self, slots: Ints) -> Floats:
-        """Scores that lists may reach down to when they are made anew: below the threshold by half as much again as the
-        best quarter of the top is above its last. A floor is the score of few rows, and if it came out higher by chance
-        the query's next list would be made from the whole window."""
+        """Return scores that lists may search down to when they are rebuilt: below the threshold by half of the
+        distance between the best quarter of the top and its last. A floor is the score of few rows; if it were higher
+        by chance the query's next list would be made from the whole window."""
         ranked, ks = self.ranked, self.ks[slots]
         bars = self.stands.bar[self.stands.place[slots]]
         full = np.flatnonzero((ranked.size[slots] >= ks) & np.isfinite(bars))
@@ -323,7 +324,7 @@ class Mapped(MappedState):
         return depths
 
     def _guess(self) -> Floats:
-        """By place: a score that is likely to lie somewhat below a new floor."""
+        """Return by place a score that is likely to be somewhat below a new floor."""
         guess = np.full(len(self.stands.member), -np.inf)
         here = self.stands.member >= 0
         if self.relief.now >= 0:
@@ -337,7 +338,7 @@ class Mapped(MappedState):
         return guess
 
     def _sift(self, b: int) -> int:
-        """How many rows of a block in order pass the outer maps; `_picks` says which."""
+        """Count the rows of a block in order that pass the outer maps; `_picks` gets them."""
         blocks = self.blocks
         return int(
             sift_faces(
@@ -349,7 +350,7 @@ class Mapped(MappedState):
     # -- rows ----------------------------------------------------------------------------------------------
 
     def fill(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
-        # a block may still have rows that no window reaches: they are there too
+        # a block may still contain rows that no window reaches
         old_columns, old_time, old_seq = self.blocks.rows(LOWEST)
         fresh = ~np.isin(seq, old_seq)
         if not fresh.any():
@@ -359,10 +360,10 @@ class Mapped(MappedState):
         joined = tuple(
             np.concatenate([old, new[fresh]])[order] for old, new in zip(old_columns, columns, strict=True)
         )
-        self._store_anew(joined, times[order], seqs[order])
+        self._store_again(joined, times[order], seqs[order])
 
-    def _store_anew(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
-        """These rows and no others; reservoirs come when they are needed."""
+    def _store_again(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
+        """Store these rows and no others; reservoirs are made when they are needed."""
         timed = self.blocks.timed or self.ranked.timed
         self.blocks = Blocks(self.axes, self.blocks.block)
         blocks = self.blocks
@@ -383,7 +384,7 @@ class Mapped(MappedState):
         self._keep_times()
 
     def _keep_times(self) -> None:
-        """Lists have times where rows have."""
+        """Give lists times where rows have times."""
         if self.blocks.timed and not self.ranked.timed:
             self.ranked.keep_times()
         if self.blocks.timed and not self._when.shape[1]:
@@ -400,16 +401,17 @@ class Mapped(MappedState):
         return self.rows(LOWEST)[2]
 
     def window_size(self) -> tuple[int, int]:
-        """Rows stored, and the bytes of all that is held but the queries' lists: scratch and spare room included."""
+        """Return the rows stored, and the bytes of everything but the queries' lists, scratch and spare room
+        included."""
         listed = int(self.ranked.room[self.ks > 0].sum()) * self.ranked.row_bytes
         return len(self.blocks), whole_bytes(*arrays_of(*self._holders())) - listed
 
     def _holders(self) -> tuple[Any, ...]:
-        """Whoever has arrays."""
+        """Return the objects that own arrays."""
         return self, self.blocks, self.relief, self.outlines, self.stands, self.ranked
 
     def counters(self, slot: int) -> dict[str, int]:
-        """Of the whole family: what the map does it does for all."""
+        """Return counters of the whole family, because the maps serve all queries."""
         return dict(zip(self.counter_names, self.totals[: len(self.counter_names)].tolist(), strict=True))
 
     # -- keeping -------------------------------------------------------------------------------------------
@@ -421,7 +423,7 @@ class Mapped(MappedState):
         super().load(blob)
         self.totals[:] = blob["totals"]
         columns = tuple(blob[f"column_{axis}"] for axis in range(self.axes))
-        self._store_anew(columns, blob["row_time"], blob["row_seq"])
+        self._store_again(columns, blob["row_time"], blob["row_seq"])
         self._next_check = self._next_look = int(self.totals[SEEN]) + 1
         slots = len(self.ks)
         self.counts = np.zeros((slots, 0), dtype=np.int64)
@@ -448,24 +450,24 @@ class Mapped(MappedState):
             horizon = Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
             good, time, seq = self.scored(slot, horizon)
             listed = np.isin(seq, self.ranked.seq[self.ranked.span(slot)])
-            # a row above the threshold is in the list or has k newer ones there that are at least as good
+            # each row above the threshold is in the list or has k newer rows there that are at least as good
             for i in np.flatnonzero((good >= bars[slot]) & ~listed).tolist():
                 newer = (time > time[i]) | ((time == time[i]) & (seq > seq[i]))
                 assert np.count_nonzero(listed & newer & (good >= good[i])) >= self.ks[slot]
-            # nothing below the threshold is in the list
+            # no row below the threshold is in the list
             span = self.ranked.span(slot)
             assert not (self.ranked.good[span] < bars[slot]).any()
-            # the map knows a threshold no higher than the query's own
+            # the map's threshold is no higher than the query's own
             if relief.frame is not None and self._faces(np.array([slot]))[0] != LOOSE:
                 assert relief.mapped[slot] <= bars[slot]
-                # a row that reaches the threshold passes the outline of the query's block
+                # each row that reaches the threshold passes the outline of the query's block
                 if len(self.outlines.heights):
                     columns, block = self.rows(horizon)[0], int(self.stands.place[slot]) // WIDTH
                     reached = self._good(columns, slot) >= bars[slot]
                     rows = tuple(column[reached] for column in columns)
                     assert self.outlines.pass_(block, self.stands.face, rows).all()
         if relief.frame is not None:
-            # what fails the outer map fails the inner one
+            # each row that fails the outer map fails the inner one
             assert bool(np.all(relief.outer <= relief.inner))
         self._check_reservoirs()
 
@@ -479,13 +481,13 @@ class Mapped(MappedState):
             raised = self.relief.slope * blocks.meta[b, RISE]
             for slot in promised.tolist() if epoch >= 0 else ():
                 good = self._good(tuple(blocks.columns(b)), slot)
-                # a reservoir has every row of its block that reaches the floor
+                # a reservoir contains every row of its block that reaches the floor
                 reached = np.flatnonzero(good >= self.relief.floors[epoch, slot] + raised[slot])
                 assert np.isin(reached, held).all()
 
 
 def read_only(values: Any) -> Any:
-    """numba compiles once more for writable arrays: all columns come read-only."""
+    """Return read-only views: numba compiles once more for writable arrays."""
     if values.flags.writeable:
         values = values.view()
         values.flags.writeable = False

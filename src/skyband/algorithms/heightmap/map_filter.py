@@ -1,4 +1,4 @@
-"""Which rows a height map lets pass: the look-up of maps.py for rows that are not stored."""
+"""The look-up of maps.py for rows that are not stored: which of them a height map lets pass."""
 
 from typing import Any
 
@@ -14,8 +14,10 @@ def passing(
     columns: tuple[Floats, ...], first: int, stop: int, order: Ints, size: Ints, low: Floats, high: Floats,
     base: Floats, inverse: Floats, maps: Map, use_high: Any, use_low: Any, out: Ints,
 ) -> int:  # fmt: skip
-    """Places of the rows [first, stop) that a map in use (the first: the last axis is wanted high, the last: low)
-    lets pass, rows outside the frame among them; how many."""
+    """Write the places of the rows [first, stop) that a map in use lets pass, rows outside the frame included.
+
+    The first map is for queries that want the last axis high, the last for those that want it low. Returns how many.
+    """
     parts, lowest = size.shape[0], maps.shape[0] - 1
     beyond = maps.shape[1] - 1
     found = 0

@@ -1,16 +1,16 @@
-"""The relief: the height maps of a family, and when to make them anew.
+"""The relief: the height maps of a family, and when to rebuild them.
 
-Two maps lie over the same cells. The *inner* one is made of the admission thresholds: rows that pass it meet the
-queries. The *outer* one lies lower: rows that pass it are copied into the reservoir of their block. Its thresholds
+Two maps lie over the same cells. The *inner* one is made of the admission thresholds: rows that pass it are scored for
+the queries. The *outer* one is lower: rows that pass it are copied into the reservoir of their block. Its thresholds
 (the *floors*) are scores of one rank in a recent block, the same for all queries, chosen so that a few rows in a
-hundred pass; since they change, each change begins an *epoch*, and a block remembers its own. The outer map is
-kept below the inner one everywhere, so a row that fails it needs no second look.
+hundred pass. Since they change, each change begins an *epoch*, and a block records its own. The outer map is
+kept below the inner one everywhere, so a row that fails it need not be compared with the inner one.
 
-A map only ever errs on the side of letting rows pass, so it need not follow at once when thresholds rise. It is
-made anew, with a new frame around recent rows, when what its errors have cost outweighs what the making costs.
+A map only ever errs by letting rows pass, so it need not follow at once when thresholds rise. It is rebuilt, with a new
+frame around recent rows, when its errors have cost more than rebuilding does.
 
-Which queries a map can serve: those whose score is proved monotone on every axis (over the frame, at least), the
-rounding included, and whose threshold most rows fail. All others are *loose*: every row meets them.
+A map can serve queries whose score is proved monotone on every axis (over the frame, at least), rounding included,
+and whose threshold most rows fail. All others are *loose*: they are offered every row.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from skyband.query.expression.score_space import Space
 
 HIGH, LOW, LOOSE = range(3)  # faces: the last axis is wanted high, low; no map serves
 EPOCHS = 32
-BISECTED = 2048  # cells, at most, where heights are found by bisection
-FARTHER = 4.0  # rows so many times as far out as the frame are rounded, too: others were in the past
+BISECTED = 2048  # most cells where heights are found by bisection
+FARTHER = 4.0  # rounding also covers rows so many times as far out as the frame, as in earlier windows
 SAMPLE = 16384  # rows that a frame is made from
 
 
 def _no_less(values: Floats) -> Any:
-    """Numbers in four bytes, rounded up."""
+    """Return numbers in float32, rounded up."""
     with np.errstate(over="ignore"):
         short = values.astype(np.float32)
         return np.where(short < values, np.nextafter(short, np.float32(np.inf)), short)
@@ -57,25 +57,26 @@ class Relief(Renewed):
         self.corners = np.empty((0, 2, 1))
         self.offset = np.empty(0)
         self.weight = np.empty((0, self.axes))
-        self.box = np.empty((0, 2, self.axes))  # by slot: the least and the greatest values that it asks for
-        self.slip = np.empty(0, dtype=np.float32)  # by slot: what rounding can do to a score inside the frame
-        self.blur = np.empty(0, dtype=np.float32)  # and what rounding to four bytes can, near the frame
-        self.slope = np.empty(0)  # what a map raised by a step asks more of a score
-        # how far rows are moved along each axis for a step, to be the worse for it
+        self.box = np.empty((0, 2, self.axes))  # by slot: the limits of its box
+        # by slot: the greatest rounding error of a score inside the frame
+        self.slip = np.empty(0, dtype=np.float32)
+        self.blur = np.empty(0, dtype=np.float32)  # by slot: the same for rounding to float32, near the frame
+        self.slope = np.empty(0)  # by slot: the score that one step of height is worth
+        # how far rows are moved along each axis for a step, so that their scores fall
         self.tilt = np.zeros(self.axes)
         self.toward = np.empty((0, self.axes), dtype=np.int64)
-        self.usable = np.empty(0, dtype=bool)  # by slot: a map could serve it
+        self.usable = np.empty(0, dtype=bool)  # by slot: whether a map could serve it
         self.mapped = np.empty(0)  # by slot: the threshold in the inner map
-        # by epoch: as many as there have been, and then EPOCHS
+        # by epoch, of which at most EPOCHS are kept
         self.floors = np.empty((1, 0), dtype=np.float32)
         self.now = -1  # the present epoch
         self.wanted = 12  # the rank of the floors in a block
-        self.target = 0  # so many rows of a block shall reach one of them
+        self.target = 0  # so many rows of a block should reach one of them
 
     # -- queries -------------------------------------------------------------------------------------------
 
     def know(self, slot: int, constants: Floats, low: Any = (), high: Any = ()) -> None:
-        """A query's weights, or its directions, and its box."""
+        """Set a query's weights, or its directions, and its box."""
         while slot >= len(self.usable):
             self._widen()
         if boxed := list(self.space.boxed):
@@ -100,7 +101,7 @@ class Relief(Renewed):
             self._direct(slot, constants)
 
     def _direct(self, slot: int, constants: Floats) -> None:
-        """In which direction each axis is wanted: everywhere, or at least inside the frame."""
+        """Set in which direction each axis is better: everywhere, or at least inside the frame."""
         found: Sequence[int | None] = self.space.directions(constants)
         if None in found and self.frame is not None:
             ends = zip(self.frame.low.tolist(), self.frame.high.tolist(), strict=True)
@@ -127,14 +128,14 @@ class Relief(Renewed):
         self.floors = np.pad(self.floors, ((0, 0), (0, 1)), constant_values=np.inf)
 
     def face(self, slot: int) -> int:
-        """The face whose map would serve a query."""
+        """Return the face whose map would serve a query."""
         if not self.usable[slot]:
             return LOOSE
         sense = self.weight[slot, self.last] if self.weighted else self.toward[slot, self.last]
         return LOW if sense < 0 else HIGH
 
     def traits(self, slots: Ints, constants: Floats) -> Floats:
-        """What makes queries alike: where their boxes lie, and the proportions of their weights."""
+        """Return what makes queries similar: where their boxes lie, and the proportions of their weights."""
         traits = self.weight[slots] if self.weighted else constants
         with np.errstate(all="ignore"):
             length = np.abs(traits).sum(axis=1, keepdims=True)
@@ -144,7 +145,7 @@ class Relief(Renewed):
         return np.hstack([self._middles(slots), 0.25 * traits])
 
     def _middles(self, slots: Ints) -> Floats:
-        """Where boxes lie in the frame, each axis from 0 to 1: rows pass by blocks of queries that ask elsewhere."""
+        """Return where boxes lie in the frame, each axis from 0 to 1: blocks of queries with other boxes skip rows."""
         assert self.frame is not None
         low, high = self.frame.low, self.frame.high
         ends = np.clip(self.box[slots], low, high)
@@ -154,9 +155,10 @@ class Relief(Renewed):
     # -- maps ----------------------------------------------------------------------------------------------
 
     def survey(self, columns: list[Floats], slots: Ints, constants: Floats) -> bool:
-        """A new frame around these rows, and blank maps; False if there is nothing to divide.
+        """Make a new frame around these rows, and blank maps; return False if there is nothing to divide.
 
-        Then an older frame stays, with its maps: queries stand by its faces, and it lets pass what it must."""
+        In that case an older frame stays, with its maps, because queries are arranged by its faces.
+        """
         columns = [column[-SAMPLE:] for column in columns]
         if self.frame is None:
             self.last = self._widest(columns, slots)
@@ -181,7 +183,7 @@ class Relief(Renewed):
         return True
 
     def _slip(self, slots: Ints, constants: Floats, farthest: Floats) -> None:
-        """What rounding can do to a query's score inside the frame."""
+        """Compute the greatest rounding error of a query's score inside the frame."""
         with np.errstate(all="ignore"):
             found = linear(self.space.shape, self.space.columns, constants[slots])
             if found is not None and len(slots):
@@ -195,18 +197,18 @@ class Relief(Renewed):
                 )
 
     def _faces(self, slots: Ints) -> int:
-        """How many maps there must be: a single one serves whichever face it is."""
+        """Return how many maps there must be: a single one serves any face."""
         slots = slots[self.usable[slots]]
         senses = self.weight[slots, self.last] if self.weighted else self.toward[slots, self.last]
         low = senses < 0
         return 1 if low.all() or not low.any() else 2
 
     def _incline(self) -> None:
-        """What one step that a map is raised is in score, for each slot: it is then the map of floors that are so much
-        higher. As in `carve_weights`; 0 where heights aren't solved for.
+        """Compute for each slot the score that one step of a raised map is worth: the map is then that of floors so
+        much higher. As in `carve_weights`; 0 where heights aren't solved for.
 
-        A step raises heights, and moves rows along those of the other axes that all queries want in one direction: to
-        raise heights alone would ask hardly more of a query to which the last axis means little."""
+        A step raises heights, and moves rows along those other axes that all queries want in one direction: raising
+        heights alone would change little for a query to which the last axis means little."""
         self.slope.fill(0.0)
         self.tilt.fill(0.0)
         if not self.weighted or self.frame is None or self.space.boxed:
@@ -220,13 +222,13 @@ class Relief(Renewed):
             spans = np.abs(self.weight) * extent
             slope = np.maximum(spans[:, self.last], spans.sum(axis=1) / 1024.0) / UNIT
             slope += (np.abs(self.weight) * np.abs(tilt)).sum(axis=1)
-            # a hair more: what is promised must be what was sifted, to the last bit
+            # slightly more: the promise must hold to the last bit
             self.slope[:] = np.where(np.isfinite(slope), slope * (1.0 + 1e-9), 0.0)
         if np.isfinite(tilt).all():
             self.tilt[:] = tilt
 
     def _widest(self, columns: list[Floats], slots: Ints) -> int:
-        """The axis along which most queries can be solved: the last one in doubt."""
+        """Return the axis for which most queries can be solved; the last one, if several are equal."""
         useful = np.array([len(np.unique(column[-256:])) > 1 for column in columns])
         senses = self.weight[slots] if self.weighted else self.toward[slots]
         score = useful * (1 + (senses != 0).sum(axis=0)) if len(slots) else useful.astype(int)
@@ -235,12 +237,12 @@ class Relief(Renewed):
     def lower(
         self, slots: Ints, faces: Ints, bars: Floats, constants: Floats, outer_too: bool = True
     ) -> None:
-        """Make the maps let pass what these queries admit: a threshold each."""
+        """Make the maps let pass what these queries admit, given a threshold for each."""
         self.mapped[slots] = bars
         self.carve(self.inner, slots, faces, self.mapped, constants)
         if not outer_too:
             return
-        if self.now >= 0:  # where the floor is lower the outer map lets them pass already
+        if self.now >= 0:  # where the floor is lower the outer map lets these rows pass already
             above = np.flatnonzero(self.floors[self.now, slots] > bars)
             if not len(above):
                 return
@@ -286,9 +288,9 @@ class Relief(Renewed):
             )
 
     def begin_epoch(self, floors: Floats) -> int:
-        """New floors (by slot) from now on. The oldest epoch's number is used again: no block may have it.
+        """Set new floors (by slot) from now on. The oldest epoch's number is used again: no block may have it.
 
-        They are kept in half the memory, rounded up: what is promised is no more than what was sifted."""
+        They are kept in float32, rounded up: a promise is never more than what was sifted."""
         self.now = (self.now + 1) % EPOCHS
         if self.now == len(self.floors):
             self.floors = np.pad(self.floors, ((0, self.now), (0, 0)), constant_values=np.inf)
@@ -296,7 +298,7 @@ class Relief(Renewed):
         return self.now
 
     def mapping(self) -> tuple[Any, ...]:
-        """What the kernels need of the frame."""
+        """Return the arrays of the frame that kernels need."""
         frame = self.frame
         if frame is None:
             none, nothing = np.zeros(self.axes), np.zeros(self.axes, dtype=np.int64)

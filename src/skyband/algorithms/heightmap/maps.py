@@ -1,20 +1,20 @@
-"""The height map: one look-up tells that a row matters to no query at all.
+"""The height map: one look-up shows that a row matters to no query at all.
 
-**Idea.** Lay a grid over all axes but one. For each cell, and each query with its admission threshold, ask how
+**Idea.** Lay a grid over all axes but one. For each cell, and each query with its admission threshold, compute how
 great the last coordinate must be before any row of that cell could reach the threshold: the score at the cell's
 best corner, solved for the last coordinate. The least of these heights over all queries is the cell's height. A row
 below the height of its cell is below every threshold; with a thousand queries over uniform rows that is 199 of 200.
 
-**What is kept.** A `Frame` says where the cells lie: it is learnt from rows, and rows outside (NaN and the infinite
-among them) pass unchecked. Heights are found in steps of 2^-17 of the last axis's extent. A map is an array of them in
+**What is kept.** A `Frame` defines the cells: it is learnt from rows, and rows outside it (NaN and infinite ones
+included) pass unchecked. Heights are computed in steps of 2^-17 of the last axis's extent. A map is an array of them in
 sixteen bits, eight steps each and rounded down, and one more cell for the rows outside. Queries that prefer the last
 axis high and those that prefer it low need a map each (the *faces*); the other axes may go either way, since each query
-brings its own best corner.
+has its own best corner.
 
 **Exactness.** The map only ever errs by letting rows pass: weights are solved with a margin that covers every
 rounding; other monotone scores are bisected with the generated score itself, which is monotone as computed.
-Lowering a threshold means taking the minimum once more; a raised one leaves the map lower than it need be, until it
-is built anew.
+Lowering a threshold means taking the minimum once more; a raised one leaves the map lower than necessary, until it
+is rebuilt.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from skyband.core.types import Floats, Ints
 
 Heights = npt.NDArray[np.int32]
 Map = npt.NDArray[np.int16]
-Places = npt.NDArray[np.uint16]  # of a row in its block
+Places = npt.NDArray[np.uint16]  # index of a row in its block
 
 UNIT = 131072.0  # steps of height on the last axis's extent
-# bits of a height that a map leaves out: there is room for one that is raised by all of the extent
+# a map drops so many bits of a height: it has room for one raised by all of the extent
 COARSE = 3
-PASS = np.iinfo(np.int32).min  # everything is above
+PASS = np.iinfo(np.int32).min  # every row is above
 NEVER = 1 << 30  # no row of the frame is above
 LEVELS = 128  # steps of bisection
 OPEN = np.int32(PASS)
@@ -50,7 +50,9 @@ class Frame(NamedTuple):
     size: Ints  # cells along order[0], order[1], …
     low: Floats  # by axis: rows outside [low, high] are outside the frame
     high: Floats
-    base: Floats  # by axis: where cell 0 begins, and cells a unit; of the last axis: low, and steps a unit
+    base: (
+        Floats  # by axis: the start of cell 0, and cells per unit; of the last axis: low, and steps per unit
+    )
     inverse: Floats
 
     @property
@@ -58,7 +60,7 @@ class Frame(NamedTuple):
         return int(self.size.prod())
 
     def corners(self, i: int) -> tuple[Floats, Floats]:
-        """The lower and the upper end of each cell along order[i], a little beyond what rounding can do."""
+        """Return the lower and the upper end of each cell along order[i], widened by more than any rounding."""
         axis, size = int(self.order[i]), int(self.size[i])
         low, high = float(self.low[axis]), float(self.high[axis])
         if self.inverse[axis] == 0.0:
@@ -71,7 +73,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(columns: list[Floats], last: int, cells: int) -> Frame | None:
-    """A frame around the finite values of some rows; None where there is nothing to divide."""
+    """Make a frame around the finite values of some rows; return None where there is nothing to divide."""
     axes = len(columns)
     low, high, base, inverse = (np.zeros(axes) for _ in range(4))
     order = np.array([axis for axis in range(axes) if axis != last] + [last], dtype=np.int64)
@@ -82,9 +84,9 @@ def frame_of(columns: list[Floats], last: int, cells: int) -> Frame | None:
             return None
         least, most = float(values.min()), float(values.max())
         few = len(values) // 1000
-        values.partition((few, len(values) - 1 - few))  # half of what sorting takes
+        values.partition((few, len(values) - 1 - few))  # half the time of sorting
         inner = float(values[few]), float(values[-1 - few])
-        # a little wider than the rows: the next ones are
+        # a little wider than these rows, as later ones are
         margin = (inner[1] - inner[0]) / 512.0
         begin, end = least - margin, most + margin
         if not np.isfinite(margin) or not np.isfinite(begin) or not np.isfinite(end):
@@ -109,7 +111,7 @@ def frame_of(columns: list[Floats], last: int, cells: int) -> Frame | None:
 
 
 def divide(cells: int, axes: int) -> list[int]:
-    """How many cells along each axis, so that they are at most so many in all."""
+    """Return how many cells along each axis, with at most so many in all."""
     if axes == 0:
         return []
     indexed = min(axes, max(1, cells.bit_length() - 1))
@@ -118,7 +120,7 @@ def divide(cells: int, axes: int) -> list[int]:
 
 
 def blank(frame: Frame) -> Map:
-    """A map that lets nothing of the frame pass; rows outside always do."""
+    """Return a map that lets no row of the frame pass; rows outside always pass."""
     heights = np.full(frame.cells + 1, MOST, dtype=np.int16)
     heights[-1] = LEAST
     return heights
@@ -126,14 +128,14 @@ def blank(frame: Frame) -> Map:
 
 @inlined
 def mapped(height: Any) -> Any:
-    """A height as a map has it: no higher."""
+    """Return a height as a map stores it: no higher."""
     return np.int16(max(min(np.int32(height >> BITS), MOST), LEAST))
 
 
 @inlined
 def reaches(level: Any, sign: Any, height: Any) -> Any:
-    """Whether a row so many steps up the last axis passes a map of this height (in 32 bits all through, of which a
-    machine does twice as many at a time as of 64)."""
+    """Whether a row so many steps up the last axis passes a map of this height (all in 32 bits, which vector
+    instructions process twice as fast as 64)."""
     return np.int32(np.int32(level * sign) >> BITS) >= np.int32(height)
 
 
@@ -142,7 +144,7 @@ def locate(
     values: Floats, into: Floats, m: int, low: float, high: float, base: float, inverse: float, side: Any, end: Any,
     cell: Heights,
 ) -> Any:  # fmt: skip
-    """One axis of m rows, which are copied on the way: its share of the cells' numbers; whether one is outside."""
+    """Copy one axis of m rows and write its share of the cells' numbers; return whether a row is outside."""
     outside = False
     for i in range(m):
         x = values[i]
@@ -167,7 +169,7 @@ def locate_again(
     end: Any,
     cell: Heights,
 ) -> Any:
-    """As `locate`, of rows that stay where they are."""
+    """As `locate`, without copying."""
     outside = False
     for i in range(m):
         x = values[i]
@@ -185,7 +187,7 @@ def locate_two(
     two: Floats, into2: Floats, low2: float, high2: float, base2: float, inverse2: float, side2: Any, end2: Any,
     m: int, cell: Heights,
 ) -> Any:  # fmt: skip
-    """As `locate`, two axes in one pass: rows come from memory, and more of it is on its way at a time."""
+    """As `locate`, for two axes in one pass, so that more reads from memory overlap."""
     outside = False
     for i in range(m):
         x, y = one[i], two[i]
@@ -207,7 +209,7 @@ def locate_last(
     two: Floats, into2: Floats, low2: float, high2: float, base2: float, inverse2: float,
     m: int, cell: Heights, level: Heights,
 ) -> Any:  # fmt: skip
-    """As `locate_two`, where the second axis is the last one, which has no cells but heights."""
+    """As `locate_two`, where the second axis is the last one, which has heights instead of cells."""
     outside = False
     for i in range(m):
         x, y = one[i], two[i]
@@ -228,7 +230,7 @@ def locate_last(
 def strays(
     pool: Floats, b: int, first: int, m: int, low: Floats, high: Floats, beyond: int, cell: Heights
 ) -> int:
-    """Rows outside the frame get the number of the cell that lets everything pass; how many there were."""
+    """Give rows outside the frame the number of the cell that lets everything pass; return how many there were."""
     found = 0
     for i in range(m):
         outside = False
@@ -246,17 +248,17 @@ def sift(
     first: int, m: int, sign: Any, cell: Heights, level: Heights, outer: Map, picks: Places, found: Any, above: Any,
     eights: Any,
 ) -> Any:  # fmt: skip
-    """m rows from `first` on against a map: places of those that pass are added to the `found` that there are; how many
-    those are then.
+    """Compare m rows from `first` on with a map; append the places of those that pass; return the new number of places.
 
-    First a byte for each row (`above`, with seven to spare), which no row waits for; then eight bytes at a time (the
-    same memory as `eights`), most of which are all 0."""
+    First a byte is written for each row (`above`, with seven to spare), without dependencies between rows; then eight
+    bytes are read at a time (the same memory as `eights`), most of which are all 0.
+    """
     for i in range(m):
         above[i] = reaches(level[i], sign, outer[np.uint32(cell[i])])
     above[m : m + 7] = 0
     for w in range((m + 7) // 8):
         if eights[w] != 0:
-            for i in range(8 * w, 8 * w + 8):  # each is written, and counts if it passes
+            for i in range(8 * w, 8 * w + 8):  # each is written, and kept if it passes
                 picks[found] = first + i
                 found += np.int64(above[i])
     return found
@@ -266,8 +268,8 @@ def sift(
 def sift_on(
     sign: Any, cell: Heights, level: Heights, inner: Map, picks: Places, found: Any, eager: Places
 ) -> Any:
-    """Of rows that passed the outer map, counted from the first of their stretch, those that pass the inner one, too;
-    how many."""
+    """Write those of the rows that passed the outer map, counted from the first of their stretch, that pass the inner
+    one, too; return how many."""
     passed = np.int64(0)
     for p in range(found):
         i = picks[p]
@@ -282,8 +284,8 @@ def gains(
     slot: int, at: int, sign: float, low: Floats, high: Floats, corners: Floats, size: Ints, order: Ints, edge: Floats,
     offset: Floats, weight: Floats, slip: Floats, fast: Heights, tops: Heights, grown: Heights,
 ) -> bool:  # fmt: skip
-    """What a weighted sum asks of each cell: tops[at] by the cell along the first axis, less fast[at] by those along
-    the others; False if it asks nothing of them."""
+    """Write what a weighted sum needs of each cell: tops[at] by the cell along the first axis, less fast[at] by those
+    along the others; return False if it needs nothing of them."""
     parts = size.shape[0]
     last = order[parts]
     need = edge[slot] - offset[slot] - slip[slot]
@@ -297,7 +299,7 @@ def gains(
     extent = abs(w) * (high[last] - low[last])
     need -= w * (low[last] if sign > 0.0 else high[last])
     # from here on the last axis counts 0 at its worse end and `slope` at its better one
-    # (at least a little: an axis that hardly matters would make heights beyond all numbers)
+    # (at least a little: an axis that hardly matters would make infinite heights)
     slope = max(extent, total / 1024.0)
     unit = 131072.0 / slope if slope > 0.0 else np.inf
     if not (need > -np.inf and 0.0 < unit < np.inf):
@@ -314,7 +316,7 @@ def gains(
         for g in range(m):
             corner = corners[a, 1, g] if w > 0.0 else corners[a, 0, g]
             grown[g] = np.int32(np.ceil(w * (corner - low[axis]) * unit))
-        for back in range(n):  # from the end, so that what is read was not written yet
+        for back in range(n):  # from the end, so that values are read before they are overwritten
             i = n - 1 - back
             before, begin = fast[at, i], np.uint64(i * m)
             for g in range(m):
@@ -366,7 +368,7 @@ def carve_weights(
                 heights[i] = LEAST
         if count == 0 or (count < 4 and turn < slots.shape[0] - 1):
             continue
-        # where they are fewer than four the first one counts several times
+        # if they are fewer than four the first one counts several times
         one, two, three = (1 if count > 1 else 0), (2 if count > 2 else 0), (3 if count > 3 else 0)
         fast0, fast1, fast2, fast3 = fast[0], fast[one], fast[two], fast[three]
         for g in range(rows):
@@ -409,7 +411,7 @@ def carve(heights, side, low, high, corners, size, order, slots, edge, constants
                 outside |= not lower <= upper
             if outside:
                 continue
-            # below: proved to be too low for the threshold; above: it may reach it
+            # below: proved too low for the threshold; above: may reach it
             below, above = 0, {levels} + 1
             while above - below > 1:
                 middle = (below + above) // 2
@@ -438,7 +440,7 @@ def carve(heights, side, low, high, corners, size, order, slots, edge, constants
 
 @lru_cache(maxsize=64)
 def bisecting(score: str, axes: int) -> Any:
-    """A kernel like `carve_weights` for a rendered score that is monotone along every axis."""
+    """Return a kernel like `carve_weights` for a rendered score that is monotone along every axis."""
     loads = "\n".join(f"                x{i} = x[{i}]" for i in range(axes))
     source = _BISECT.format(score=score, loads=loads, levels=LEVELS, unit=int(UNIT))
     return generated(source).carve

@@ -1,32 +1,31 @@
-"""Catching up: a list made anew from the stored rows, mostly from their reservoirs.
+"""Refill: rebuilds a list from the stored rows, mostly from their reservoirs.
 
-A query whose list has run short, or that is new, walks through the blocks from the newest to the oldest with the k
-best rows so far in hand. A row no better than the k-th of these has k newer rows at least as good, so it can never
-be in an answer; all others make the new list. It lies there in its order from the start, best last: a row that comes in
-moves those that are better by one place, and what is then no longer among the last k (the *extra* rows) has been passed
-for good. Where scores fall older rows are the better ones, and hardly any has to be moved.
+A query whose list has run short, or that is new, walks through the blocks from the newest to the oldest and holds the k
+best rows so far. A row no better than the k-th of these has k newer rows at least as good, so it can never be in an
+answer; all others make the new list. It is sorted from the start, best last: a row that enters moves the better ones by
+one place, and a row that is then no longer among the last k (an *extra* row) keeps its place for good. Where scores
+fall older rows are better, and hardly any has to be moved.
 
-**The new threshold** is the k-th best score of the *young* rows, a good third of the window (a lesser share
-while scores fall): those k rows stay for the rest of a window, so the list can't run short before they go, whatever
-comes. That first part of the walk reads reservoirs and hopes that they are deep enough; if the k-th best turns out
-to lie below the floor of some block, it is walked again, and those blocks are searched row by row: unless a larger part
-of the rows will do, whose k-th best lies higher. A list for a new query counts the older rows above its threshold: are
-they few, the young ones were good by chance, and it walks again with a lesser share of them.
+**The new threshold** is the k-th best score of the *young* rows, a good third of the window (a lesser share while
+scores fall): those k rows stay for the rest of a window, so the list can't run short before they leave, whatever
+arrives. That first part of the walk reads reservoirs, which may not be deep enough. If the k-th best turns out to be
+below the floor of some block, the part is walked again, and those blocks are searched row by row, unless a larger part
+of the rows has a k-th best that is higher. A list for a new query counts the older rows above its threshold: if they
+are few, the young ones were good by chance, and it walks again with a lesser share of them.
 
-**Deepening.** A block whose reservoir was stocked under higher thresholds than this query needs is sifted again with
-the present map; every later query profits. Where scores fall, older blocks have many rows above the present thresholds:
+**Deepening.** A block whose reservoir was made under higher thresholds than this query needs is sifted again with the
+present map; every later query profits. Where scores fall, older blocks have many rows above the present thresholds:
 the map is raised for them, only so far that it still lets pass what this query needs. Raised means that rows are moved
 down along all axes (`Relief.tilt`), as falling scores are.
 
-A block searched row by row stays as it is: what is above the bar is noted wherever it lies, and put in order then. Only
-where that is much are the rows put in order first.
+In a block searched row by row the rows keep their places: rows above the bar are noted wherever they are, and sorted
+then. Only where they are many the rows are first put in the order of their arrival.
 
 **Together.** Where scores fall, lists run short by the hundred. Some queries at a time walk side by side, block by
-block, so that a reservoir comes from far memory once for all of them; and four of them at a time look through it, so
-that it comes from near memory once for those. Where many lists run short, rows are looked through in numbers of four
-bytes (float32_filter.py).
+block, so that a reservoir is read from far memory once for all of them; and four of them at a time scan it, so that it
+is read from near memory once for those. Where many lists run short, rows are scanned in float32 (float32_filter.py).
 
-The late rows of the pen come last: those that reach the threshold are put in their places.
+The late rows of the pen are last: those that reach the threshold are inserted.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ from skyband.compiling.intrinsics import fetch
 from skyband.compiling.jit import generated, kernel
 from skyband.core.types import Floats, Ints
 
-NEAR = 256  # rows that are asked for in advance
-ABOVE = 12  # in `mapping`: numbers for rows that are sifted, which serve for chunks as well; a byte each is slower
+NEAR = 256  # rows that are prefetched
+ABOVE = 12  # in `mapping`: scratch memory for sifted rows, used for chunks as well; a byte each is slower
 
 
 @kernel
@@ -83,7 +82,7 @@ def deepen(
     b: int, slot: int, level: float, pool: Floats, meta: Ints, index: Places,
     floors: Floats, slope: Floats, now: int, mapping: Any, totals: Ints,
 ) -> None:  # fmt: skip
-    """Stock a block's reservoir anew, down to a level that a query needs, if there is room for it."""
+    """Make a block's reservoir again, down to a level that a query needs, if there is room for it."""
     (
         faces,
         order,
@@ -110,7 +109,7 @@ def deepen(
     if known or tried:
         return
     if meta[b, EPOCH] >= 0:
-        # what is deeper for this query may lie higher for most others, who would then search all rows of the block
+        # deeper for this query may be higher for most others, which would then search all rows of the block
         better, worse = 0, 0
         for other in range(floors.shape[1]):
             own = floors[meta[b, EPOCH], other] + slope[other] * meta[b, RISE]
@@ -122,7 +121,7 @@ def deepen(
     totals[DEEPENED] += 1
     straighten(pool, b, meta[b, RESERVED], index)
     axes, last = tilt.shape[0], order[tilt.shape[0] - 1]
-    # rows are moved to be the worse for it: that is, the cells are, and the ends of the frame that they come from
+    # rows are moved so that scores fall: that is, the cells are, and the ends of their frame
     for axis in range(axes):
         by = rise * tilt[axis]
         moved[axis] = base[axis] + by
@@ -135,7 +134,7 @@ def deepen(
     )  # fmt: skip
     if (
         found > index.shape[1]
-    ):  # too many rows: what it has stays, and nobody tries again unless there is more room
+    ):  # too many rows: it keeps its reservoir, and this is not tried again unless there is more room
         front(pool, b, meta[b, RESERVED], index)
         meta[b, TRIED], meta[b, TRIED_RISE], meta[b, WANTED] = now, rise, found
         return
@@ -145,7 +144,7 @@ def deepen(
 
 @kernel
 def approach(b: int, pool: Floats, meta: Ints) -> None:
-    """Bring the end of a block's reservoir nearer, where a walk begins."""
+    """Prefetch the end of a block's reservoir, where a walk begins."""
     rows = meta[b, RESERVED]
     for axis in range(pool.shape[1]):
         first = (b * pool.shape[1] + axis) * pool.shape[2]
@@ -153,7 +152,7 @@ def approach(b: int, pool: Floats, meta: Ints) -> None:
             fetch(pool, first + i)
 
 
-_TEMPLATE = '''"""Generated by algorithms.heightmap.refill: lists made anew from blocks and their reservoirs."""
+_TEMPLATE = '''"""Generated by algorithms.heightmap.refill: rebuilds lists from blocks and their reservoirs."""
 import numpy as np
 from skyband.compiling.jit import inlined, kernel
 from skyband.algorithms.heightmap.row_blocks import came_at, seq_at, time_at
@@ -166,7 +165,7 @@ from skyband.algorithms.heightmap.refill_cursor import adopt, go_on, halve, prep
 
 @kernel
 def skim(pool, b, chunks, bar, {names}):
-    """The last of so many chunks of 32 rows of a block with a row above the bar (or less, if there is none), or -1."""
+    """Return the last of so many chunks of 32 rows of a block with a row above the bar (or less, if none is), or -1."""
     c = np.uint64(chunks)
     hit = False
     while c > np.uint64(0) and not hit:
@@ -180,8 +179,8 @@ def skim(pool, b, chunks, bar, {names}):
 
 @kernel
 def skim_four(pool, b, chunks, bar0, bar1, bar2, bar3, constants, place0, place1, place2, place3, above):
-    """Which chunks of a block have a row above the bars of four queries: a bit of `above` for each of them. A row is
-    read once for all four, and nobody stops at what he finds."""
+    """Find which chunks of a block have a row above the bars of four queries: a bit of `above` for each of them. A row
+    is read once for all four, and the scan does not stop at a hit."""
 {four_parameters}
     for c in range(chunks):
         w = np.uint64(32) * np.uint64(c)
@@ -196,7 +195,7 @@ def skim_four(pool, b, chunks, bar0, bar1, bar2, bar3, constants, place0, place1
 
 @inlined
 def keep(value, t, s, g, timed, stack, members, marks, out_good, out_time, out_seq):
-    """A row above the bar is among the k best of a member now; who falls out of them is an extra one."""
+    """Insert a row above the bar into the k best of a member; the row that leaves them becomes an extra one."""
     k, n, extra = members[g, {k}], members[g, {n}], members[g, {extra}]
     if n < k:
         members[g, {n}] = n + 1
@@ -204,7 +203,7 @@ def keep(value, t, s, g, timed, stack, members, marks, out_good, out_time, out_s
         if extra == stack:
             extra = halve(out_good[g], out_time[g], out_seq[g], stack, k, marks[g, {lowest}:])
         members[g, {extra}] = extra + 1
-    one, low = np.uint64(1), np.uint64(extra)  # places that can't be negative
+    one, low = np.uint64(1), np.uint64(extra)  # indices that can't be negative
     at = np.uint64(extra + n)
     while at > low and out_good[g, at - one] >= value:
         out_good[g, at], out_seq[g, at] = out_good[g, at - one], out_seq[g, at - one]
@@ -220,7 +219,8 @@ def keep(value, t, s, g, timed, stack, members, marks, out_good, out_time, out_s
 @inlined
 def choose(found, b, c, whole, rows, g, horizon_time, horizon_seq, stack, pool, times, seqs, meta, index, members,
            marks, out_good, out_time, out_seq, constants, place):
-    """Rows of a chunk, a bit for each, the newest row's the lowest: those above the bar are among the k best now."""
+    """Insert the rows of a chunk, given by bits (the newest row's is the lowest), that are above the bar into the k
+    best."""
 {settle_parameters}
     w = np.uint64(32 * c)
     beyond = np.uint64(max(0, 32 * c + 32 - rows))
@@ -240,7 +240,7 @@ def choose(found, b, c, whole, rows, g, horizon_time, horizon_seq, stack, pool, 
 @inlined
 def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, pool, times, seqs, meta, index, members,
             marks, out_good, out_time, out_seq, constants, place):
-    """The rows of a chunk, the newest first: those above the bar are among the k best now."""
+    """Insert the rows of a chunk above the bar into the k best, the newest first."""
 {settle_parameters}
     bar = marks[g, {bar}]
     w = np.uint64(32 * c)
@@ -248,7 +248,7 @@ def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, pool, times, 
     if bar == -np.inf:
         found = np.uint64(0xFFFFFFFF)
     else:
-        for i in range(32):  # their scores are computed once more: to keep them would take three times as long
+        for i in range(32):  # computing the scores once more is three times as fast as keeping them
 {row_loads}
             found |= np.uint64({score} > bar) << np.uint64(31 - i)
     choose(found, b, c, whole, rows, g, horizon_time, horizon_seq, stack, pool, times, seqs, meta, index, members,
@@ -256,8 +256,8 @@ def settle(b, c, whole, rows, g, horizon_time, horizon_seq, stack, pool, times, 
 
 @kernel
 def seek(pool, b, rows, held, index, bar, values, {names}):
-    """Rows of a block above a bar, wherever they lie: values[64:128] has their places in order of arrival, the newest
-    first, values[128:] their scores. How many; -1 if there may be more than 64, or nothing is too bad."""
+    """Find rows of a block above a bar, in any order of storage: values[64:128] gets their places in order of arrival,
+    the newest first, values[128:] their scores. Return how many; -1 if more than 64, or if the bar is -inf."""
     if bar == -np.inf:
         return -1
     count = 0
@@ -287,7 +287,7 @@ def seek(pool, b, rows, held, index, bar, values, {names}):
 
 @kernel
 def look(b, g, whole, stack, constants, store, horizon_time, horizon_seq, members, marks, out_good, out_time, out_seq):
-    """A member looks through the reservoir of a block, or the whole of it if its rows are in the order of arrival."""
+    """Let a member scan the reservoir of a block, or all of it if its rows are in the order of arrival."""
     pool, times, seqs, meta, index = store
     slot, place, rows = members[g, {slot}], members[g, {place}], meta[b, 0 if whole else 2]
 {settle_parameters}
@@ -302,14 +302,14 @@ def look(b, g, whole, stack, constants, store, horizon_time, horizon_seq, member
 @inlined
 def search(b, g, stack, constants, store, horizon_time, horizon_seq, members, marks, values, out_good, out_time,
            out_seq, totals):
-    """A member looks through all rows of a block."""
+    """Let a member search all rows of a block."""
     pool, times, seqs, meta, index = store
     slot, place, rows = members[g, {slot}], members[g, {place}], meta[b, 0]
 {settle_parameters}
     totals[7] += 1
     review = members[g, {phase}] == 2 and members[g, {counted}] >= 0
     many = seek(pool, b, rows, meta[b, 2], index, marks[g, {lowest}] if review else marks[g, {bar}], values, {names})
-    if review:  # how many older rows are above the threshold, whatever else becomes of them
+    if review:  # count the older rows above the threshold, whether they are kept or not
         members[g, {counted}] = members[g, {counted}] + many if many >= 0 else -1
     for i in range(many):
         row = np.int64(values[64 + i])
@@ -318,14 +318,14 @@ def search(b, g, stack, constants, store, horizon_time, horizon_seq, members, ma
             keep(values[128 + i], t, s, g, times.shape[0] > 0, stack, members, marks, out_good, out_time, out_seq)
     if many >= 0:
         return
-    straighten(pool, b, meta[b, 2], index)  # in the order of arrival, which matters
+    straighten(pool, b, meta[b, 2], index)  # the order of arrival matters
     look(b, g, True, stack, constants, store, horizon_time, horizon_seq, members, marks, out_good, out_time, out_seq)
     front(pool, b, meta[b, 2], index)
 
 @brief@
 @inlined
 def depth(b, g, meta, floors, slope, members):
-    """The score down to which the reservoir of a block has all rows for a member."""
+    """Return the score down to which the reservoir of a block contains all rows for a member."""
     if meta[b, 3] < 0:
         return np.inf
     return floors[meta[b, 3], members[g, {slot}]] + slope[members[g, {slot}]] * meta[b, 8]
@@ -333,12 +333,12 @@ def depth(b, g, meta, floors, slope, members):
 @kernel
 def visit(number, group, stack, constants, store, sketch, floors, slope, now, mapping, horizon_time, horizon_seq,
           members, marks, values, out_good, out_time, out_seq, totals):
-    """The members that have come to a block look through it: its reservoir if that is deep enough for them, four of
-    them at a time; else all rows."""
+    """Let the members that have reached a block read it: its reservoir if that is deep enough for them, four of them at
+    a time; else all rows."""
     pool, _, _, meta, index = store
     brief = sketch[0]
     b = number % pool.shape[0]
-    for g in range(group):  # before anybody reads it, since that alters what it has
+    for g in range(group):  # before any member reads it, since this changes it
         if members[g, {phase}] < {done} and members[g, {at}] == number:
             slot = members[g, {slot}]
             level = marks[g, {bar}] if members[g, {phase}] == 2 else marks[g, {level}]
@@ -374,7 +374,7 @@ def visit(number, group, stack, constants, store, sketch, floors, slope, now, ma
 @kernel
 def walk(group, stack, constants, blocks, store, sketch, floors, slope, now, mapping, ks, horizon_time, horizon_seq,
          members, marks, values, out_good, out_time, out_seq, totals):
-    """Some members walk side by side until each of them has its list."""
+    """Let some members walk side by side until each of them has its list."""
     pool, _, _, meta, _ = store
     while True:
         number = np.int64(-1)
@@ -383,7 +383,7 @@ def walk(group, stack, constants, blocks, store, sketch, floors, slope, now, map
                 number = max(number, members[g, {at}])
         if number < 0:
             break
-        if number > blocks[0]:  # the next one's reservoir is on its way meanwhile
+        if number > blocks[0]:  # prefetch the next one's reservoir
             approach((number - 1) % pool.shape[0], pool, meta)
         visit(number, group, stack, constants, store, sketch, floors, slope, now, mapping, horizon_time, horizon_seq,
               members, marks, values, out_good, out_time, out_seq, totals)
@@ -395,7 +395,7 @@ def walk(group, stack, constants, blocks, store, sketch, floors, slope, now, map
 
 @kernel
 def finish(one, mark, constants, late, horizon_time, horizon_seq, goods, whens, numbers):
-    """The list of a member that has walked, with late rows in their places: where it begins and how long it is."""
+    """Insert late rows into the list of a member that has walked; return where it begins and how long it is."""
     late_pool, late_time, late_seq, late_rows = late
     slot, place, k, n, extra = one[{slot}], one[{place}], one[{k}], one[{n}], one[{extra}]
     # at most three quarters of the greatest room
@@ -421,9 +421,9 @@ def finish(one, mark, constants, late, horizon_time, horizon_seq, goods, whens, 
 def refill(first, todo, count, places, ranks, stack, constants, edge, share, blocks, store, sketch, late, floors, slope,
            now, mapping, lists, ks, horizon_time, horizon_seq, old_time, old_seq, members, marks, values, out_good,
            out_time, out_seq, result, totals):
-    """Lists for todo[first:count], some at a time. Who needs more room gets it from the end of the pool, of which
-    result[5] places are taken. Stops if there is none: result tells whose list it is, where it lies and how long it is;
-    the next call goes on with those after it."""
+    """Make lists for todo[first:count], some at a time. A list that needs more room gets it from the end of the pool,
+    of which result[5] places are taken. Stops if there is none: result contains the list's slot, start and length;
+    the next call continues with those after it."""
     good, time, seq, start, size, room, brim = lists
     pool, times, _, meta, _ = store
     turn, ready, group = first, result[3], result[4]
@@ -435,7 +435,7 @@ def refill(first, todo, count, places, ranks, stack, constants, edge, share, blo
                 prepare(slot, places[slot], min(ks[slot], ranks), share, blocks, pool.shape[0], meta,
                         horizon_time[slot], horizon_seq[slot], floors, now, edge, members[g], marks[g])
                 totals[6] += 1
-                if times.shape[0] == 0:  # then nobody writes them
+                if times.shape[0] == 0:  # then they are not written
                     for i in range(out_time.shape[1]):
                         out_time[g, i] = 0
             walk(group, stack, constants, blocks, store, sketch, floors, slope, now, mapping, ks, horizon_time,
@@ -464,8 +464,8 @@ def refill(first, todo, count, places, ranks, stack, constants, edge, share, blo
 
 @kernel
 def rank(b, begin, stop, member, wanted, constants, guess, pool, values, best, out):
-    """For each query place the best scores of rows of a block; `values` has room for 64 scores. A guess that lies below
-    them spares most comparisons; one that doesn't costs a second look."""
+    """Write for each query place the best scores of rows of a block; `values` has room for 64 scores. A guess below
+    them saves most comparisons; a guess above costs a second pass."""
     for place in range(member.shape[0]):
         if member[place] < 0:
             continue
@@ -508,7 +508,7 @@ def rank(b, begin, stop, member, wanted, constants, guess, pool, values, best, o
 
 @kernel
 def reach(b, begin, stop, member, constants, edge, pool, out):
-    """How many rows of a block reach the threshold of each query place, in chunks of 64 that lie in it."""
+    """Count the rows of a block that reach the threshold of each query place, in chunks of 64 that are inside it."""
     for place in range(member.shape[0]):
         if member[place] < 0:
             continue
@@ -533,11 +533,11 @@ COLUMNS = {
 
 @lru_cache(maxsize=64)
 def catching(score: str, axes: int, constants: int, sign: float) -> Any:
-    """The kernels `refill`, `rank` and `reach` for a rendered score over x0, x1, … and p[0], p[1], …, of which the
-    greatest is the best, or with a negative sign the least."""
+    """Return the kernels `refill`, `rank` and `reach` for a rendered score over x0, x1, … and p[0], p[1], …, of which
+    the greatest is the best, or with a negative sign the least."""
 
     def scored(of: str = "") -> str:
-        """The score of a row for a query, or for one of several."""
+        """Return the text of a row's score for a query, or for one of several."""
         text = score
         for i in reversed(range(constants)):
             text = text.replace(f"p[{i}]", f"p{i}{of}")

@@ -1,7 +1,7 @@
-"""A walk through the blocks: what a query has in hand meanwhile, and what comes next for it.
+"""The state of a walk through the blocks for one query, and its next part.
 
-Part of catching up (refill.py, which says how a list is made anew). Each of the queries that walk together
-has a row of numbers (`SLOT` to `SIDE`), one of scores (`BAR` to `LOWEST`), and a list: its extra rows, then its best.
+Part of refilling lists (refill.py explains it). Each of the queries that walk together has a row of integers (`SLOT` to
+`SIDE`), one of scores (`BAR` to `LOWEST`), and a list: its extra rows, then its best.
 """
 
 from __future__ import annotations
@@ -13,29 +13,31 @@ from skyband.algorithms.kernels.ranked_lists import enlist
 from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints
 
-STACK = 4096  # rows that a query may have in hand beside its best, if k is not as great
-SOON = 3  # a list that has at most this part of k more than it must have is among the next to run short,
-NEXT = 512  # and has at most so many more
+STACK = 4096  # rows that a query may hold beside its best, if k is not as great
+SOON = 3  # a list with at most this part of k more than it must have runs short next,
+NEXT = 512  # and with at most so many more
 GROUP = 32  # queries that walk together, so that a reservoir is read from far memory once for all of them
-# of a member; SIDE is not its own: the members side by side that read a reservoir are listed there
+# columns of a member; SIDE lists the members that read a reservoir together
 SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST, COUNTED, SIDE = range(13)
-# its marks; LOWEST is the last, for a part of them begins there
+# columns of its marks; LOWEST is the last, since a part of the array begins there
 BAR, GUESS, LEVEL, DEEPEST, LOWEST = range(5)
-SCRATCH = 192  # scores of a chunk; places and scores of rows that were sought
+SCRATCH = 192  # scores of a chunk; places and scores of rows found
 DONE = 3  # phases: 0 and 1 are young rows, 2 older ones
 
 
 @kernel
 def halve(out_good: Floats, out_time: Ints, out_seq: Ints, extra: int, n: int, lowest: Floats) -> int:
-    """There is no room for more: the lower half of the extra rows goes, with all that equal its best; the threshold
-    rises above it. How many are left of them, before the n best."""
+    """Remove the lower half of the extra rows, with all that equal its best, and raise the threshold above it.
+
+    Called when there is no room. Returns how many extra rows are left before the n best.
+    """
     lowest[0] = max(lowest[0], np.nextafter(out_good[extra // 2 - 1], np.inf))
     return int(rid(out_good, out_time, out_seq, extra, n, lowest[0]))
 
 
 @kernel
 def rid(out_good: Floats, out_time: Ints, out_seq: Ints, extra: int, n: int, lowest: float) -> int:
-    """Rows below a threshold go, if they are not among the n best; how many are left before those."""
+    """Remove rows below a threshold that are not among the n best; return how many extra rows are left."""
     cut = 0
     while cut < extra and out_good[cut] < lowest:
         cut += 1
@@ -49,7 +51,7 @@ def adopt(
     slot: int, begin: int, count: int, out_good: Floats, out_time: Ints, out_seq: Ints, k: int,
     good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, old_time: Ints, old_seq: Ints,
 ) -> None:  # fmt: skip
-    """These rows, in order, are the slot's list."""
+    """Replace the slot's list by these sorted rows."""
     at = start[slot]
     t, s = np.int64(FAR), np.int64(FAR)
     for i in range(count):
@@ -67,14 +69,14 @@ def adopt(
 def squeeze(
     value: float, when: int, number: int, begin: int, length: int, good: Floats, time: Ints, seq: Ints
 ) -> None:
-    """Put a late row in its place."""
+    """Insert a late row."""
     enlist(value, when, number, begin, length, good, time, seq)
 
 
 @kernel
 def company(todo: Ints, ks: Ints, size: Ints) -> Ints:
-    """Slots whose lists are to be made anew, fewer than walk together, and with them the ones that are next to run
-    short: those that have the fewest rows more than they must."""
+    """Return the slots whose lists are to be rebuilt, fewer than walk together, and with them those that run short
+    next: the ones with the fewest rows beyond k."""
     with_them = np.empty(GROUP, np.int64)
     count = todo.shape[0]
     for i in range(count):
@@ -83,7 +85,7 @@ def company(todo: Ints, ks: Ints, size: Ints) -> Ints:
     for spare in range(NEXT + 1):  # np.zeros takes long to compile
         tally[spare] = 0
     for slot in range(ks.shape[0]):
-        # whoever has fewer than k rows of his own accord has all there are
+        # a list with fewer than k rows that is not short contains all of its window
         spare = size[slot] - ks[slot]
         if ks[slot] > 0 and 0 <= spare <= min(ks[slot] // SOON, NEXT):
             tally[spare] += 1
@@ -95,7 +97,7 @@ def company(todo: Ints, ks: Ints, size: Ints) -> Ints:
     while least < NEXT and free > 0:
         least += 1
         free -= tally[least]
-    for turn in range(2):  # of those that have just as many only some may come
+    for turn in range(2):  # of those with equally many rows only some may join
         for slot in range(ks.shape[0]):
             spare = size[slot] - ks[slot]
             fits = spare == least if turn else 0 <= spare < least
@@ -113,7 +115,7 @@ def prepare(
     slot: int, place: int, k: int, share: float, blocks: Ints, ring: int, meta: Ints, t: int, s: int, floors: Floats,
     now: int, edge: Floats, one: Ints, mark: Floats,
 ) -> None:  # fmt: skip
-    """A query is about to walk: which blocks it has, how many of them are young, and where its threshold may lie."""
+    """Prepare a walk: set which blocks the query has, how many of them are young, and an estimate of its threshold."""
     oldest = blocks[1]
     while oldest > blocks[0]:
         b = (oldest - 1) % ring
@@ -124,8 +126,8 @@ def prepare(
     young = max(1, int(np.ceil(count * share)))
     one[SLOT], one[PLACE], one[K], one[OLDEST], one[YOUNG] = slot, place, k, oldest, young
     one[MOST_YOUNG] = (3 * count + 3) // 4
-    # where the present floor is below the old threshold the new one is hoped to lie above it: what doesn't is passed
-    # over
+    # where the present floor is below the old threshold the new one is expected above it: rows below the old one are
+    # skipped
     mark[GUESS] = -np.inf
     if now >= 0 and floors[now, slot] < edge[place] < np.inf:
         mark[GUESS] = floors[now, slot]
@@ -140,7 +142,7 @@ def prepare(
 
 @kernel
 def begin_walk(blocks: Ints, one: Ints, mark: Floats) -> None:
-    """From the newest block on, with nothing in hand."""
+    """Start at the newest block, holding no rows."""
     one[AT], one[UNTIL] = blocks[1] - 1, max(one[OLDEST], blocks[1] - one[YOUNG])
     one[N] = one[EXTRA] = 0
     mark[BAR], mark[DEEPEST], mark[LOWEST] = mark[GUESS], -np.inf, -np.inf
@@ -150,27 +152,27 @@ def begin_walk(blocks: Ints, one: Ints, mark: Floats) -> None:
 def go_on(
     blocks: Ints, wanted: int, one: Ints, mark: Floats, out_good: Floats, out_time: Ints, out_seq: Ints
 ) -> None:
-    """A query has walked as far as it was to: what comes next."""
+    """Set the next part of a query's walk, when a part is complete."""
     k, n, bar = one[K], one[N], mark[BAR]
     if one[PHASE] == 2:
         one[PHASE] = DONE
         few = one[COUNTED] >= 0 and 100 * (k + one[COUNTED]) < 270 * k and mark[LOWEST] > -np.inf
         if few:
             # the young rows were better than the older ones by chance: with so few above the threshold the list would
-            # run short. The k-th best of fewer of them lies lower
+            # run short. The k-th best of fewer of them is lower
             one[YOUNG] = max(1, int(one[YOUNG] * (k + one[COUNTED]) / (3.1 * k)))
             mark[LEVEL], one[PHASE], one[COUNTED] = 1.7e308, 0, -1
             begin_walk(blocks, one, mark)
         return
     if n < k and mark[GUESS] > -np.inf and one[PHASE] == 0 and one[YOUNG] < one[MOST_YOUNG]:
-        # the present floors lie too high for so few rows: the k-th best of more young ones lies higher
+        # the present floors are too high for so few rows: the k-th best of more young ones is higher
         one[YOUNG] = min(2 * one[YOUNG], one[MOST_YOUNG])
         one[UNTIL] = max(one[OLDEST], blocks[1] - one[YOUNG])
         return
     if n < k and mark[GUESS] > -np.inf:
         mark[GUESS], mark[LEVEL], one[PHASE] = -np.inf, 1.7e308, 0
     elif one[PHASE] == 0 and not (n == k and mark[DEEPEST] <= bar):
-        # some reservoir may not be deep enough for what was found: again, with those blocks row by row
+        # some reservoir may not be deep enough: walk again, with those blocks row by row
         mark[LEVEL] = bar if n == k else -np.inf
         one[PHASE] = 1
     elif n < k and one[UNTIL] > one[OLDEST]:

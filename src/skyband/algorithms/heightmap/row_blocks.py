@@ -2,20 +2,20 @@
 
 Rows lie column by column in blocks of a fixed size, one after the other in order of arrival; the blocks make a ring
 that grows with the window. A row costs its columns and nothing more: its seq is the block's first one plus its
-place as long as seqs follow one another, and times are stored only if the stream has some.
+place as long as seqs are consecutive, and times are stored only if the stream has some.
 
-Rows that come late (older than a row already stored) go to a pen of their own, so that blocks, and rows in blocks,
-are always in order of recency; whoever searches the blocks looks through the pen as well.
+Rows that arrive late (older than a row already stored) go to a pen of their own, so that blocks, and rows in blocks,
+are always in order of recency; a search of the blocks also reads the pen.
 
-**The reservoir.** Each block has its better rows, those that passed the outer height map when they came, in front: a
-few in a hundred, in order, each of which has changed places with the row that was there. So no row is kept twice (but
-in four bytes a column, where lists run short all the time: float32_filter.py), and `index` says in two bytes where
-each of them belongs. Whoever needs a block's rows in order puts them there
-(`straight`) and back again; where a row is meanwhile can be told from `index` alone (`find`). `epoch` says under
-which thresholds the map was made: all rows of the block that score at least floors[epoch, slot] for a query are in
-the reservoir. So a query that has run short reads one row in forty instead of all. A block whose better rows were too
-many has no reservoir (epoch -1), and is searched as a whole; or it was stocked under the map raised by some steps
-(`rise`), and holds what scores at least floors[epoch, slot] + rise * slope[slot].
+**The reservoir.** Each block has its better rows, those that passed the outer height map on arrival, in front: a
+few in a hundred, in order, each of which has changed places with the row that was there. So no row is kept twice
+(except in float32, where lists run short all the time: float32_filter.py), and `index` contains in two bytes the place
+of arrival of each. A reader that needs a block's rows in order puts them in order (`straight`) and back again; `find`
+computes from `index` where a row is otherwise. `epoch` names the thresholds of the map: all rows of the block that
+score at least floors[epoch, slot] for a query are in the reservoir. So a query that has run short reads one row in
+forty instead of all. A block whose better rows were too many has no reservoir (epoch -1), and is searched as a whole.
+Or its reservoir was made under the map raised by some steps (`rise`), and holds the rows that score at least
+floors[epoch, slot] + rise * slope[slot].
 """
 
 from __future__ import annotations
@@ -55,26 +55,29 @@ from skyband.compiling.intrinsics import aligned, arrays_of, whole_bytes
 from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints, Recency
 
-CHUNK = 32  # a reservoir has room for so many rows, or a multiple
-MOST = 1 << 16  # rows in a block, at most: two bytes name one
+CHUNK = 32  # a reservoir has room for a multiple of so many rows
+MOST = 1 << 16  # most rows in a block: an index has two bytes
 
 
 @kernel
 def seq_at(b: int, i: int, seqs: Ints, meta: Ints) -> int:
-    """The seq of a stored row."""
+    """Return the seq of a stored row."""
     return int(meta[b, 1] + i if meta[b, 1] >= 0 else seqs[b, i])
 
 
 @kernel
 def time_at(b: int, i: int, times: Ints) -> int:
-    """The time of a stored row: 0 where the stream has none."""
+    """Return the time of a stored row: 0 where the stream has none."""
     return times[b, i] if times.shape[0] > 0 else 0
 
 
 @kernel
 def find(b: Ints, at: Ints, index: Places, meta: Ints) -> None:
-    """Where rows of blocks are that came at these places, which are replaced: in front, if the reservoir has them. Else
-    where they came, or one has taken that place and they have got its own, or one has taken that in turn."""
+    """Replace places of arrival by the places where the rows are now.
+
+    A row of the reservoir is in front. Any other row is where it arrived, unless a row of the reservoir took that
+    place: then it is at that one's place of arrival, or, if that was taken too, further along this chain.
+    """
     for r in range(len(at)):
         low, high = 0, meta[b[r], RESERVED]
         while low < high:
@@ -92,7 +95,7 @@ def find(b: Ints, at: Ints, index: Places, meta: Ints) -> None:
 
 @kernel
 def came_at(b: int, at: int, held: int, index: Places) -> int:
-    """The place at which a row of a block came that lies at this one now: what `find` undoes."""
+    """Return the place of arrival of the row that is at this place now; the inverse of `find`."""
     if at < held:
         return int(index[b, at])
     while True:
@@ -105,7 +108,7 @@ def came_at(b: int, at: int, held: int, index: Places) -> int:
                 high = middle
         if low == held or index[b, low] != at:
             return int(at)
-        at = low  # a row of the reservoir came here, and this one has got its place
+        at = low  # a row of the reservoir arrived here, and this one has its place now
 
 
 class Blocks(Renewed):
@@ -116,7 +119,7 @@ class Blocks(Renewed):
         self.block = block
         self.reserved = max(CHUNK, block // 8 // CHUNK * CHUNK)
         self.room = 4 * self.reserved  # more than that where lists search deep
-        self.state = np.zeros(16, dtype=np.int64)  # see intake.py
+        self.state = np.zeros(16, dtype=np.int64)  # see ingest.py
         self.state[PLAIN] = 1
         self.state[FOLLOW] = self.state[CLOSED] = -1
         self.pool = np.empty((0, axes, block), dtype=np.float64)
@@ -144,7 +147,7 @@ class Blocks(Renewed):
 
     @property
     def next(self) -> int:
-        """The number after the newest one's."""
+        """The number after the newest block's."""
         return int(self.state[NEXT])
 
     @property
@@ -153,7 +156,7 @@ class Blocks(Renewed):
 
     @property
     def plain(self) -> bool:
-        """Whether all seqs have followed one another so far."""
+        """Whether all seqs have been consecutive so far."""
         return bool(self.state[PLAIN])
 
     def place(self, number: int) -> int:
@@ -162,7 +165,7 @@ class Blocks(Renewed):
     # -- rows in -------------------------------------------------------------------------------------------
 
     def supply(self) -> bool:
-        """What `take_in` asked for, so that it can go on; whether it asked for anything."""
+        """Provide what `take_in` needs to resume; return whether it needed anything."""
         need = self.state[NEED]
         if need == WIDER:
             self.widen(max(2, len(self.pool) // 16))
@@ -174,12 +177,12 @@ class Blocks(Renewed):
         return bool(need != NOTHING)
 
     def keep_times(self) -> None:
-        """From now on rows have times; those that are there have 0."""
+        """Store times from now on; the present rows get 0."""
         self.state[TIMED] = 1
         self.times = np.zeros((len(self.pool), self.block), dtype=np.int64)
 
     def widen(self, more: int) -> None:
-        """More blocks in the ring: each keeps its number and moves to its new place."""
+        """Add blocks to the ring: each keeps its number and moves to its new place."""
         old, new = len(self.pool), len(self.pool) + more
         numbers = np.arange(self.first, self.next)
         source, target = numbers % max(1, old), numbers % new
@@ -190,20 +193,22 @@ class Blocks(Renewed):
             wider = aligned((new, *array.shape[1:]), array.dtype)
             wider[target] = array[source]
             setattr(self, name, wider)
-        self.keep_brief(False)  # it is made anew, as wide as the ring is then, by whoever wants it
+        self.keep_brief(False)  # it is made again, as wide as the ring, when it is needed
 
     def make_room(self, rows: int) -> None:
-        """Room for so many rows in every reservoir, and some more; but no more than one may ever have."""
+        """Make room for so many rows in every reservoir, and some more, up to the limit."""
         if self.index.shape[1] < min(rows, self.room):
-            if rows > self.reserved // 2:  # not for long, then: who wants so much wants more soon
+            if rows > self.reserved // 2:  # a caller that needs so much will soon need more
                 rows = max(rows, 2 * self.index.shape[1])
             wanted = min(self.room, (rows + rows // 16) // CHUNK * CHUNK + CHUNK)
             self.index = np.pad(self.index, ((0, 0), (0, wanted - self.index.shape[1])))
 
     def keep_brief(self, wanted: bool) -> None:
-        """Have room for reservoirs in numbers of four bytes, which are looked through in a third of the time: or none.
-        A block's are written when somebody looks (float32_filter.py), so many of them as meta[b, BRIEF] says. One
-        that has outgrown the room is read as it is, until the next time."""
+        """Make room for reservoirs in float32, which are scanned in a third of the time, or give it up.
+
+        A scan writes a block's float32 rows (float32_filter.py); meta[b, BRIEF] is their number. A reservoir that has
+        outgrown the room is read in float64, until the next call.
+        """
         longest = int(self.meta[:, RESERVED].max(initial=0)) if wanted else 0
         ring, _, room = self.brief.shape
         if (ring == len(self.pool) and longest <= room <= 2 * longest + CHUNK) or room == longest == 0:
@@ -213,10 +218,9 @@ class Blocks(Renewed):
         self.meta[:, BRIEF] = 0
 
     def lacking(self) -> Ints:
-        """Places of blocks whose reservoirs were refused the room that they wanted, where they may have it: from now on
-        there is some."""
+        """Return the blocks whose reservoirs were refused room and may have it, and make that room."""
         wanted = self.meta[:, WANTED]
-        if not wanted.any():  # mostly
+        if not wanted.any():  # usually
             return np.empty(0, dtype=np.int64)
         found = np.flatnonzero((wanted > 0) & (wanted <= self.room))
         if len(found):
@@ -226,7 +230,7 @@ class Blocks(Renewed):
         return found
 
     def pen(self, rows: int) -> int:
-        """Make room for late rows; where they begin in the pen. They count as stored; `admit` writes them."""
+        """Make room for late rows; return where they begin in the pen. They count as stored; `admit` writes them."""
         at = self.late
         if at + rows > self.late_pool.shape[2]:
             room = max(64, 2 * (at + rows))
@@ -241,7 +245,7 @@ class Blocks(Renewed):
     # -- rows out ------------------------------------------------------------------------------------------
 
     def drop_late(self) -> None:
-        """Forget the late rows that every window has left behind, if they are many."""
+        """Remove the late rows that every window has left, if they are many."""
         stay = self._late_inside(Recency(int(self.state[EDGE_TIME]), int(self.state[EDGE_SEQ])))
         if not len(stay):
             self._empty_pen()
@@ -258,7 +262,7 @@ class Blocks(Renewed):
 
     @contextmanager
     def straight(self, b: int) -> Iterator[None]:
-        """The rows of a block in the order of their arrival, for a while."""
+        """Put the rows of a block in the order of their arrival, for the duration of a with statement."""
         held = int(self.meta[b, RESERVED])
         straighten(self.pool, b, held, self.index)
         try:
@@ -267,12 +271,12 @@ class Blocks(Renewed):
             front(self.pool, b, held, self.index)
 
     def columns(self, b: int) -> list[Floats]:
-        """The rows of a block in the order of their arrival."""
+        """Return the rows of a block in the order of their arrival."""
         with self.straight(b):
             return [self.pool[b, axis, : int(self.meta[b, COUNT])].copy() for axis in range(self.axes)]
 
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
-        """Columns, times and seqs of the rows at or after a horizon, oldest first."""
+        """Return columns, times and seqs of the rows at or after a horizon, oldest first."""
         late = self._late_inside(horizon)
         columns = [[self.late_pool[0, axis, late]] for axis in range(self.axes)]
         time, seq = [self.late_time[0, late]], [self.late_seq[0, late]]
@@ -292,7 +296,7 @@ class Blocks(Renewed):
         return tuple(np.concatenate(column)[keep] for column in columns), times[keep], seqs[keep]
 
     def by_seq(self, seq: Ints) -> tuple[Floats, ...] | None:
-        """The columns of stored rows by seq: found at once where seqs follow one another; None where they don't."""
+        """Return the columns of stored rows by seq, which takes no search where seqs are consecutive; else None."""
         places = np.arange(self.first, self.next) % max(1, len(self.pool))
         base = self.meta[places, BASE]
         if not len(places) or not self.plain or self.late:
@@ -305,7 +309,7 @@ class Blocks(Renewed):
         return tuple(self.pool[places[number], axis, at] for axis in range(self.axes))
 
     def latest(self, rows: int) -> list[Floats]:
-        """The columns of about so many of the newest rows, or of all."""
+        """Return the columns of about so many of the newest rows, or of all."""
         parts: list[list[Floats]] = [[self.late_pool[0, axis, : self.late]] for axis in range(self.axes)]
         for number in range(self.next - 1, self.first - 1, -1):
             b = self.place(number)
@@ -317,19 +321,19 @@ class Blocks(Renewed):
         return [np.concatenate(part) for part in parts]
 
     def __len__(self) -> int:
-        """Rows stored, those that are about to be forgotten included."""
+        """Return the number of rows stored, those that are about to be removed included."""
         blocks = self.next - self.first
         if blocks == 0:
             return self.late
         return (blocks - 1) * self.block + int(self.meta[self.place(self.next - 1), COUNT]) + self.late
 
     def bytes(self) -> int:
-        """Of all that is held: room that nobody needs yet included."""
+        """Return the bytes of all arrays, unused room included."""
         return whole_bytes(*arrays_of(self))
 
     def _check(self) -> None:
         _, time, seq = self.rows(Recency(-(2**63), -(2**63)))
-        # no recency twice, and all in order
+        # recencies are different and in order
         assert bool(np.all((time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] > seq[:-1]))))
         for number in range(self.first, self.next):
             b = self.place(number)
@@ -339,7 +343,7 @@ class Blocks(Renewed):
             held = self.index[b, :reserved]
             # the reservoir holds rows of its block, oldest first, in front
             assert bool(np.all(held[1:] > held[:-1])) and bool(np.all(held < count))
-            # so many of its rows are there in four bytes, or none of them is a number
+            # so many of its rows are there in float32, or are NaN
             some = min(int(self.meta[b, BRIEF]), reserved) if len(self.brief) else 0
             short, rows = self.brief[b, :, :some] if some else 0.0, self.pool[b, :, :some]
             assert not some or bool(np.all((short == rows.astype(np.float32)) | np.isnan(short)))
@@ -347,7 +351,7 @@ class Blocks(Renewed):
             find(np.full(count, b), where, self.index, self.meta)
             for axis, column in enumerate(self.columns(b)):
                 assert np.array_equal(self.pool[b, axis, :reserved], column[held], equal_nan=True)
-                # every row is found where it is
+                # `find` returns the place of every row
                 assert np.array_equal(self.pool[b, axis, where], column, equal_nan=True)
-            # and known by where it lies
+            # and `came_at` is its inverse
             assert all(came_at(b, at, reserved, self.index) == came for came, at in enumerate(where.tolist()))

@@ -1,22 +1,21 @@
-"""Slack lists: everything above a query's admission threshold, so that the top never has to be searched again.
+"""Slack lists: every row above a query's admission threshold, so that the top k rarely has to be searched for.
 
 A list of exactly k rows is short as soon as one of them leaves the window. These lists go on below the k-th: a query
 has a threshold (`edge`), and every row of its window with a score at or above it is in its list, or has k newer rows
 at least as good there, so that it can never be in an answer. As long as a list has k rows inside the window, its
-best k are the exact top.
+best k are the exact top k.
 
-* A row that comes is put in its place if it reaches the edge.
-* A row that leaves the window is taken out only when it is among the best k: the others may lie dead further down
-  until they come up or the list is full. `old` bounds the recency of the best k from below, so that most queries
-  are passed over with one comparison.
-* A full list throws out the dead and the dominated. If that is not enough, its edge rises to the k-th best among
-  its *young* rows, those of the newest third of the window or so: these k outlive the rest, so the list lasts for two
-  thirds of a window whatever comes. But no higher than leaves it 2.6 times k rows: k rows are few to judge a stream by,
-  and where the young ones were good by chance the list would soon run short. Where young rows are too few the list
-  gets more room, up to a limit; then its worst quarter goes, whole groups of equal scores together, since a cut through
-  such a group would leave the edge undefined.
+* A new row is inserted if it reaches the edge.
+* A row that leaves the window is removed only when it is among the best k: other expired rows stay until they move up
+  or the list is full. `old` bounds the recency of the best k from below, so that one comparison skips most queries.
+* A full list removes expired and dominated rows. If that is not enough, its edge rises to the k-th best among its
+  *young* rows, those of the newest third of the window or so: these k outlive the rest, so the list lasts for two
+  thirds of a window whatever arrives. But the edge leaves at least 2.6 times k rows: k rows are a small sample of a
+  stream, and where the young ones were good by chance the list would soon run short. Where young rows are too few the
+  list gets more room, up to a limit; then its worst quarter is removed, whole groups of equal scores together, since a
+  cut through such a group would leave the edge undefined.
 
-An edge only falls when a list is made anew from the stored rows (refill.py).
+An edge falls only when a list is rebuilt from the stored rows (refill.py).
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ Short = npt.NDArray[np.int32]  # slots, or lengths of lists
 SHARE = 0.36  # the newest part of a window whose k-th best is a threshold: lists are about k / SHARE long
 SHARE_AGAIN = 0.25  # where a list ran short: scores may be falling, and a longer one lasts longer
 
-AHEAD = 8  # lists that are asked for in advance
+AHEAD = 8  # lists that are prefetched
 FETCHED = 5  # times 8 rows of a list, its best ones
 
 FAR = 2**63 - 1  # no time or seq is greater (and 2^62 is an ordinary time)
 
-# what is counted, for a whole family: the kernels' totals
+# indices of the kernels' totals: counters of a whole family
 SEEN, REJECTED, SURVIVED, ADMITTED, OVERFLOWS, RAISED = range(6)
 CATCH_UPS, SEARCHED, DEEPENED, STRANGERS, MAPS, CALIBRATED, WISHES = range(6, 13)
 
@@ -55,7 +54,7 @@ def precedes(time: int, seq: int, other_time: int, other_seq: int) -> bool:
 
 @kernel
 def youth(share: float, horizon_time: int, horizon_seq: int, clock: Ints) -> tuple[int, int]:
-    """The recency from which on rows count as young: the newest share of what is inside the horizon.
+    """Return the recency from which on rows count as young: the newest share of the rows inside the horizon.
 
     clock: newest time and seq, oldest time and seq stored.
     """
@@ -69,13 +68,13 @@ def youth(share: float, horizon_time: int, horizon_seq: int, clock: Ints) -> tup
 
 @inlined
 def time_in(time: Ints, at: int) -> Any:
-    """The time of a listed row: 0 where lists have none."""
+    """Return the time of a listed row: 0 where lists have none."""
     return time[at] if time.shape[0] > 0 else np.int64(0)
 
 
 @inlined
 def move(good: Floats, time: Ints, seq: Ints, source: int, target: int) -> None:
-    """A listed row goes to another place."""
+    """Move a listed row to another place."""
     good[target], seq[target] = good[source], seq[source]
     if time.shape[0] > 0:
         time[target] = time[source]
@@ -85,10 +84,10 @@ def move(good: Floats, time: Ints, seq: Ints, source: int, target: int) -> None:
 def insort(
     value: float, when: int, number: int, start: int, size: int, timed: bool, good: Floats, time: Ints, seq: Ints
 ) -> Any:  # fmt: skip
-    """Put a row into the list at [start, start + size), which has room; returns its place in the list.
+    """Insert a row into the list at [start, start + size), which has room; return its place in the list.
 
-    As `ranked.enlist`, with unsigned places: an index that can't be negative spares half of the loop. Where rows have
-    no times (not `timed`) lists have none, either.
+    As `ranked_lists.enlist`, with unsigned indices: one that can't be negative saves half of the loop's time. Where
+    rows have no times (not `timed`) lists have none, either.
     """
     one, low = np.uint64(1), np.uint64(start)
     at = np.uint64(start + size)
@@ -119,7 +118,7 @@ def prune(
     good: Floats, time: Ints, seq: Ints, start: int, size: int, k: int, horizon_time: int, horizon_seq: int,
     heap_time: Ints, heap_seq: Ints,
 ) -> int:  # fmt: skip
-    """Keep of a list the rows inside the horizon with fewer than k newer ones at least as good; returns how many."""
+    """Keep of a list the rows inside the horizon with fewer than k newer ones at least as good; return how many."""
     count = 0
     write = start + size
     for back in range(size):
@@ -167,7 +166,8 @@ def prune(
 def clear_out(
     good: Floats, time: Ints, seq: Ints, begin: int, n: int, k: int, horizon_time: int, horizon_seq: int
 ) -> tuple[int, bool]:
-    """Take the rows before the horizon out of a list; how many are left, and whether one was among the best k."""
+    """Remove the rows before the horizon from a list; return how many are left, and whether one was among the best
+    k."""
     write, dead_at = begin, -1
     for at in range(begin, begin + n):
         if not precedes(time_in(time, at), seq[at], horizon_time, horizon_seq):
@@ -184,8 +184,8 @@ def overflow(
     brim: Short, ks: Ints, horizon_time: Ints, horizon_seq: Ints, clock: Ints, wish: Short, touched: Bytes,
     raised: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> None:  # fmt: skip
-    """A list is full to the brim: make it shorter, raise its edge or its brim. Where the brim should be beyond the
-    list's room, `wish` says how much is needed."""
+    """Shorten a full list, and raise its edge or its brim. Where the brim should be beyond the list's room, `wish` gets
+    the room needed."""
     k, begin, n = min(ks[slot], 1 << 40), start[slot], size[slot]
     t, s = horizon_time[slot], horizon_seq[slot]
     n, topped = clear_out(good, time, seq, begin, n, k, t, s)
@@ -210,7 +210,7 @@ def overflow(
             n = prune(good, time, seq, begin + cut, n - cut, k, t, s, heap_time, heap_seq) + cut
     most = max(32 * k, 64)
     if n - cut > most - 8:
-        # the worst quarter goes, and all that equal its best
+        # remove the worst quarter, and all that equal its best
         cut = n - (3 * most) // 4
         edge[place] = np.nextafter(good[begin + cut - 1], np.inf)
         raised[0] += 1
@@ -222,7 +222,7 @@ def overflow(
     n -= cut
     size[slot] = n
     want = min(brim_of(n, k), max(4 * n, 32))
-    if want > room[slot] and 8 * (room[slot] - n) < n:  # else what there is will do for a while
+    if want > room[slot] and 8 * (room[slot] - n) < n:  # else the present room suffices for a while
         wish[slot] = want
         raised[WISHES - RAISED] += 1
     brim[slot] = min(want, room[slot])
@@ -230,7 +230,7 @@ def overflow(
 
 @kernel
 def brim_of(n: int, k: int) -> int:
-    """How long a list of n rows may grow before it is looked through again."""
+    """Return how long a list of n rows may grow before it is pruned again."""
     return min(max(17 * k // 5, n + max(n // 4, 16)), max(32 * k, 64))
 
 
@@ -239,7 +239,7 @@ def bury(
     slot: int, k: int, horizon_t: int, horizon_s: int, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
     old_time: Ints, old_seq: Ints,
 ) -> bool:  # fmt: skip
-    """Take rows that left the window out of the best k of a list; whether there was one."""
+    """Remove rows that left the window from the best k of a list; return whether there was one."""
     begin, n = start[slot], size[slot]
     live, first_dead = 0, n
     oldest_time: Any = np.int64(FAR)
@@ -268,7 +268,7 @@ def bury(
 def bury_plainly(
     slot: int, k: int, horizon: int, good: Floats, seq: Ints, start: Ints, size: Ints, old_time: Ints, old_seq: Ints
 ) -> bool:  # fmt: skip
-    """As `bury`, where rows have no times: with places that can't be negative and hardly a branch, it takes half."""
+    """As `bury`, where rows have no times: with unsigned indices and few branches, in half the time."""
     one = np.uint64(1)
     begin: Any = np.uint64(start[slot])
     end: Any = np.uint64(start[slot] + size[slot])
@@ -282,7 +282,7 @@ def bury_plainly(
         dead += np.int64(gone)
         oldest = min(oldest, np.int64(FAR) if gone else s)
     missing = dead
-    while at > begin and missing > 0:  # others come up
+    while at > begin and missing > 0:  # lower rows move up
         at = at - one
         s = seq[at]
         if s >= horizon:
@@ -297,7 +297,7 @@ def bury_plainly(
     for i in range(end - at - one):
         here = at + one + np.uint64(i)
         s = seq[here]
-        good[write], seq[write] = good[here], s  # each is written, and counts if it stays
+        good[write], seq[write] = good[here], s  # each is written, and kept if it stays
         write = write + np.uint64(s >= horizon)
     size[slot] = np.int64(write - begin)
     return True
@@ -310,7 +310,7 @@ def deal(
     room: Ints, brim: Short, ks: Ints, horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints,
     clock: Ints, wish: Short, touched: Bytes, totals: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> int:  # fmt: skip
-    """Put the hits resume[2] to resume[3] into their lists; -1, or the slot whose list needs room first."""
+    """Insert the hits resume[2] to resume[3] into their lists; return -1, or the slot whose list needs room first."""
     short: Any = np.int64(-1)
     hits, admitted = resume[3], 0
     for h in range(resume[2], hits):
@@ -323,7 +323,7 @@ def deal(
         place, value = np.uint64(hit_place[h]), hit_value[h]
         if member[place] < 0 or value < edge[place]:
             continue
-        slot = np.uint64(member[place])  # places that can't be negative spare the machine to look
+        slot = np.uint64(member[place])  # an index that can't be negative needs no check
         face, i = np.uint64(block_face[place >> np.uint64(6)]), np.uint64(hit_point[h])
         of = face if number.shape[0] > 1 else np.uint64(0)
         t, s = when[of, i] if when.shape[1] > 0 else np.int64(0), number[of, i]
@@ -361,7 +361,7 @@ def offer(
     horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, clock: Ints, wish: Short, touched: Bytes,
     totals: Ints, heap_time: Ints, heap_seq: Ints,
 ) -> int:  # fmt: skip
-    """Rows with their scores for one query; returns the row before which the list needs room, or their number."""
+    """Offer rows with their scores to one query; return the row before which the list needs room, or their number."""
     for i in range(first, values.shape[0]):
         value, t, s = values[i], when[i], number[i]
         if not (value >= edge[place]) or precedes(t, s, horizon_time[slot], horizon_seq[slot]):
@@ -393,9 +393,10 @@ def tidy(
     edge: Floats, member: Short, timed: bool, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, ks: Ints,
     horizon_time: Ints, horizon_seq: Ints, old_time: Ints, old_seq: Ints, touched: Bytes, todo: Short,
 ) -> int:  # fmt: skip
-    """Rows that have left the window leave the tops; how many queries are short of rows then (`todo` lists them).
+    """Remove rows that have left the window from the tops; return how many queries are short then (`todo` lists them).
 
-    First it is noted who may have lost a row, or is short, and no list is waited for: all are written, and few count.
+    Slots that may have lost a row, or are short, are noted first, without waiting for any list: all are written, few
+    kept.
     """
     found = 0
     for place in range(member.shape[0]):
