@@ -76,8 +76,8 @@ def spot(b, c, rows, bar, pool, brief, weight, slot):
 
 @inlined
 def read(b, first, count, stack, constants, store, horizon_time, horizon_seq, members, marks, above, out_good, out_time,
-         """Let up to four members, those that members[first:count, SIDE] names, scan the reservoir of a block."""
-    """Up to four members, those that members[first:count, SIDE] names, look through the reservoir of a block."""
+         out_seq):
+    """Let up to four members, those that members[first:count, SIDE] names, scan the reservoir of a block."""
     pool, times, seqs, meta, index = store
     rows, many = meta[b, 2], min(4, count - first)
     chunks = (rows + 31) // 32

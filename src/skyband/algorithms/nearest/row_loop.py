@@ -352,8 +352,8 @@ def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, s
                 touched[slot] = 1
 
 @kernel
-# a floor that about `wanted` rows of the window reach, from a sample's rank
-    # so good is some row of a sample that hardly fewer rows than wanted are better
+def outlook(some, keep, begins, ends, lowest, {sampled}, constants, sign, floors, ranks):
+    # a floor that about `wanted` rows of the window reach, from a sample's rank
     block = np.empty(64, np.float64)
     for g in range(some.shape[0]):
         slot = some[g]
