@@ -369,6 +369,91 @@ def test_great_numbers_are_told_to_the_last_digit(browser: Any) -> None:
             person.leave()
 
 
+def test_a_stream_says_where_it_stands_and_what_is_off(browser: Any) -> None:
+    from playwright.sync_api import expect
+
+    server = Server()
+    person = Person(browser, server.url)
+    page, post = person.page, person.page.request.post
+    assert page.request.put(f"{server.url}/api/streams/cars", data={"time": "ts"}).ok
+    assert page.request.put(f"{server.url}/api/streams/plain", data={}).ok
+    watched(person, "fastest", "SELECT car, v FROM cars ORDER BY v DESC LIMIT 3 WINDOW 1 HOUR")
+    person.open()
+
+    def push(rows: Any, stream: str = "cars") -> None:
+        assert post(f"{server.url}/api/streams/{stream}/rows", data=rows).ok
+
+    cars = page.locator(".stream[data-stream=cars]")
+    push(
+        [{"ts": time.time() - 7500, "car": "ann", "v": 3.5}, {"ts": time.time() - 7300, "car": "ben", "v": 1}]
+    )
+    expect(cars.locator(".stream-time")).to_have_text(re.compile(r"time .*, 2 h behind the clock"))
+    expect(cars.locator(".stream-rows")).to_have_text("2 rows in the last minute")
+    expect(cars).to_have_attribute("data-state", "fine")
+    push([{"x": 1}], "plain")
+    expect(page.locator(".stream[data-stream=plain] .stream-time")).to_have_text("")
+    push([{"ts": time.time() - 7200, "car": "<b>", "v": "fast"}] * 4)
+    expect(cars).to_have_attribute("data-state", "off")
+    expect(cars.locator(".stream-rejects")).to_have_text("4 rejected as type")
+    expect(cars.locator(".stream-words")).to_have_text(
+        re.compile("^4 of 6 rows of the last minute were rejected")
+    )
+    expect(cars.locator(".stream-examples li")).to_have_text(
+        re.compile("column \"v\" is .*'fast' is not.*<b>")
+    )
+    expect(page.locator(".stream").first).to_have_attribute("data-stream", "cars")  # what is off comes first
+    person.narrow()
+    person.leave()
+    server.stop()
+
+
+def test_the_card_of_a_pair_shows_both_rows(browser: Any, server: Server) -> None:
+    from playwright.sync_api import expect
+
+    person = Person(browser, server.url)
+    sql = (
+        "SELECT a.id, a.x, a.y, b.id, b.x, b.y FROM dots a, dots b WHERE a.id < b.id "
+        "ORDER BY dist(a.x, a.y, b.x, b.y) LIMIT 1 WINDOW 9 ROWS"
+    )
+    assert person.page.request.put(f"{server.url}/api/streams/dots", data={}).ok
+    watched(person, "closest", sql)
+    person.push("id,x,y\nann,1,2\nben,1,4\ncid,9,9\n", "dots")
+    for board in ("#detail-board", ".card:has-text('closest')"):
+        cells = person.page.locator(f"{board} tbody tr td:is(.c0, .c1, .c2)")
+        expect(cells).to_have_text(["annben", "11", "24"])
+        expect(person.page.locator(f"{board} thead th:is(.c0, .c1, .c2)")).to_have_text(
+            ["a.idb.id", "a.xb.x", "a.yb.y"]
+        )
+        person.page.goto(person.url)
+    person.page.request.delete(f"{person.url}/api/queries/closest")
+    person.leave()
+
+
+CUT = """() => [...document.querySelectorAll('.card tbody td')].filter((cell) => cell.scrollWidth > cell.clientWidth)
+    .map((cell) => cell.textContent)"""
+
+
+def test_a_text_is_cut_only_where_there_is_no_room(browser: Any) -> None:
+    server = Server()
+    person = Person(browser, server.url)
+    watched(person, "places", "SELECT place, kind, n FROM s ORDER BY x DESC LIMIT 3 WINDOW 50 ROWS")
+    person.push("place,kind,n,x\nLONDON HEATHROW TERMINAL 5,a,1,3\nROME,b,2,2\n")
+    person.open()
+    person.sees(["LONDON HEATHROW TERMINAL 5", "ROME"], board=".card")
+    assert person.page.evaluate(CUT) == []
+    person.push("place,kind,n,x\n" + f"{'long ' * 30},{'wide ' * 3},1234567890,9\n")
+    person.sees([("long " * 30).strip(), "LONDON HEATHROW TERMINAL 5", "ROME"], board=".card")
+    cut = set(person.page.evaluate(CUT))
+    assert "long " * 30 in cut and cut <= {"long " * 30, "LONDON HEATHROW TERMINAL 5"}, "numbers are whole"
+    person.narrow()
+    person.page.set_viewport_size({"width": 700, "height": 800})
+    person.page.wait_for_timeout(600)
+    assert person.page.evaluate(CUT)[0].startswith("long")
+    person.narrow()
+    person.leave()
+    server.stop()
+
+
 def test_on_a_phone(browser: Any, server: Server) -> None:
     person = Person(browser, server.url, viewport={"width": 390, "height": 844}, has_touch=True)
     watched(person, "a-rather-long-name-for-a-query-that-must-be-broken-somewhere")

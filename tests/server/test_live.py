@@ -9,6 +9,7 @@ from typing import Any
 from starlette.websockets import WebSocketDisconnect
 
 from skyband.server import live as module
+from skyband.server.guard import Scope
 from skyband.server.live import Live, live
 from skyband.server.problems import no_query
 
@@ -23,6 +24,9 @@ class Source:
 
     def stats(self) -> dict[str, Any]:
         return {"rows": self.offset}
+
+    def streams(self) -> list[dict[str, Any]]:
+        return [{"name": "s"}, {"name": "other"}]
 
     def queries(self) -> list[dict[str, Any]]:
         return [{"name": name} for name in self.names]
@@ -59,6 +63,13 @@ def test_what_is_shown_is_what_was_asked_for() -> None:
     assert list(state_of(state, ["q39", "q1", "gone"])["tops"]) == ["q39", "q1"]
     assert len(state_of(state, source.names)["tops"]) == module.MOST_SHOWN
     assert len(state_of(state)["queries"]) == 40
+
+
+def test_a_token_for_some_streams_sees_those() -> None:
+    state = Live(Source("a"))
+    assert [each["name"] for each in state_of(state)["streams"]] == ["s", "other"]
+    _, text = state.text(None, Scope(streams=frozenset(["s"])))
+    assert [each["name"] for each in json.loads(text)["streams"]] == ["s"]
 
 
 def test_a_query_dropped_meanwhile_is_left_out() -> None:

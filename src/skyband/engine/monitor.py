@@ -540,6 +540,11 @@ class Monitor:
         """The last 10,000 rejected rows: seq, stream, reason, detail, raw."""
         return self._rejects.table()
 
+    def last_rejects(self, most: int) -> list[Reject]:
+        """The last so many rejected rows, the oldest first."""
+        last = self._rejects.last
+        return [last[place - most] for place in range(most)] if most <= len(last) else list(last)
+
     @property
     def reject_counts(self) -> dict[str, int]:
         """How many rows were rejected since the beginning, by reason."""

@@ -243,6 +243,13 @@ class Stream:
     def newest(self) -> Recency:
         return self.recencies.newest()
 
+    def latest(self) -> Any:
+        """The event time of its newest row: a datetime, or a number as it came; None without one."""
+        newest, kind = self.newest(), self.monitor._kind
+        if self.time is None or kind is None or newest.time <= LOWEST.time:
+            return None
+        return clock.value_of(newest.time, kind)
+
     def known_from(self) -> Recency:
         """All rows from here on are known: the retained ones, or only those yet to come."""
         if self.monitor.retain is not None:

@@ -45,6 +45,7 @@ class Source(Protocol):
         """The number of the latest step."""
 
     def stats(self) -> dict[str, Any]: ...
+    def streams(self) -> list[dict[str, Any]]: ...
     def queries(self) -> list[dict[str, Any]]: ...
     def top(self, name: str, most: int) -> dict[str, Any]:
         """`columns`, `total` and the first `rows` of an answer, as JSON takes them; an error if there is none."""
@@ -95,7 +96,9 @@ class Live:
         offset, queries = self.source.offset, self.source.queries()
         queries = [query for query in queries if scope.has_query(query["name"])]
         names = [str(query["name"]) for query in queries]
-        head = _json({"offset": offset, "stats": self.source.stats(), "queries": queries})[:-1]
+        streams = [stream for stream in self.source.streams() if scope.has_stream(stream["name"])]
+        about = {"offset": offset, "stats": self.source.stats(), "queries": queries, "streams": streams}
+        head = _json(about)[:-1]
         if len(self._heads) >= MOST_HEADS:
             self._heads = {}
         self._heads[scope] = (now, offset, head, names)

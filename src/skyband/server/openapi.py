@@ -99,7 +99,25 @@ SCHEMAS: Data = {
             "schema": {**_of("object", additionalProperties=TEXT), "nullable": True},
             **dict.fromkeys(("time", "time_unit", "key", "op"), _or_null("string")),
             "rows": WHOLE,
-            "now": TIME,
+            **dict.fromkeys(("now", "latest"), TIME),
+            "behind": {"description": "seconds behind the clock", **_or_null("number")},
+            "last_minute": _object(
+                {
+                    **dict.fromkeys(("accepted", "rejected"), WHOLE),
+                    "rejects": _list(
+                        _object(
+                            {
+                                "reason": TEXT,
+                                "rows": WHOLE,
+                                "seq": _or_null("integer"),
+                                "detail": TEXT,
+                                "raw": TEXT,
+                            }
+                        )
+                    ),
+                }
+            ),
+            "warning": {"description": "why most rows don't get in", **_or_null("string")},
         }
     ),
     "Pushed": _object(

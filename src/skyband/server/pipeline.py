@@ -188,9 +188,16 @@ class PipelineService:
             {
                 "name": spec.name,
                 "columns": [{"name": name, "type": kind} for name, kind in spec.schema or ()],
+                "schema": dict(spec.schema) if spec.schema else None,
                 "time": spec.time,
+                "key": spec.key,
+                "op": spec.op,
                 "rows": self.numbers.rows,
                 "now": None,
+                "latest": None,
+                "behind": None,
+                "last_minute": {"accepted": 0, "rejected": 0, "rejects": []},
+                "warning": None,
             }
             for spec in self.pipeline.streams
         ]

@@ -31,6 +31,7 @@ from skyband.server import allowed
 from skyband.server.bodies import Body, Known, read_body
 from skyband.server.guard import Names
 from skyband.server.hub import Entry, Hub
+from skyband.server.lately import Lately, seconds_behind, warning_of
 from skyband.server.numbers import Numbers, state_of
 from skyband.server.problems import Problem, limit, no_query
 from skyband.server.settings import Settings
@@ -77,7 +78,9 @@ class Service:
         self._state: tuple[float, float, dict[str, Any]] | None = None
         self._lock = threading.Lock()
         self._unready: tuple[float, str | None] | None = None
+        self._lately = Lately()
         with self.engine.reading():
+            self._lately.begin(self.monitor)
             first = self.engine.oldest
             entries = [_entry(step) for step in self.engine.changes_since(first)]
             self.hub.begin(self.engine.offset, first, [entry for entry in entries if entry is not None])
@@ -112,6 +115,7 @@ class Service:
         entry = _entry(step)
         self.hub.add(step.offset, entry)
         self.numbers.step(step.rows, step.changes.num_rows)
+        self._lately.step(self.monitor)
         if step.name is not None:
             self._queries = None
             self.on_step(None)
@@ -132,7 +136,7 @@ class Service:
 
     def streams(self) -> list[dict[str, Any]]:
         with self.engine.reading() as monitor:
-            return [_about(stream) for stream in monitor.streams.values()]
+            return [self._about(stream) for stream in monitor.streams.values()]
 
     def set_stream(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Set a stream's own settings; what it is now."""
@@ -142,7 +146,23 @@ class Service:
             raise limit("The number of columns", f"{columns:,}", "--max-columns", self.settings.max_columns)
         self.engine.set_stream(name, settings)
         with self.engine.reading() as monitor:
-            return _about(monitor.streams[name])
+            return self._about(monitor.streams[name])
+
+    def _about(self, stream: Stream) -> dict[str, Any]:
+        """A stream: its columns and settings, where it stands in time, and its last minute."""
+        lately = self._lately.of(stream.name)
+        latest = stream.latest()
+        return {
+            "name": stream.name,
+            "columns": [{"name": f.name, "type": str(f.type)} for f in stream.schema or ()],
+            **settings_of(stream),
+            "rows": stream.accepted,
+            "now": json_value(stream.monitor.now) if stream.time is not None else None,
+            "latest": json_value(latest),
+            "behind": seconds_behind(latest),
+            "last_minute": lately,
+            "warning": warning_of(lately),
+        }
 
     def _room_for(self, stream: str) -> None:
         """Whether there may be a stream of this name."""
@@ -400,15 +420,3 @@ def _like(monitor: Monitor, query: Query) -> Monitor:
     for name, stream in streams.items():
         copy_to(made, name, stream)
     return made
-
-
-def _about(stream: Stream) -> dict[str, Any]:
-    """What there is to say of a stream."""
-    now = json_value(stream.monitor.now) if stream.time is not None else None
-    return {
-        "name": stream.name,
-        "columns": [{"name": f.name, "type": str(f.type)} for f in stream.schema or ()],
-        **settings_of(stream),
-        "rows": stream.accepted,
-        "now": now,
-    }

@@ -14,6 +14,7 @@ import { Live } from "./live.js";
 import { Pusher } from "./push.js";
 import { History } from "./ranks.js";
 import { Sample } from "./sample.js";
+import { drawStreams } from "./streams.js";
 import { drawTiles } from "./tiles.js";
 
 const MOVE = 250; // milliseconds between two moves of the leaderboards
@@ -63,6 +64,7 @@ function frame(now) {
   if (state !== drawn) {
     drawn = state;
     drawTiles(state.stats || {});
+    drawStreams(state.streams || []);
     live.seen(state.offset);
   }
   if (now - moved < MOVE) { setTimeout(wake, MOVE); return; }
