@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.spark.runs import into_nothing, stream_of, triggers, weighted, write_files
-from skyband.spark.dealt import dealt_parts
+from skyband.spark.dataframe.watching import _deal, _named, _streams, unit_lines, watch
 from skyband.spark.executors import state_settings
-from skyband.spark.stateful import _arrow_schema, watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,15 +41,13 @@ def watch_seconds(session: SparkSession, home: Path, batches: int, warm: int) ->
 
 
 def _run(session: SparkSession, data: Path, folder: Path, way: str) -> None:
-    from skyband.query.sql.parser import parse
-
     rows = stream_of(session, data)
     queries = {f"q{number}": sql for number, sql in enumerate(weighted(_QUERIES))}
     shards = 1 if way == WAYS[0] else 2
     with state_settings(session, shards):
         if way == WAYS[2]:
-            models = {name: parse(sql) for name, sql in queries.items()}
-            found, _ = dealt_parts(rows, models, _arrow_schema(rows, None), None, None, shards)
+            frames = {"s": rows}
+            found = unit_lines(frames, _deal(_named(queries), _streams(frames, None), True, shards))
         else:
             found = watch(rows, queries, shards=shards)
         into_nothing(found, folder)

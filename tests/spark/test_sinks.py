@@ -15,9 +15,9 @@ import pytest
 import skyband as sb
 from skyband.core.errors import InputError
 from skyband.spark import sinks
-from skyband.spark.answers import answers_of
 from skyband.spark.config import SinkSpec
 from skyband.spark.progress import BatchInfo, print_batch
+from skyband.spark.shown import answers_of
 from skyband.spark.sinks import (
     TOP_SCHEMA,
     ConsoleSink,

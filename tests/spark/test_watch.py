@@ -29,9 +29,9 @@ from skyband import Monitor
 from skyband.core import blob
 from skyband.core.errors import SkybandError
 from skyband.spark import watch
-from skyband.spark.dealt import _pack_keys
+from skyband.spark.dataframe.tasks import _pack_keys
+from skyband.spark.dataframe.units import restored
 from skyband.spark.hashing import in_order, stable_hash
-from skyband.spark.stateful import _restored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,8 +174,10 @@ def test_mistakes_are_found_where_they_are_made(spark: SparkSession) -> None:
         watch(df, [])
     with pytest.raises(SkybandError, match="shards= must be a whole number of at least 1, not 0"):
         watch(df, ["SELECT value FROM s ORDER BY value LIMIT 1 WINDOW 5 ROWS"], shards=0)
-    with pytest.raises(SkybandError, match=r"needs a streaming DataFrame, such as spark\.readStream gives"):
-        watch(spark.range(3), ["SELECT id FROM s ORDER BY id LIMIT 1 WINDOW 5 ROWS"])
+    with pytest.raises(SkybandError, match="needs a DataFrame, or several by their streams' names, not int"):
+        watch(3, ["SELECT id FROM s ORDER BY id LIMIT 1 WINDOW 5 ROWS"])  # type: ignore[call-overload]
+    with pytest.raises(SkybandError, match='output= is "changes" or "tops", not \'all\''):
+        watch(df, ["SELECT value FROM s ORDER BY value LIMIT 1 WINDOW 5 ROWS"], output="all")
     joined = "SELECT id FROM r FULL JOIN q USING (id) ORDER BY x + y LIMIT 3 WINDOW 9 ROWS"
     with pytest.raises(SkybandError, match="joins several streams, and watch has one DataFrame"):
         watch(df, [joined])
@@ -185,12 +187,12 @@ def test_mistakes_are_found_where_they_are_made(spark: SparkSession) -> None:
 
 def test_the_state_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     state = Monitor().to_bytes()
-    assert _restored(state).rows_seen == 0
+    assert restored(state).rows_seen == 0
     monkeypatch.setattr("skyband.core.blob.FORMAT", 99)
     with pytest.raises(
         SkybandError, match=r"^The state of this query in Spark's checkpoint is in format .* empty"
     ):
-        _restored(state)
+        restored(state)
 
 
 def test_the_hash_is_the_rows_own() -> None:

@@ -147,7 +147,7 @@ def test_mistakes_are_found_where_they_are_made(tmp_path: Path, spark: SparkSess
     with pytest.raises(InputError, match=r"not s3://bucket/rejects: mount it"):
         watch(df, [OTHER], time="ts", rejects="s3://bucket/rejects")
     table = spark.createDataFrame([], SPARK_SCHEMA)
-    with pytest.raises(InputError, match="needs a streaming DataFrame"):
+    with pytest.raises(InputError, match="rejects= needs a streaming DataFrame"):
         watch(table, [OTHER], time="ts", rejects=tmp_path / "rejects")
 
 

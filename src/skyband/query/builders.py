@@ -4,8 +4,8 @@
     nearest({"x": 0.3, "y": 0.4}, 5, last("5 minutes"))
     above("delay / distance", 0.5, last("1 hour"))
 
-A score or a condition is a string in the grammar of the SQL, or an expression. A window is rows(n), last(…) or its
-text. Options are those of WITH (…), such as algorithm="sa".
+A score or a condition is a string in the grammar of the SQL, an expression, or a Column of PySpark. A window
+is rows(n), last(…) or its text. Options are those of WITH (…), such as algorithm="sa".
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ from skyband.query.model import (
 )
 from skyband.query.model import window as _window
 from skyband.query.options import check_option
+from skyband.query.spark_columns import column_text, is_column
 from skyband.query.suggestions import located
 
 WindowLike = str | Window | datetime.timedelta
+ScoreLike = Any  # a text, an Expression or a Column of PySpark
+ConditionLike = Any
 SelectLike = str | Sequence[str] | Mapping[str, str | Expression] | None
 
 
 def topk(
-    score: str | Expression,
+    score: ScoreLike,
     k: int,
     window: WindowLike,
-    where: str | Expression | None = None,
+    where: ConditionLike = None,
     *,
     order: str = "desc",
     select: SelectLike = None,
@@ -67,7 +70,7 @@ def nearest(
     point: Mapping[str, float],
     k: int,
     window: WindowLike,
-    where: str | Expression | None = None,
+    where: ConditionLike = None,
     *,
     weights: Mapping[str, float] | None = None,
     select: SelectLike = None,
@@ -116,10 +119,10 @@ def _weighted(
 
 
 def above(
-    score: str | Expression,
+    score: ScoreLike,
     c: float,
     window: WindowLike,
-    where: str | Expression | None = None,
+    where: ConditionLike = None,
     *,
     op: str = ">",
     select: SelectLike = None,
@@ -141,10 +144,10 @@ def above(
 
 
 def pairs(
-    score: str | Expression,
+    score: ScoreLike,
     k: int,
     window: WindowLike,
-    where: str | Expression | None = None,
+    where: ConditionLike = None,
     *,
     order: str = "asc",
     select: SelectLike = None,
@@ -168,10 +171,10 @@ def pairs(
 def joined(
     streams: Sequence[str],
     key: str,
-    score: str | Expression,
+    score: ScoreLike,
     k: int,
     window: WindowLike,
-    where: str | Expression | None = None,
+    where: ConditionLike = None,
     *,
     order: str = "desc",
     select: SelectLike = None,
@@ -196,12 +199,12 @@ def joined(
 
 def grouped(
     key: str | Sequence[str],
-    score: str | Expression,
+    score: ScoreLike,
     k: int,
     window: WindowLike,
-    where: str | Expression | None = None,
+    where: ConditionLike = None,
     *,
-    having: str | Expression | None = None,
+    having: ConditionLike = None,
     order: str = "desc",
     select: SelectLike = None,
     stream: str | None = None,
@@ -225,8 +228,8 @@ def grouped(
 # -- the arguments
 
 
-def _score(score: str | Expression, aggregates: bool = False) -> Expression:
-    e = parse_expression(score, aggregates) if isinstance(score, str) else score
+def _score(score: ScoreLike, aggregates: bool = False) -> Expression:
+    e = _parsed(score, aggregates)
     if not isinstance(e, Expression):
         raise QueryError(f'A score is a string such as "0.3 * x + 0.7 * y", not {score!r}.')
     if not nodes.columns_of(e) and not any(isinstance(node, Call) for node in nodes.walk(e)):
@@ -234,10 +237,16 @@ def _score(score: str | Expression, aggregates: bool = False) -> Expression:
     return e
 
 
-def _where(where: str | Expression | None, aggregates: bool = False) -> Expression | None:
+def _parsed(given: Any, aggregates: bool) -> Any:
+    """Return the expression of a text or of a Column of PySpark; anything else as it is."""
+    text = column_text(given) if is_column(given) else given
+    return parse_expression(text, aggregates) if isinstance(text, str) else text
+
+
+def _where(where: ConditionLike, aggregates: bool = False) -> Expression | None:
     if where is None:
         return None
-    e = parse_expression(where, aggregates) if isinstance(where, str) else where
+    e = _parsed(where, aggregates)
     if not isinstance(e, Expression):
         raise QueryError(f'A condition is a string such as "x > 0", not {where!r}.')
     return e

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .dataframe import answers, watch
     from .demo import run_demo
     from .pipeline import run_pipeline
     from .progress import BatchInfo, OnBatch, Summary, print_batch
-    from .stateful import watch
     from .verify import Report, verify_pipeline
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "OnBatch",
     "Report",
     "Summary",
+    "answers",
     "print_batch",
     "run_demo",
     "run_pipeline",
@@ -32,11 +33,12 @@ _HOMES = {
     "OnBatch": "progress",
     "Report": "verify",
     "Summary": "progress",
+    "answers": "dataframe",
     "print_batch": "progress",
     "run_demo": "demo",
     "run_pipeline": "pipeline",
     "verify_pipeline": "verify",
-    "watch": "stateful",
+    "watch": "dataframe",
 }
 
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from skyband.core.errors import InputError, QueryError
 
-from .answers import Slices, answers_of
 from .checkpoint import Checkpoint, Queries, Step
 from .config import Pipeline, QuerySpec
+from .shown import Slices, answers_of
 from .sinks import TOP_SCHEMA, batch_column
 
 if TYPE_CHECKING:

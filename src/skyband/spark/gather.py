@@ -17,10 +17,10 @@ import pyarrow as pa
 from skyband.query.model import Joined, Pairs
 from skyband.stream.arrow import numbers_array
 
-from .answers import Slices
 from .frames import make_frame
 from .merging import table_of
 from .shards import Streams
+from .shown import Slices
 from .sinks import TOP_SCHEMA
 from .told import changes_of, merged
 

@@ -45,6 +45,16 @@ def has_listeners(session: SparkSession) -> bool:
     return len(session._jsparkSession.streams().listListeners()) > 0
 
 
+def checkpoint_of(session: SparkSession, query: str) -> str:
+    """Return the checkpoint of a streaming query that runs, by its id.
+
+    A `StreamingQuery` does not name its checkpoint, and `session.streams` has only the queries that were started by
+    this very session, which that of a `foreachBatch` is not. PySpark 4.3.0."""
+    running = session._jsparkSession.sharedState().activeStreamingQueries()
+    found = [entry.getValue() for entry in running.entrySet() if entry.getKey().toString() == query]
+    return str(found[0].resolvedCheckpointRoot())
+
+
 def root_of(problem: BaseException) -> BaseException:
     """What lies at the bottom of an exception of Spark's.
 

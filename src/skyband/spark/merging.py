@@ -24,7 +24,6 @@ from skyband.core.blob import FORMAT, check_format
 from skyband.core.errors import InputError
 from skyband.engine.pruning import Sifted
 
-from .answers import answers_of
 from .engine import drop
 from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
@@ -33,6 +32,7 @@ from .residents import begin_task, built, let_go
 from .routing import Era, Job
 from .seven import from_text, to_text
 from .shards import Unit
+from .shown import answers_of
 from .sinks import top_rows
 from .told import answer_of
 

@@ -173,7 +173,7 @@ def routes(job: Job, era: Era) -> dict[str, list[Route]]:
 def _wants(unit: Unit, stream: str, monitor: Any) -> bool:
     if unit.ids:
         return stream in unit.streams and bool(unit.queries)
-    return bool(monitor.streams[stream].watches)
+    return bool(monitor.streams[stream].watches or monitor.streams[stream].joints())
 
 
 def doors(job: Job, batch: int) -> dict[str, Door]:

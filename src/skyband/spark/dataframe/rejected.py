@@ -18,9 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from skyband.core.errors import InputError
-
-from .files import write_atomic
-from .sinks import batch_column, parquet_bytes
+from skyband.spark.files import write_atomic
+from skyband.spark.sinks import batch_column, parquet_bytes
 
 _QUERY = "skyband.query"  # the key in a file's metadata
 
