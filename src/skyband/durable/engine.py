@@ -120,9 +120,13 @@ class Engine:
         self._later()
         return step.future
 
-    def advance(self, time: Any) -> Receipt:
-        """Time passes without rows."""
-        return self._now(tasks.advance(time))  # type: ignore[no-any-return]
+    def advance(self, time: Any, force: bool = False) -> Receipt:
+        """Time passes without rows; `force`: however far."""
+        return self._now(tasks.advance(time, force))  # type: ignore[no-any-return]
+
+    def restart(self, stream: str | None = None) -> Receipt:
+        """Let a stream begin again."""
+        return self._now(tasks.restart(stream))  # type: ignore[no-any-return]
 
     def watch(self, query: str | Query, name: str | None = None) -> Watch:
         """Ask once; from then on the answer is kept, through restarts too."""
@@ -364,7 +368,7 @@ class Engine:
             task.name = result.name
         step = Step(task.offset, task.kind, changes, task.name, task.rows)
         self._nothing = changes.slice(0, 0)
-        if task.kind in ("push", "advance"):
+        if task.kind in ("push", "advance", "restart"):
             rejected = sum(monitor.reject_counts.values()) - rejected
             answer = Answer(task.rows, rejected, first_seq, task.offset, changes.num_rows)
             if task.key is not None:

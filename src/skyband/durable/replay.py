@@ -25,7 +25,9 @@ def task_of(found: Found, body: memoryview) -> Task:
         unread = {row: (detail, text) for row, detail, text in meta.get("unread", [])} or None
         given = (raw, rows, meta.get("stream"), unread, meta.get("rules", 0))
     elif kind == "advance":
-        given = (codec.hear(meta["time"]),)
+        given = (codec.hear(meta["time"]), meta.get("force", False), meta.get("rules", 0))
+    elif kind == "restart":
+        given = (meta["stream"],)
     elif kind == "watch":
         given = (from_dict(meta["query"]), name)
     elif kind == "drop":

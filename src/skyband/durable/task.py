@@ -96,9 +96,16 @@ def push(batch: Any, stream: str | None, key: str | None, unread: Unread | None)
     return Task("push", (raw, rows, stream, texts), written(meta, body), rows, key)
 
 
-def advance(time: Any) -> Task:
-    said = codec.say_time(time)
-    return Task("advance", (codec.hear(said),), written({"kind": "advance", "time": said}))
+def advance(time: Any, force: bool = False) -> Task:
+    said, force = codec.say_time(time), bool(force)
+    form = written({"kind": "advance", "rules": RULES, "time": said, "force": force})
+    return Task("advance", (codec.hear(said), force), form)
+
+
+def restart(stream: str | None) -> Task:
+    if stream is not None and not isinstance(stream, str):
+        raise InputError(f"A stream's name must be a text, not {stream!r}.")
+    return Task("restart", (stream,), written({"kind": "restart", "stream": stream}))
 
 
 def watch(query: str | Query, name: str | None) -> Task:

@@ -34,7 +34,7 @@ from skyband.query.model import Joined, Last, Query, Window
 from skyband.stream import clock
 from skyband.stream.batches import Batch, names_of, no_times, read
 from skyband.stream.rejects import KEPT, Reject, Rejects
-from skyband.stream.rules import RULES
+from skyband.stream.rules import BOUNDED, RULES, WIDENING
 from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type, readable
 from skyband.stream.updates import COUNTED
 from skyband.stream.validation import Accepted, accept, without_ahead
@@ -85,6 +85,7 @@ class Monitor:
         self._next_seq = 0
         self._now: int | None = None  # time key
         self._kind = self.unit()
+        self._advanced: int | None = None  # time key of the latest advance
         self._pending: Any = None  # an advance before the kind of time was known
         self.lists_only = (
             False  # rows may be pruned before they come here: the planner picks nothing that needs them all
@@ -308,7 +309,8 @@ class Monitor:
             kind = clock.common_kind(kind, self._kind, stream.time)
         self._kind = kind
         if self._pending is not None:
-            self._now, self._pending = clock.pending_key(self._pending, kind), None
+            self._now = self._advanced = clock.pending_key(self._pending, kind)
+            self._pending = None
 
     # -- steps ---------------------------------------------------------------------------------------------
 
@@ -368,7 +370,7 @@ class Monitor:
             for f in schema
             if not known_type(before, f.name)
         }
-        if rules:
+        if rules >= WIDENING:
             schema = widened(schema, raw, stream.fixed() | unsure.keys(), stream.seen)
             wide = [f for f in before if f.name not in unsure and schema.field(f.name).type != f.type]
             unsure |= {f.name: (f.type,) for f in wide}
@@ -396,13 +398,20 @@ class Monitor:
             raise
         stream.carry(before)
 
-    def advance(self, time: Any) -> pa.Table:
-        """Time passes without rows; to an earlier time: nothing."""
-        return self._advance(time) if self.journal is None else self.journal.advance(time).changes
+    def advance(self, time: Any, force: bool = False) -> pa.Table:
+        """Time passes without rows; to an earlier time: nothing.
 
-    def _advance(self, time: Any) -> pa.Table:
+        With max_ahead a time further ahead of now is an error, unless `force`.
+        """
+        if self.journal is not None:
+            return self.journal.advance(time, force).changes
+        return self._advance(time, force)
+
+    def _advance(self, time: Any, force: bool = False, rules: int = RULES) -> pa.Table:
         if not self.timed:
             raise InputError("advance needs event time: make the monitor with time=.")
+        if rules >= BOUNDED and not force:
+            self._check_advance(time)
         if self._kind is None:  # seconds may yet turn out to be a timestamp's
             time = time.item() if isinstance(time, np.number) else time
             seconds = clock.seconds(time)  # an error if it is no time
@@ -411,9 +420,48 @@ class Monitor:
             return self.no_changes()
         key = clock.key(time, self._kind)
         if self._now is None or key > self._now:
-            self._now = key
+            self._now = self._advanced = key
             return self._step([])
         return self.no_changes()
+
+    def _check_advance(self, time: Any) -> None:
+        """An error if a time is further ahead of now than rows may be."""
+        if self.max_ahead is None:
+            return
+        ahead = self.max_ahead.nanoseconds
+        if self._kind is not None:
+            far = self._now is not None and clock.key(time, self._kind) > clock.plus(
+                self._now, ahead, self._kind
+            )
+        else:
+            far = (
+                self._pending is not None and clock.seconds(time) > clock.seconds(self._pending) + ahead / 1e9
+            )
+        if far:
+            raise InputError(
+                f"{time} is more than {self.max_ahead} ahead of {self.now}, the latest time (max_ahead): give "
+                "force=True if it is right."
+            )
+
+    def restart(self, stream: str | None = None) -> pa.Table:
+        """Let a stream begin again: its rows go, its watches and schema stay."""
+        return self._restart(stream) if self.journal is None else self.journal.restart(stream).changes
+
+    def _restart(self, name: str | None) -> pa.Table:
+        from skyband.engine.restart import restart
+
+        known = self.streams
+        target = known.get(name or "")
+        if target is None and len(known) == 1 and (name is None or not next(iter(known.values())).name):
+            (target,) = known.values()  # names are free where there is one stream without a name
+        if target is None:
+            there = f"there are {', '.join(n for n in known if n)}" if known else "no rows have come"
+            raise InputError(f'There is no stream "{name or ""}" to restart: {there}.')
+        left = restart(self, target)
+        changes = self._report.table(left, self._time_type(), self.watches)
+        self._report.forget()  # it knows families by where they are in memory, and these are gone
+        self._lane = None
+        return changes
 
     def no_changes(self) -> pa.Table:
         """The table of a step that changed nothing."""
@@ -485,6 +533,7 @@ class Monitor:
         latest = MINIMUM if stream.time is None else int(every_time.max(initial=MINIMUM))
         if latest > MINIMUM:  # a delete may have no time
             self._now = latest if self._now is None else max(self._now, latest)
+            stream.latest = latest if stream.latest is None else max(stream.latest, latest)
         if stream.updates is not None and len(seq):
             return stream.update(_one_table(tables), seq, time, _joined([part.codes for part in parts]))
         stream.count(every_time, every_seq, sum(part.total for part in parts))

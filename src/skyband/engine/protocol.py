@@ -66,6 +66,8 @@ class Host(Protocol):
     share: tuple[int, int] | None
     _next_seq: int
     _now: int | None
+    _advanced: int | None
+    _pending: Any
     _kind: Kind | None
 
     @property

@@ -65,6 +65,7 @@ def dump(monitor: Saved) -> dict[str, Any]:
         **options(monitor),
         "next_seq": monitor._next_seq,
         "now": monitor._now,
+        "advanced": monitor._advanced,
         "kind": monitor._kind,
         "pending": pending if isinstance(pending, int | float | None) else str(pending),
         "rejects": monitor._rejects.dump(),
@@ -158,6 +159,9 @@ def fill(monitor: Saved, content: dict[str, Any]) -> None:
         joint = Joint(monitor, tuple(part["members"]), part["time"])
         monitor.joints[joint.name] = joint
         joint.load(part)
+    latest = [stream.latest for stream in monitor.streams.values()]
+    known = max((time for time in latest if time is not None), default=None)
+    monitor._advanced = content.get("advanced", None if monitor._now == known else monitor._now)
     monitor.watches = {}
     _fill_watches(monitor, content[WATCHES])
     monitor._report.forget()

@@ -80,14 +80,32 @@ class Stream:
         self._windows: Counter[Window] = Counter()  # how many watches have each
         self._shapes: dict[Any, Fellows] = {}
         self._latest: dict[Window, Recency] | None = None  # the latest beginning of each one's watches
+        self.updates = None if key is None else Updates(key, op)
+        self._forget_rows()
+        self.row_limit = monitor.retain.n if isinstance(monitor.retain, Rows) else 0
+
+    def _forget_rows(self) -> None:
+        """As if no row had come."""
         self.kept = Kept()
         self.retained = Retained()
-        self.recencies: Runs | Recencies = Runs() if time is None else Recencies()
+        self.recencies: Runs | Recencies = Runs() if self.time is None else Recencies()
         self.tally = Tally()
-        self.updates = None if key is None else Updates(key, op)
-        self.row_limit = monitor.retain.n if isinstance(monitor.retain, Rows) else 0
+        if self.updates is not None:
+            self.updates = Updates(self.updates.key, self.updates.op)
         self.accepted = 0
+        self.latest: int | None = None  # the latest time of a row
         self.ahead_steps = 0
+
+    def restart(self) -> None:
+        """Begin again without rows, with the same schema and watches; what members of a join retain stays."""
+        self._forget_rows()
+        self.groups, self._families = [], {}
+        for watch in self.watches:
+            watch.beginning, watch.growing = self.beginning(), []
+            self._join(watch)
+        self._changed()
+        for watch in self.watches:
+            self.refill(watch)
 
     # -- schema --------------------------------------------------------------------------------------------
 
@@ -551,6 +569,7 @@ class Stream:
             "pushed": self.pushed,
             "named": self.named,
             "accepted": self.accepted,
+            "latest": self.latest,
             "ahead_steps": self.ahead_steps,
             "row_limit": self.row_limit,
             "kept": self.kept.dump(),
@@ -570,6 +589,8 @@ class Stream:
         self.ahead_steps, self.row_limit = content["ahead_steps"], content["row_limit"]
         for name in ("kept", "retained", "recencies", "tally"):
             getattr(self, name).load(content[name])
+        newest = self.recencies.newest()
+        self.latest = content.get("latest", None if self.time is None or newest == LOWEST else newest.time)
         if self.updates is not None:
             self.updates.load(content["updates"])
         self._load_types(content)

@@ -73,11 +73,11 @@ def set_stream(monitor: Settable, name: str, given: Mapping[str, Any]) -> None:
     if stream is not None and stream.pushed:
         _set_later(monitor, stream, given)
         return
-    before = dict(monitor.streams), monitor._kind, monitor._now, monitor._pending
+    before = dict(monitor.streams), monitor._kind, monitor._now, monitor._advanced, monitor._pending
     try:
         _set_first(monitor, name, stream, given)
     except SkybandError:
-        monitor.streams, monitor._kind, monitor._now, monitor._pending = before
+        monitor.streams, monitor._kind, monitor._now, monitor._advanced, monitor._pending = before
         raise
 
 

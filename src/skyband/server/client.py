@@ -95,11 +95,12 @@ class Client:
             raise InputError(f"There are several streams ({', '.join(names)}): say which with stream=.")
         return names[0] if names and names[0] else UNNAMED
 
-    def advance(self, time: Any) -> pa.Table:
-        """Time passes without rows."""
+    def advance(self, time: Any, force: bool = False) -> pa.Table:
+        """Time passes without rows; `force`: however far."""
         said = time if isinstance(time, int | float | str) else _time_text(time)
         headers = {"content-type": JSON, "accept": ARROW}
-        return _table(self._request("POST", "/api/advance", json.dumps({"time": said}).encode(), headers)[1])
+        body = json.dumps({"time": said, "force": True} if force else {"time": said}).encode()
+        return _table(self._request("POST", "/api/advance", body, headers)[1])
 
     def watch(self, query: str | Query, name: str | None = None) -> RemoteWatch:
         """Ask once; from then on the answer is kept."""

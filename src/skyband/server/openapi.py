@@ -226,8 +226,8 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
         _ROWS_BODY, 200, _either(_ref("Pushed")),
     ),
     ("POST", "/api/advance"): (
-        "Time passes without rows.", [],
-        _body(_object({"time": NUMBER_OR_TEXT}), {"time": "2024-05-01T10:00:00Z"}),
+        "Time passes without rows; further than max_ahead after now only by force.", [],
+        _body(_object({"time": NUMBER_OR_TEXT}, force=_of("boolean")), {"time": "2024-05-01T10:00:00Z"}),
         200, _either(_object({"changes": WHOLE, "offset": WHOLE})),
     ),
     ("GET", "/api/rejects"): (

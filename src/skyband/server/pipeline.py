@@ -319,7 +319,7 @@ class PipelineService:
     def set_stream(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
         raise self._refuse()
 
-    def advance(self, time: Any) -> Any:
+    def advance(self, time: Any, force: bool = False) -> Any:
         raise self._refuse()
 
     def watch(self, sql: str, name: str | None) -> dict[str, Any]:

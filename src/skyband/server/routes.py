@@ -130,10 +130,10 @@ async def rows(state: State, request: Request) -> Response:
 @endpoint("POST", "/api/advance", role="admin")
 async def advance(state: State, request: Request) -> Response:
     scope_of(request).check_all_streams()
-    given = await object_of(state, request, {"time": (int, float, str)})
+    given = await object_of(state, request, {"time": (int, float, str), "force": (bool,)})
     if given.get("time") is None:
         raise InputError('The body must have "time": a number of seconds or an ISO 8601 text.')
-    receipt = await state.call(state.service.advance, given["time"])
+    receipt = await state.call(state.service.advance, given["time"], bool(given.get("force")))
     about, changes = about_changes(request, receipt)
     return arrow(changes, about) if wants_arrow(request) else say(about)
 

@@ -205,8 +205,8 @@ class Service:
         except Exception:
             log.exception("a picture's sample failed")
 
-    def advance(self, time: Any) -> Receipt:
-        return self.engine.advance(time)
+    def advance(self, time: Any, force: bool = False) -> Receipt:
+        return self.engine.advance(time, force)
 
     def rejects(self, most: int, streams: Names = None) -> dict[str, Any]:
         """The last rejected rows of these streams, and how many of all streams there were by reason."""

@@ -4,6 +4,8 @@ Each step in a journal carries the version under which it was taken, and is repe
 
     0   types stay as the first values made them; a row far ahead is rejected (steps written before there was a version)
     1   types widen
+    2   an advance further ahead than max_ahead is an error
 """
 
-RULES = 1
+WIDENING, BOUNDED = 1, 2
+RULES = 2
