@@ -37,6 +37,7 @@ class Plan:
     bound: str | None = None  # of an approximate algorithm: how many rows may be missed
     certified: tuple[int, int] | None = None  # how many of how many answers were certainly exact
     certain: bool = True  # whether the last one is
+    replans: int = 0  # how often another algorithm took over in the watch's stream
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -74,6 +75,9 @@ class Plan:
         if self.rows_seen and not self.keeps_window:
             never = 100 * (1 - admitted / self.rows_seen)
             lines.append(f"  pruned     {never:.1f} % of {self.rows_seen:,} rows were never stored")
+        if self.replans:
+            times = "once" if self.replans == 1 else f"{self.replans:,} times"
+            lines.append(f"  replanned  {times}: another algorithm took over in this stream")
         for name, words in self.alternatives.items():
             lines.append(f"  or         {name}: {words}")
         for name, size in self.also_kept.items():

@@ -327,6 +327,7 @@ class Monitor:
         if lane is not None and isinstance(batch, pa.Table) and stream in (None, lane.stream.name):
             told = lane.push(batch) if lane.serves() else None
             if told is not None:
+                lane.stream.review.look()
                 return told
         return self._push(*read(batch), stream)
 

@@ -8,7 +8,8 @@ many megabytes, and its rows must fit in `MOST_BYTES`. A few queries don't pay f
 four times as fast: about twice is what there is to gain, and what is given up is a state of k ln n rows however long
 the window is, in memory, in every save, snapshot and checkpoint, and some seconds less of compiling the first time.
 `explain` says so. What can't be known at first is asked again when the first rows come: how many queries there are in
-all, the types of the columns, how many rows a batch has.
+all, the types of the columns, how many rows a batch has. What only the running stream shows, such as how many rows a
+time window holds, is assumed at first, and the plan is looked at again (replanning.py).
 
 `WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. `WITH (error = …)` takes `pa`, with an exact
 one that takes over where the error can't be kept (approximate.py); where `pa` doesn't fit, the answer is exact all the
@@ -39,7 +40,9 @@ _WORDS = {
     "pairs": "pairs",
 }
 APPROXIMATE = "pa"  # where an error is allowed
-_GUESS_BATCH = 1000.0  # rows a step, until the first rows come
+ASSUMED_BATCH = 1_000.0  # rows a step, until the first rows come
+ASSUMED_WINDOW = 100_000.0  # rows of a time window, until rows have shown how many they are
+HALVED = 2.0  # so many times cheaper must another algorithm promise to be to replace one that runs
 STEP = 120e-6  # seconds that a step costs whatever the algorithm: accepting rows, horizons, the change table
 STEP_KEPT = 50e-6  # and where the algorithm itself keeps the rows
 FAMILY = 150e-6  # and for each further family: queries whose predicates differ can't always be one
@@ -60,7 +63,7 @@ class Facts:
     predicates: int = 1  # that are different among them
     scores: int = 0  # that are different among them; 0: each has its own
     k: int = 1  # the greatest of theirs
-    window: float | None = None  # rows; None: a duration, before rows have shown how many that is
+    window: float | None = None  # rows; None: of a duration that no row has shown so far
     batch: float | None = None  # rows a step; None: not known yet
     updates: bool = False  # rows are replaced and deleted
     lists_only: bool = False  # rows are pruned before they get here
@@ -343,6 +346,16 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
     return best, f"{_reason(best)}; {_rate(rate)} rows/s predicted{many}", alternatives
 
 
+def halves(query: TopK | Threshold, facts: Facts, running: str, other: str) -> bool:
+    """Whether another algorithm should replace the running one: it halves the cost, or the running one's rows have
+    become too many."""
+    work = workload(query, facts)
+    if (unfit(running, query, facts) or _too_large(running, facts, work)) is not None:
+        return True
+    costs = [_cost(REGISTRY[name].card, query, facts, work) for name in (running, other)]
+    return costs[0] >= HALVED * costs[1]
+
+
 def _cost(card: Card, query: TopK | Threshold, facts: Facts, work: Workload) -> float:
     """Seconds for a batch: of one family, or of one for each predicate that is no box which the algorithm takes."""
     assert card.cost_of is not None
@@ -377,8 +390,6 @@ def _too_large(name: str, facts: Facts, work: Workload) -> str | None:
         return "it needs all rows of the window, and here they are pruned on their way"
     if not REGISTRY[name].card.window:
         return None
-    if facts.window is None:
-        return "it keeps the window's rows, and how many those are is not known yet"
     need = _bytes(work)
     return f"it would keep {need / 1e9:,.1f} GB of rows" if need > MOST_BYTES else None
 
@@ -386,12 +397,12 @@ def _too_large(name: str, facts: Facts, work: Workload) -> str | None:
 def workload(query: TopK | Threshold, facts: Facts) -> Workload:
     shape = lift(query.score)[0]
     columns = columns_of(shape)
-    batch = facts.batch or _GUESS_BATCH
+    batch = facts.batch or ASSUMED_BATCH
     return Workload(
         queries=facts.queries,
         scores=facts.scores,
         k=facts.k,
-        window=float(facts.window if facts.window is not None else 1e6),
+        window=float(facts.window if facts.window is not None else ASSUMED_WINDOW),
         batch=max(1.0, batch),
         axes=len(columns),
         rendered=render(shape, columns) is not None,

@@ -14,8 +14,10 @@ from skyband.core.errors import InputError, QueryError
 from skyband.core.exchange import Changes
 from skyband.core.types import LOWEST, Ints, Recency
 from skyband.engine.families import check_query, kind_of
-from skyband.engine.planner import Facts, choose
+from skyband.engine.planner import ASSUMED_WINDOW, Choice, Facts, choose
 from skyband.engine.protocol import NONE_DELETED, Deleted, Family, Host, Step
+from skyband.engine.replanning import Review
+from skyband.engine.row_group import Group
 from skyband.engine.watch import Watch
 from skyband.query.expression import lift, unknown_column
 from skyband.query.model import Query, Rows, Threshold, Window
@@ -33,6 +35,7 @@ from skyband.stream.windows import Horizons, Recencies, Runs
 
 Columns = tuple[str | None, pa.Schema | None, str | None, str | None, clock.Kind | None]
 """A stream's time column, schema, key, operation and unit of time."""
+LEAST_PART = 64  # of a time window that rows must have come for before they show how many it holds
 
 
 @dataclass
@@ -75,7 +78,8 @@ class Stream:
         self.named = False  # it has rows or settings: its name means no other stream
         self.groups: list[Family] = []
         self._families: dict[Any, Family] = {}  # the groups by their keys
-        self.batch_rows: float | None = None  # of the first batch
+        self.batch_rows: float | None = None  # of the first batch; later the mean of some
+        self.review = Review(self)
         self.watches: list[Watch] = []
         self._windows: Counter[Window] = Counter()  # how many watches have each
         self._shapes: dict[Any, Fellows] = {}
@@ -285,7 +289,8 @@ class Stream:
         return LOWEST if newest == LOWEST else newest.after()
 
     def watch_windows(self) -> None:
-        """A watch has another window: count them anew."""
+        """A watch has another window: count them again."""
+        self.review.cancel()
         self._windows = Counter(watch.window for watch in self.watches)
         self._changed()
 
@@ -390,6 +395,7 @@ class Stream:
     # -- watches -------------------------------------------------------------------------------------------
 
     def attach(self, watch: Watch) -> None:
+        self.review.cancel()
         self._join(watch)
         self.watches.append(watch)
         self._count_shape(watch, 1)
@@ -404,11 +410,31 @@ class Stream:
         key = kind.key(watch.query, algorithm, options, self)
         group = self._families.get(key)
         if group is None:
-            group = kind.make(watch.query, algorithm, options, self)
-            group.timed = self.time is not None
+            group = self.made(watch.query, algorithm, options)
             self.groups.append(group)
             self._families[key] = group
         group.attach(watch)
+
+    def made(self, query: Query, algorithm: str, options: dict[str, float]) -> Family:
+        """An empty family for queries of this shape."""
+        group = kind_of(query).make(query, algorithm, options, self)
+        group.timed = self.time is not None
+        return group
+
+    def replace(self, old: Family, new: list[Group]) -> None:
+        """Families take the place of another one, or come beside it where that still has watches."""
+        at = self.groups.index(old)
+        self.groups[at : at + (not old.watches)] = new
+        if not old.watches:
+            del self._families[old.key]
+        self._families |= {group.key: group for group in new}
+        self.monitor._report.forget()
+        self._changed()
+
+    def family_of(self, query: Query, choice: Choice) -> tuple[Any, bool]:
+        """The key of the family that a query with an algorithm belongs to, and whether there is one."""
+        key = kind_of(query).key(query, choice.algorithm, choice.options, self)
+        return key, key in self._families
 
     def plan(self, rows: int) -> None:
         """The first rows come: choose algorithms with all that is known now, and put the watches into families anew."""
@@ -422,19 +448,31 @@ class Stream:
     def facts(self, query: Query, watched: bool = False) -> Facts:
         """What the planner should know of a query, which may be one that is being watched."""
         fellows = self._shapes.get(_shape(query), Fellows())
-        window = query.window.n if isinstance(query.window, Rows) else None
-        if window is None and self.accepted:
-            window = self.tally.since(self.horizon(query.window).time)
         return Facts(
             queries=fellows.count + (not watched),
             predicates=len(fellows.predicates | {query.where: 1}),
             scores=len(fellows.scores | {lift(query.score)[1]: 1}),
             k=max(fellows.k, (None if isinstance(query, Threshold) else query.k) or 1),
-            window=window,
+            window=self.full_rows(query.window),
             batch=self.batch_rows,
             lists_only=self.monitor.lists_only,
             updates=self.has_updates(),
         )
+
+    def full_rows(self, window: Window) -> float | None:
+        """About how many rows a window holds once it is full; None where no row has shown it."""
+        if isinstance(window, Rows):
+            return window.n
+        now, kind = self.monitor._now, self.monitor._kind
+        if not self.tally.time or now is None or kind is None:
+            return None
+        before = self.tally.before(self.horizon(window).time)
+        first = self.tally.time[0] if before is None else before
+        seen = self.tally.since(first if before is None else before + 1)
+        passed = clock.between(first, now, kind)
+        if passed * LEAST_PART < window.nanoseconds:  # too little of it to tell
+            return max(seen, ASSUMED_WINDOW)
+        return seen * window.nanoseconds / passed
 
     def has_updates(self) -> bool:
         """Whether rows are replaced and deleted."""
@@ -472,6 +510,7 @@ class Stream:
         )
 
     def detach(self, watch: Watch) -> None:
+        self.review.cancel()
         watch.group.detach(watch)
         self.watches.remove(watch)
         self._count_shape(watch, -1)
@@ -514,9 +553,13 @@ class Stream:
             self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
         if not self.watches:
             return []
+        if batch is not None:
+            self.review.look()
         mark = np.zeros(0 if batch is None else len(batch), dtype=np.uint8)
         arrived = () if batch is None else ((0, batch),)
-        found = self._run(Step(arrived, mark, Horizons(self.horizon, self.recencies), deleted))
+        step = Step(arrived, mark, Horizons(self.horizon, self.recencies), deleted)
+        found = self._run(step)
+        self.review.step(step)
         if batch is not None:
             self._keep(batch, mark)
         if self.kept.chunks and self.windowed:
@@ -532,7 +575,7 @@ class Stream:
     @property
     def windowed(self) -> bool:
         """Whether some family keeps the window's rows: then kept rows go by the window."""
-        return any(group.windowed for group in self.groups)
+        return self.review.windowed or any(group.windowed for group in self.groups)
 
     def _keep(self, batch: Batch, mark: Any) -> None:
         """Put the selected columns of the rows aside that somebody took; a copy, for the caller may use the batch's
@@ -549,7 +592,8 @@ class Stream:
             rows = batch.arrived(mark)
             self.kept.add(batch.seq_arrived[rows], taken(batch.table, picked, rows), newest)
         if self.kept.full and not self.windowed:
-            self.kept.clear(np.concatenate([group.live_seqs() for group in self.groups]))
+            groups = [*self.groups, *self.review.groups()]
+            self.kept.clear(np.concatenate([group.live_seqs() for group in groups]))
 
     # -- keeping -------------------------------------------------------------------------------------------
 
@@ -576,6 +620,7 @@ class Stream:
             "retained": {} if retain is None else self.retained.dump(self.horizon(retain)),
             "recencies": self.recencies.dump(),
             "tally": self.tally.dump(),
+            "review": self.review.dump(),
             "groups": [
                 {"algorithm": group.algorithm_name, "options": dict(group.options), "state": group.dump()}
                 for group in self.groups
@@ -593,6 +638,7 @@ class Stream:
         self.latest = content.get("latest", None if self.time is None or newest == LOWEST else newest.time)
         if self.updates is not None:
             self.updates.load(content["updates"])
+        self.review.load(content.get("review", {}))
         self._load_types(content)
         self._parts = content["groups"]
 
@@ -612,9 +658,7 @@ class Stream:
     def load_group(self, number: int, watches: list[Watch], slots: list[int]) -> None:
         """Groups are loaded in their order, each with its watches."""
         part = self._parts[number]
-        query = watches[0].query
-        group = kind_of(query).make(query, part["algorithm"], part["options"], self)
-        group.timed = self.time is not None
+        group = self.made(watches[0].query, part["algorithm"], part["options"])
         group.load(part["state"], watches, slots)
         self.groups.append(group)
         self._families[group.key] = group
@@ -632,6 +676,7 @@ class Stream:
             group._check()
             # no family without watches is kept
             assert group.watches
+        self.review._check()
         # watches are counted by shape
         assert sum(fellows.count for fellows in self._shapes.values()) == len(self.watches)
         # each watch is in one family, and here

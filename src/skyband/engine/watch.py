@@ -272,7 +272,7 @@ class Watch:
             )
         if self.beginning > self._stream.horizon(self.window):
             notes.append(f"the window still grows: it begins at {self._stream.words(self.beginning)}")
-        notes += self.group.notes()
+        notes += self.group.notes() + self._stream.review.notes(self)
         return Plan(
             watch=self.name,
             sql=to_sql(self.query),
@@ -299,6 +299,7 @@ class Watch:
             bound=self.group.bound(self),
             certified=self.group.certified(self),
             certain=self.certified,
+            replans=self._stream.review.replans,
         )
 
     def _predicted(self, rows: int | None) -> float | None:

@@ -205,6 +205,11 @@ def value_of(time_key: int, kind: Kind) -> dt.datetime | float:
     return _EPOCH + dt.timedelta(microseconds=time_key // 1000)
 
 
+def between(earlier: int, later: int, kind: Kind) -> float:
+    """The nanoseconds between two times."""
+    return 1e9 * (number_of(later) - number_of(earlier)) if kind == "number" else float(later - earlier)
+
+
 def minus(time_key: int, nanoseconds: int, kind: Kind) -> int:
     """The key of a time this much earlier."""
     if kind == "number":
