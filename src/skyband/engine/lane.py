@@ -290,7 +290,7 @@ class Lane:
         return (
             group.sign, group.algorithm.timed, self.arrays["k"], group.algorithm.touched,
             board.slot, board.start, board.room, board.size, board.stale, board.good, board.time, board.seq,
-            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *board.found(),
+            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *board.found()[:5],  # those of rows
             self.changes._numbers_of(group),
             pool.query, pool.change, pool.rank, pool.valid, pool.score, pool.seq,
         )  # fmt: skip
