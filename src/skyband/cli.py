@@ -192,7 +192,7 @@ def top(
         answers.close(failed=True)
         raise
     answers.close()
-    replay.say_rejects()
+    replay.report()
 
 
 @command
@@ -235,7 +235,7 @@ def explain(
         with Bar("reading") as bar:
             replay.run(bar)
         monitor = replay.monitor
-        replay.say_rejects()
+        replay.report()
     print("\n\n".join(str(watch.explain()) for watch in monitor.watches.values()))
 
 

@@ -433,6 +433,8 @@ class Engine:
             self.keys.load(own["keys"])
             self._nothing = self.monitor.no_changes()
             self.history.load(own["history"], self._nothing)
+        notices = self.monitor._notices
+        notices.silent = True  # they were logged when the steps came
         for found, body in keeper.steps(self._offset, report):
             try:
                 self._apply(task_of(found, body))
@@ -443,6 +445,7 @@ class Engine:
                     f"Step {found.offset} of the journal {keeper.folder.path} can't be taken again "
                     f"({type(error).__name__}: {error}): use the version of skyband that wrote it."
                 ) from error
+        notices.silent = False
         self._offset = keeper.last
         keeper.folder.drop_damaged()
         self.report += report

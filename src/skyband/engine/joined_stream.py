@@ -87,6 +87,8 @@ class Joint(Stream):
     def _changed(self) -> None:
         """All members retain their last n rows: together they may know more of them than one does."""
         super()._changed()
+        for stream in self.streams():
+            stream._named_columns = None
         retain = self.monitor.retain
         if isinstance(retain, Rows):
             self.row_limit = max(self.row_limit, retain.n * len(self.members))

@@ -33,6 +33,7 @@ from skyband.query.coerce import asked
 from skyband.query.model import Joined, Last, Query, Window
 from skyband.stream import clock
 from skyband.stream.batches import Batch, names_of, no_times, read
+from skyband.stream.notices import Notice, Notices, all_rejected, surprises, widenings
 from skyband.stream.rejects import KEPT, Reject, Rejects
 from skyband.stream.rules import BOUNDED, RULES, WIDENING
 from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type, readable
@@ -81,6 +82,7 @@ class Monitor:
         self.joints: dict[str, Joint] = {}  # several streams as one, by all their names
         self.watches: dict[str, Watch] = {}
         self._rejects = Rejects(updates=bool(self.key))
+        self._notices = Notices()
         self._report = Report()
         self._next_seq = 0
         self._now: int | None = None  # time key
@@ -340,6 +342,7 @@ class Monitor:
         rules: int = RULES,
     ) -> pa.Table:
         target = self._stream_for(stream)
+        self._notices.of_step = []
         if target.pushed and not unread and self.max_ahead is None and _whole(target, raw):
             target.note(raw)
             told = self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
@@ -347,17 +350,29 @@ class Monitor:
             return told
         if rows == 0 and target.schema is None:
             return self.no_changes()
-        if target.schema is None:
+        odd: list[tuple[str, str, str]] = []
+        before = target.schema
+        if before is None:
             self._learn(target, target.readable(infer(raw), raw), {})
-        elif not (isinstance(raw, pa.Table) and raw.schema.equals(target.schema)):
+        elif not (isinstance(raw, pa.Table) and raw.schema.equals(before)):
+            if target.names.symmetric_difference(names_of(raw)):
+                odd += surprises(names_of(raw), target.names, target.named_columns())
             self._extend(target, raw, rules)
+            odd += widenings(before, target.schema)
         if not target.pushed:
             target.plan(rows)
         target.pushed = target.named = True
         door = replace(target.door(), rules=rules) if rules != RULES else target.door()
         part = accept(door, raw, rows, unread, KEPT)
         target.note(part.table)
+        for kind, column, hint in odd:
+            self.notice(kind, target, rows, hint, column)
         return self._step([(target, [part])])
+
+    def notice(self, kind: str, stream: Stream, rows: int, hint: str, column: str | None = None) -> None:
+        """Count a notice of the next rows to be numbered."""
+        first, last = (self._next_seq, self._next_seq + rows - 1) if rows else (None, None)
+        self._notices.add(Notice(kind, stream.name, column, rows, first, last, hint))
 
     def _extend(self, stream: Stream, raw: Raw, rules: int) -> None:
         """New columns, or types that were not known yet, or that have to be wider."""
@@ -365,11 +380,10 @@ class Monitor:
         assert before is not None
         schema = before
         if stream.unknown_types or not stream.names.issuperset(names_of(raw)):
-            schema = stream.readable(extend(before, raw), raw)
+            schema = stream.readable(extend(before, raw, rules), raw)
+        known = {f.name for f in before if not pa.types.is_null(f.type)}
         unsure: dict[str, tuple[pa.DataType, ...]] = {
-            f.name: (pa.null(),) if f.name == stream.time else LIKELY
-            for f in schema
-            if not known_type(before, f.name)
+            f.name: (pa.null(),) if f.name == stream.time else LIKELY for f in schema if f.name not in known
         }
         if rules >= WIDENING:
             schema = widened(schema, raw, stream.fixed() | unsure.keys(), stream.seen)
@@ -409,6 +423,7 @@ class Monitor:
         return self._advance(time, force)
 
     def _advance(self, time: Any, force: bool = False, rules: int = RULES) -> pa.Table:
+        self._notices.of_step = []
         if not self.timed:
             raise InputError("advance needs event time: make the monitor with time=.")
         if rules >= BOUNDED and not force:
@@ -479,6 +494,7 @@ class Monitor:
         """One step of rows that were sifted elsewhere, in order of arrival."""
         if self.journal is not None:
             raise InputError("Sifted rows can't go to a journal: push the rows themselves.")
+        self._notices.of_step = []
         step: list[tuple[Stream, list[Accepted]]] = []
         for name, sifted in parts:
             target = self._stream_for(name)
@@ -510,6 +526,8 @@ class Monitor:
             self._jumped(stream, parts)
         if len(parts) == 1 and parts[0].plain and stream.time is None and stream.updates is None:
             return self._number_whole(stream, parts[0].table, parts[0].count), NONE_DELETED
+        if rejects := all_rejected(parts):
+            self.notice("all rejected", stream, sum(part.count for part in parts), rejects)
         seqs, times, tables, all_seqs, all_times = [], [], [], [], []
         for part in parts:
             base = self._next_seq
@@ -594,6 +612,10 @@ class Monitor:
         """The last so many rejected rows, the oldest first."""
         last = self._rejects.last
         return [last[place - most] for place in range(most)] if most <= len(last) else list(last)
+
+    def notices(self) -> pa.Table:
+        """What was no reject and yet hardly meant: notice, stream, column, rows, first_seq, last_seq, hint."""
+        return self._notices.table()
 
     @property
     def reject_counts(self) -> dict[str, int]:

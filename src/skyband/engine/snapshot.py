@@ -24,6 +24,7 @@ from skyband.engine.stream_runtime import Stream
 from skyband.engine.watch import Watch
 from skyband.query.model import Last, Query, Window, window
 from skyband.query.serialise import from_dict
+from skyband.stream.notices import Notices
 from skyband.stream.rejects import Rejects
 from skyband.stream.schema import declared
 
@@ -37,6 +38,7 @@ class Saved(Host, Protocol):
     watches: dict[str, Watch]
     _pending: Any
     _rejects: Rejects
+    _notices: Notices
     _known: dict[str, Watch]
     _report: Report
 
@@ -69,6 +71,7 @@ def dump(monitor: Saved) -> dict[str, Any]:
         "kind": monitor._kind,
         "pending": pending if isinstance(pending, int | float | None) else str(pending),
         "rejects": monitor._rejects.dump(),
+        "notices": monitor._notices.dump(),
         "streams": [stream.dump() for stream in monitor.streams.values()],
         "joints": [{**joint.dump(), "members": list(joint.members)} for joint in monitor.joints.values()],
         WATCHES: _dump_watches(monitor),
@@ -148,6 +151,8 @@ def fill(monitor: Saved, content: dict[str, Any]) -> None:
     monitor._pending = content["pending"]
     monitor._rejects = Rejects(updates=bool(monitor.key))
     monitor._rejects.load(content["rejects"])
+    monitor._notices = Notices()
+    monitor._notices.load(content.get("notices", ()))
     monitor.streams, monitor.joints = {}, {}
     for part in content["streams"]:
         stream = Stream(

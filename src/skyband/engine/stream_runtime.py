@@ -19,6 +19,7 @@ from skyband.engine.protocol import NONE_DELETED, Deleted, Family, Host, Step
 from skyband.engine.replanning import Review
 from skyband.engine.row_group import Group
 from skyband.engine.watch import Watch
+from skyband.query.column_kinds import named_columns
 from skyband.query.expression import lift, unknown_column
 from skyband.query.model import Query, Rows, Threshold, Window
 from skyband.stream import clock
@@ -123,6 +124,7 @@ class Stream:
         self._door: Door | None = None
         self.names = set(schema.names) if schema is not None else set()
         self._wanted: set[str] | None = None  # columns that some watch selects
+        self._named_columns: frozenset[str] | None = None
         self.unknown_types = schema is not None and any(pa.types.is_null(field.type) for field in schema)
 
     def readable(self, schema: pa.Schema, raw: Raw) -> pa.Schema:
@@ -149,6 +151,16 @@ class Stream:
         if self.updates is not None:
             found |= {self.updates.key, *([] if self.updates.op is None else [self.updates.op])}
         return found.union(*(kind_of(watch.query).keys(watch.query) for watch in self.watches))
+
+    def named_columns(self) -> frozenset[str]:
+        """The columns that queries name, and those of times, keys and operations."""
+        if self._named_columns is None:
+            own = {self.time, *(() if self.updates is None else (self.updates.key, self.updates.op))}
+            queries = [w.query for stream in (self, *self.joints()) for w in stream.watches]
+            self._named_columns = frozenset(
+                own.union(*(named_columns(query, self.name) for query in queries))
+            ) - {None}
+        return self._named_columns
 
     def note(self, table: pa.Table) -> None:
         """Rows were accepted: their values decide how far types may widen."""
@@ -297,6 +309,7 @@ class Stream:
     def _changed(self) -> None:
         """Watches came, went or changed: which columns they need, how many recencies the row windows need."""
         self._wanted = None
+        self._named_columns = None
         self._latest = None
         windows = [*self._windows]
         if self.monitor.retain is not None:

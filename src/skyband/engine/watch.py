@@ -195,7 +195,8 @@ class Watch:
         schema = self._stream.schema
         if schema is None:
             return [(output, pa.nulls(0)) for output in self.outputs()]
-        needed = pa.schema([field for field in schema if field.name in self.needs()])
+        names = self.needs()
+        needed = pa.schema([field for field in schema if field.name in names])
         table = self._values(seq, needed)
         selected = []
         for output in self.outputs():

@@ -1,7 +1,7 @@
-"""Find the columns that a query uses as numbers.
+"""Find the columns that a query names, and those that it uses as numbers.
 
-Readers of text need it: the values of a column may not show its type (one value is broken, or all are missing). Then
-the queries decide it.
+Readers of text need the latter: the values of a column may not show its type (one value is broken, or all are missing).
+Then the queries decide it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,22 @@ from skyband.query.expression.nodes import (
     Negate,
     children,
     literal,
+    walk,
 )
-from skyband.query.model import Query
+from skyband.query.model import Joined, Query
+
+
+def named_columns(query: Query, stream: str | None = None) -> set[str]:
+    """Return the columns that a query names, of a joined query those that this stream may have; * names none."""
+    of_others = isinstance(query, Joined) and stream is not None
+    keys = getattr(query, "key", ())
+    found = {keys} if isinstance(keys, str) else {*keys}
+    outputs = [output.value for output in query.select or ()]
+    for part in (query.score, query.where, getattr(query, "having", None), *outputs):
+        for node in () if part is None else walk(part):
+            if isinstance(node, Column) and not (of_others and node.side not in (None, stream)):
+                found.add(node.name)
+    return found
 
 
 def numeric_columns(query: Query) -> Iterator[Column]:

@@ -3,7 +3,7 @@
 Each step in a journal carries the version under which it was taken, and is repeated under it.
 
     0   types stay as the first values made them; a row far ahead is rejected (steps written before there was a version)
-    1   types widen
+    1   types widen; no column is added to a stream beyond 4,096
     2   an advance further ahead than max_ahead is an error
 """
 

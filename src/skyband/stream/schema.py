@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from skyband.core.errors import InputError, QueryError
 from skyband.stream.arrow import has_text, numbers_array, python_value, unreadable, values_of
-from skyband.stream.rules import RULES
+from skyband.stream.rules import RULES, WIDENING
 
 Raw: TypeAlias = pa.Table | dict[str, pa.ChunkedArray | Sequence[Any]]
 """A batch as it came: an Arrow table, or columns, with plain Python values where they are of several types."""
@@ -65,11 +65,15 @@ def infer_type(column: pa.ChunkedArray | Sequence[Any]) -> pa.DataType:
     return pa.null()
 
 
-def extend(schema: pa.Schema, raw: Raw) -> pa.Schema:
-    """The schema with columns that it didn't have, and types that it didn't know yet."""
+MOST_COLUMNS = 4_096  # no further ones are added to a stream
+
+
+def extend(schema: pa.Schema, raw: Raw, rules: int = RULES) -> pa.Schema:
+    """Return the schema with columns that it didn't have, and types that it didn't know yet."""
     fields = {field.name: field.type for field in schema}
     for name, column in columns(raw).items():
-        if name not in fields or pa.types.is_null(fields[name]):
+        has_room = len(fields) < MOST_COLUMNS or rules < WIDENING
+        if pa.types.is_null(fields[name]) if name in fields else has_room:
             fields[name] = infer_type(column)
     return pa.schema(list(fields.items()))
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from skyband.engine.monitor import Monitor
     from skyband.files import Chunk
-    from skyband.query.expression.nodes import Expression
     from skyband.query.model import Query
     from skyband.terminal.progress import Bar
 
@@ -53,6 +52,7 @@ class Replay:
             ) from None
         self.columns = _columns(queries, time, schema)
         self.monitor = monitor_of(_only(schema, self.columns), queries, time, unit)
+        self.monitor._notices.silent = True  # `report` prints them
         self.rows = 0
 
     def _with_example(self, problem: QueryError, names: Sequence[str]) -> QueryError:
@@ -82,8 +82,14 @@ class Replay:
             if tell is not None and every is not None and self.rows % every == 0:
                 tell(self.rows)
 
-    def say_rejects(self) -> None:
-        """How many rows were rejected, and why, on standard error; silence if none was."""
+    def report(self) -> None:
+        """Print on standard error how many rows were rejected, and why, and the notices."""
+        self._report_rejects()
+        for notice in self.monitor._notices.by_what.values():
+            rows = f"{notice.rows:,} {'row' if notice.rows == 1 else 'rows'}"
+            print(f"{notice.sentence()} ({rows})", file=sys.stderr)
+
+    def _report_rejects(self) -> None:
         counts = {reason: count for reason, count in self.monitor.reject_counts.items() if count}
         if not counts:
             return
@@ -147,23 +153,12 @@ def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
 
 def _columns(queries: Mapping[str, Query], time: str | None, schema: pa.Schema) -> list[str]:
     """The columns that need be read, in the file's order."""
-    used = set() if time is None else {time}
-    for query in queries.values():
-        if query.select is None:
-            return list(schema.names)
-        parts = [query.score, query.where, getattr(query, "having", None)]
-        for part in (*parts, *(output.value for output in query.select)):
-            used |= _names(part)
-        keys = getattr(query, "key", ())
-        used |= {keys} if isinstance(keys, str) else {*keys}
+    from skyband.query.column_kinds import named_columns
+
+    if any(query.select is None for query in queries.values()):
+        return list(schema.names)
+    used = {time}.union(*map(named_columns, queries.values()))
     return [name for name in schema.names if name in used]
-
-
-def _names(e: Expression | None) -> set[str]:
-    """The columns of an expression, whichever side or stream they are said to be of."""
-    from skyband.query.expression.nodes import Column, walk
-
-    return set() if e is None else {node.name for node in walk(e) if isinstance(node, Column)}
 
 
 def _only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
