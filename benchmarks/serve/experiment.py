@@ -3,6 +3,7 @@
 * `arrow`, `lines`: rows a second that are acknowledged, at a hundred queries, by Arrow IPC and by JSON lines;
 * `latency`: from the moment a push is sent to its change on a WebSocket, at 50,000 rows a second;
 * `readers`: a thousand readers, and how they slow the pushes (readers.py);
+* `crowd`: eleven thousand readers, most of them idle, while eight clients push (crowd.py);
 * `start`: from the start of the process to its first answer, with a thousand queries and a window of a million rows;
 * `page`, `smooth`: the dashboard in Chromium (browser.py).
 
@@ -26,6 +27,7 @@ import pyarrow as pa
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.settings import Settings, parts_of
 from benchmarks.serve.browser import page, smooth
+from benchmarks.serve.crowd import crowd
 from benchmarks.serve.load import (
     ARROW,
     CLOCK,
@@ -168,6 +170,7 @@ PARTS: dict[str, Callable[[Scale], Figure]] = {
     "lines": lambda scale: throughput(scale, "lines", LINES, scale.lines, as_lines),
     "latency": latency,
     "readers": readers,
+    "crowd": crowd,
     "start": start,
     "page": page,
     "smooth": smooth,

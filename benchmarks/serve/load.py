@@ -46,15 +46,23 @@ class Scale:
     lines: int
     step: int  # rows of one push of the load
     loads: int  # of the page
+    idle: int  # readers of the crowd that wait
+    events: int  # and those that get events
+    odd: int  # and the slow, the vanishing and the silent ones, of each kind
+    crowd_rate: int  # rows a second that are tried first
 
     def __str__(self) -> str:
         return f"{self.name}: window of {self.window:,} rows, k = {K}, d = {COLUMNS}, {self.seconds:g} s each"
 
 
 SCALES = {
-    "tiny": Scale("tiny", 2_000, 3, 5, 5, 0.5, 1_000, 500, 200, 50, 1),
-    "quick": Scale("quick", 200_000, 100, 1_000, 1_000, 5.0, 50_000, 20_000, 5_000, 500, 5),
-    "full": Scale("full", 1_000_000, 100, 1_000, 1_000, 20.0, 50_000, 20_000, 5_000, 500, 9),
+    "tiny": Scale("tiny", 2_000, 3, 5, 5, 0.5, 1_000, 500, 200, 50, 1, 20, 5, 3, 2_000),
+    "quick": Scale(
+        "quick", 200_000, 100, 1_000, 1_000, 5.0, 50_000, 20_000, 5_000, 500, 5, 1_000, 100, 20, 50_000
+    ),
+    "full": Scale(
+        "full", 1_000_000, 100, 1_000, 1_000, 20.0, 50_000, 20_000, 5_000, 500, 9, 10_000, 1_000, 50, 50_000
+    ),
 }
 
 

@@ -51,6 +51,7 @@ BOOK = Book(
         ("lines", "Rows by JSON lines"),
         ("latency", "From a push to its change"),
         ("readers", "A thousand readers"),
+        ("crowd", "Eleven thousand readers"),
         ("start", "Start"),
         ("page", "The page"),
         ("smooth", "A thousand changes a second on the page"),
@@ -62,6 +63,7 @@ BOOK = Book(
         "readers": (
             Claim("a push is acknowledged within 100 ms (p99) beside all readers", below("p99", 100.0, 2)),
         ),
+        "crowd": (Claim("no push takes longer than a second", below("longest", 1000.0, 0)),),
         "start": (
             Claim("about a second with nothing to load", below("by the clock", 1.5, 0)),
             Claim("under 3 s with a thousand queries", below("by the clock", 3.0, 1, 2)),

@@ -12,7 +12,7 @@ from benchmarks.harness.settings import Settings
 from benchmarks.serve import experiment as serve
 from benchmarks.serve.page import BOOK, below, least
 
-PARTS = ("arrow", "latency", "readers")
+PARTS = ("arrow", "latency", "readers", "crowd")
 
 
 @pytest.mark.parametrize("parts", [PARTS, pytest.param(tuple(serve.PARTS), marks=pytest.mark.soak)], ids=len)
