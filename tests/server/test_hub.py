@@ -112,15 +112,39 @@ def test_readers_are_woken() -> None:
         seen = []
         for offset in range(1, 4):
             asyncio.get_running_loop().call_later(0.01, hub.add, offset, step(offset, "q"))
-            assert await hub.wait()
+            await hub.wait(offset - 1, None)
             seen.append(hub.offset)
         asyncio.get_running_loop().call_later(0.01, hub._beat)
-        assert not await hub.wait()
+        await hub.wait(3, None)
         hub.close()
-        assert await hub.wait()
+        await hub.wait(3, None)
         return seen
 
     assert asyncio.run(follow()) == [1, 2, 3]
+
+
+def test_a_reader_is_woken_only_for_its_queries_and_misses_nothing_meanwhile() -> None:
+    hub = make(most=4)
+
+    async def follow() -> None:
+        hub.attach(asyncio.get_running_loop())
+        hub.readers = 2
+        own = frozenset(["own"])
+        all_of_it = asyncio.create_task(hub.wait(0, None))
+        quiet = asyncio.create_task(hub.wait(0, own))
+        await asyncio.sleep(0)
+        for offset in range(1, 21):  # the ring holds few of them
+            hub.add(offset, step(offset, "other"))
+            await asyncio.sleep(0.002)
+        assert await all_of_it < 3 and not quiet.done()
+        assert hub.first > 10
+        hub.add(21, step(21, "own"))
+        place = await quiet
+        assert place == 20
+        reached, text = await hub.next(place, own)
+        assert reached == 21 and text is not None and "missed" not in text and '"own"' in text
+
+    asyncio.run(asyncio.wait_for(follow(), 60))
 
 
 @given(

@@ -60,7 +60,7 @@ async def messages(state: State, caller: Caller, place: int, wanted: Names) -> A
             hub.sent += 1
             yield place, text
         if hub.done(place):
-            await hub.wait()
+            place = await hub.wait(place, wanted)
 
 
 async def changes(state: State, socket: WebSocket, caller: Caller) -> None:

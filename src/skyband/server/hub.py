@@ -8,9 +8,10 @@ JSON once, when the first reader needs it. A reader takes what is after its plac
 was slow gets many steps in one message, and one whose place the ring has passed receives which steps it missed and the
 answers as they are now. The engine only ever appends.
 
-**What it costs.** Waking a reader takes some tens of microseconds of the event loop. With many of them they are woken
-less often, so that they never take more than about half of it, and get more at a time; and they are woken some at a
-time, so that a request never waits for all of them. A message is made once for all readers at the same place, down
+**What it costs.** A reader is woken only if a query has changed that it follows: ten thousand readers of quiet queries
+cost nothing but their memory. Waking one takes some tens of microseconds of the event loop. With many of them they are
+woken less often, so that they never take more than about half of it, and get more at a time; and they are woken some
+at a time, so that a request never waits for all of them. A message is made once for all readers at the same place, down
 to the bytes of its WebSocket frame (`skyband.server.sockets`).
 """
 
@@ -45,6 +46,9 @@ class Entry:
     def __init__(self, offset: int, changes: pa.Table, event: dict[str, Any] | None = None) -> None:
         self.offset = offset
         self.count = changes.num_rows
+        self.names: set[str] = set(changes.column("query").unique().to_pylist())
+        if event is not None:
+            self.names.add(event["name"])
         self.event = event  # a query that came, changed or went
         self._changes: pa.Table | None = changes
         self._texts: list[tuple[str, str]] = []  # query, its change
@@ -112,6 +116,16 @@ def _time(value: Any) -> str:
     return "null" if value is None else json.dumps(str(value) if not isinstance(value, int) else value)
 
 
+class Waiting:
+    """Readers of the same queries that have had everything."""
+
+    __slots__ = ("quiet", "readers")
+
+    def __init__(self) -> None:
+        self.readers: list[asyncio.Future[None]] = []
+        self.quiet = 0  # the queries have not changed up to this offset since the readers began to wait
+
+
 class Hub:
     """The ring, and the readers' places in it. `tops` makes the present answers, for readers that missed some."""
 
@@ -127,7 +141,9 @@ class Hub:
         self._held = 0
         self._lock = threading.Lock()  # over the ring: the engine appends, readers look
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: list[asyncio.Future[bool]] = []  # readers that have had everything
+        self._waiting: dict[Names, Waiting] = {}
+        self._changed: set[str] = set()  # queries, since the last wake-up
+        self._cost = 0.0  # seconds of the event loop that the last wake-up took, about
         self._due = False  # a wake-up is on its way
         self._woken = 0  # the offset at the last one: readers before it get everything up to there, alike
         self._last_wake = 0.0
@@ -154,7 +170,7 @@ class Hub:
     def _beat(self) -> None:
         """Now and then all are woken without news: one timer for all of them."""
         assert self._loop is not None
-        self._call_readers(False)
+        self._call_readers(list(self._waiting))
         if not self.closed:
             self._loop.call_later(QUIET, self._beat)
 
@@ -164,6 +180,7 @@ class Hub:
             self.offset = offset
             if entry is not None:
                 self._append(entry)
+                self._changed |= entry.names
         if entry is not None and self._loop is not None and self.readers and not self._due:
             self._due = True
             self._call(self._wake_soon)
@@ -183,7 +200,7 @@ class Hub:
 
     def _wake_soon(self) -> None:
         assert self._loop is not None
-        wait = self._last_wake + self.readers * EACH * 2 - self._loop.time()
+        wait = self._last_wake + self._cost * 2 - self._loop.time()
         if wait > 0.0005:
             self._loop.call_later(wait, self._wake)
         else:
@@ -191,25 +208,35 @@ class Hub:
 
     def _wake(self) -> None:
         assert self._loop is not None
-        self._due = False
-        self._woken = self.offset
+        with self._lock:
+            self._due = False
+            self._woken = self.offset
+            changed, self._changed = self._changed, set()
         self._last_wake = self._loop.time()
         self._messages.clear()
         self._frames.clear()
-        self._call_readers(True)
+        concerned = []
+        for wanted, waiting in self._waiting.items():
+            if self.closed or wanted is None or not changed.isdisjoint(wanted):
+                concerned.append(wanted)
+            else:
+                waiting.quiet = self._woken
+        self._cost = EACH * self._call_readers(concerned)
 
-    def _call_readers(self, news: bool) -> None:
-        waiting, self._waiting = self._waiting, []
-        self._call_some(waiting, 0, news)
+    def _call_readers(self, concerned: list[Names]) -> int:
+        """Wake the readers of these queries; how many there are."""
+        readers = [reader for wanted in concerned for reader in self._waiting.pop(wanted).readers]
+        self._call_some(readers, 0)
+        return len(readers)
 
-    def _call_some(self, waiting: list[asyncio.Future[bool]], start: int, news: bool) -> None:
+    def _call_some(self, waiting: list[asyncio.Future[None]], start: int) -> None:
         """Wake some readers, and the others when the event loop has been round once more."""
         assert self._loop is not None
         for reader in waiting[start : start + SOME]:
             if not reader.done():
-                reader.set_result(news)
+                reader.set_result(None)
         if start + SOME < len(waiting):
-            self._loop.call_soon(self._call_some, waiting, start + SOME, news)
+            self._loop.call_soon(self._call_some, waiting, start + SOME)
 
     def close(self) -> None:
         """No more: readers come to their end."""
@@ -223,14 +250,16 @@ class Hub:
         """Whether a reader at this place has had everything, or will get what is new together with all others."""
         return place >= self.offset or (self._due and place >= self._woken)
 
-    async def wait(self) -> bool:
-        """Wait for news, some seconds at most; whether there is any."""
+    async def wait(self, place: int, wanted: Names) -> int:
+        """Wait until these queries have changed, some seconds at most; the place up to which they have not."""
         if self.closed:
-            return True
+            return place
         assert self._loop is not None
-        reader: asyncio.Future[bool] = self._loop.create_future()
-        self._waiting.append(reader)
-        return await reader
+        waiting = self._waiting.setdefault(wanted, Waiting())
+        reader: asyncio.Future[None] = self._loop.create_future()
+        waiting.readers.append(reader)
+        await reader
+        return max(place, waiting.quiet)
 
     async def next(self, place: int, wanted: Names) -> tuple[int, str | None]:
         """The message about these queries for a reader at this place, None if there is none, and its new place."""

@@ -117,7 +117,7 @@ class PipelineService:
         entry = None
         if changes is not None and changes.num_rows:
             entry = Entry(offset, changes)
-            names = set(changes.column("query").unique().to_pylist())
+            names = entry.names
         self.hub.add(max(offset, self.hub.offset), entry)
         self.on_step(names)
 

@@ -120,7 +120,7 @@ class Service:
             self._queries = None
             self.on_step(None)
         elif entry is not None:
-            self.on_step(set(step.changes.column("query").unique().to_pylist()))
+            self.on_step(entry.names)
 
     @property
     def offset(self) -> int:
