@@ -277,7 +277,7 @@ class Stream:
     def newest(self) -> Recency:
         return self.recencies.newest()
 
-    def latest(self) -> Any:
+    def latest_time(self) -> Any:
         """The event time of its newest row: a datetime, or a number as it came; None without one."""
         newest, kind = self.newest(), self.monitor._kind
         if self.time is None or kind is None or newest.time <= LOWEST.time:

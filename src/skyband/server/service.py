@@ -151,7 +151,7 @@ class Service:
     def _about(self, stream: Stream) -> dict[str, Any]:
         """A stream: its columns and settings, where it stands in time, and its last minute."""
         lately = self._lately.of(stream.name)
-        latest = stream.latest()
+        latest = stream.latest_time()
         return {
             "name": stream.name,
             "columns": [{"name": f.name, "type": str(f.type)} for f in stream.schema or ()],
