@@ -278,11 +278,15 @@ class Stream:
         return self.recencies.newest()
 
     def latest_time(self) -> Any:
-        """The event time of its newest row: a datetime, or a number as it came; None without one."""
-        newest, kind = self.newest(), self.monitor._kind
-        if self.time is None or kind is None or newest.time <= LOWEST.time:
+        """The latest time of a row, as its column has it; None without one."""
+        kind = self.unit or self.monitor._kind
+        return None if self.latest is None or kind is None else clock.value_of(self.latest, kind)
+
+    def latest_seconds(self) -> float | None:
+        """The same as seconds since 1970."""
+        if self.latest is None or self.monitor._kind is None:
             return None
-        return clock.value_of(newest.time, kind)
+        return clock.number_of(self.latest) if self.monitor._kind == "number" else self.latest / 1e9
 
     def known_from(self) -> Recency:
         """All rows from here on are known: the retained ones, or only those yet to come."""

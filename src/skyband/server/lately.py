@@ -11,7 +11,6 @@ kept. Of each reason the latest rejected row is kept as an example.
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -119,10 +118,8 @@ def warning_of(lately: dict[str, Any]) -> str | None:
     return f"{rows} of the last minute {verb} rejected, the reason{of_those} is {most['reason']}: {why}."
 
 
-def seconds_behind(latest: Any) -> float | None:
-    """How far a stream's time is behind the clock; None if it is no date of the years 1990 to 2100."""
-    if isinstance(latest, dt.datetime):
-        latest = latest.timestamp()
-    if not isinstance(latest, int | float) or not DATES[0] <= latest <= DATES[1]:
+def seconds_behind(latest: float | None) -> float | None:
+    """How far a time is behind the clock; None if it is no date of the years 1990 to 2100."""
+    if latest is None or not DATES[0] <= latest <= DATES[1]:
         return None
     return round(time.time() - latest, 3)

@@ -151,15 +151,14 @@ class Service:
     def _about(self, stream: Stream) -> dict[str, Any]:
         """A stream: its columns and settings, where it stands in time, and its last minute."""
         lately = self._lately.of(stream.name)
-        latest = stream.latest_time()
         return {
             "name": stream.name,
             "columns": [{"name": f.name, "type": str(f.type)} for f in stream.schema or ()],
             **settings_of(stream),
             "rows": stream.accepted,
             "now": json_value(stream.monitor.now) if stream.time is not None else None,
-            "latest": json_value(latest),
-            "behind": seconds_behind(latest),
+            "latest": json_value(stream.latest_time()),
+            "behind": seconds_behind(stream.latest_seconds()),
             "last_minute": lately,
             "warning": warning_of(lately),
         }
