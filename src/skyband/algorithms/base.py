@@ -2,12 +2,12 @@
 
 An algorithm object serves all queries of one *family*: one stream, one shape of score, one predicate. Each
 query (a set of constants) has a *slot*. The monitor calls, at each step and in this order, `expire` (the
-oldest horizon that any watch of a slot still needs), `insert` (the step's rows), and then compares tops:
-reporting inside removal or insertion would name rows that were never in an answer.
+oldest horizon that any watch of a slot still needs), `insert` (the step's rows), and then asks for the present
+answers, which `engine/answers.py` compares with those before the step.
 
     add -> slot, resize(slot, k), remove(slot)         queries come, change and go
     step                                               time goes on and rows come: expire, then insert
-    report(board, …) -> changes                        only then the tops are compared
+    present(…) -> answers                              those that may have changed
     top(slot, k, horizon) -> good, time, seq           any k up to the slot's, any horizon not before its own
     size(slot) -> candidates, bytes
     counters(slot) -> what it did, by name
@@ -33,12 +33,12 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.algorithms.arrivals import Arrivals
-from skyband.algorithms.kernels.answer_diff import Board
 from skyband.algorithms.kernels.batch_skyband import select
 from skyband.algorithms.kernels.candidate_lists import Lists, expire_all, remove
+from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.score_select import fused
 from skyband.algorithms.parallel_insert import Share, bars_of, run_all
-from skyband.core.exchange import Changes
+from skyband.core.exchange import Present
 from skyband.core.order import first_inside, inside_of
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.window import Window
@@ -115,8 +115,19 @@ class Algorithm(ABC):
     @abstractmethod
     def resize(self, slot: int, k: int) -> None: ...
     @abstractmethod
-    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        """Compare the answers with those on the board; ks and horizons are the watches' own."""
+    def present(
+        self,
+        answers: ListAnswers,
+        slots: Ints,
+        stale: Ints,
+        ks: Ints,
+        horizon_time: Ints,
+        horizon_seq: Ints,
+    ) -> Present:
+        """Return the answers that the step may have changed, and the stale ones.
+
+        All arrays are by watch. `answers` is where lists of candidates keep their watches' answers.
+        """
 
     @abstractmethod
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]: ...
@@ -354,8 +365,16 @@ class ListAlgorithm(Algorithm):
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        return board.refresh(self.lists, self.fresh, ks, horizon_time, horizon_seq)
+    def present(
+        self,
+        answers: ListAnswers,
+        slots: Ints,
+        stale: Ints,
+        ks: Ints,
+        horizon_time: Ints,
+        horizon_seq: Ints,
+    ) -> Present:
+        return answers.present(self.lists, self.fresh, slots, stale, ks, horizon_time, horizon_seq)
 
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         return self.lists.top(slot, k, horizon)

@@ -25,9 +25,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.base import Algorithm
-from skyband.algorithms.kernels.answer_diff import Board
+from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.ranked_lists import Ranked
-from skyband.core.exchange import Changes
+from skyband.core.exchange import Present
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 
@@ -172,10 +172,18 @@ class WindowAlgorithm(Algorithm):
         """Whether listed rows may have other times than 0."""
         return True
 
-    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        changes = board.refresh_ranked(self.ranked, self.touched, ks, self.timed)
+    def present(
+        self,
+        answers: ListAnswers,
+        slots: Ints,
+        stale: Ints,
+        ks: Ints,
+        horizon_time: Ints,
+        horizon_seq: Ints,
+    ) -> Present:
+        found = self.ranked.present(self.touched, slots, stale, ks)
         self.touched.fill(0)
-        return changes
+        return found
 
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         if horizon <= (self.horizon_time[slot], self.horizon_seq[slot]):

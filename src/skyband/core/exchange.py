@@ -27,6 +27,25 @@ class Entries(NamedTuple):
     id: Sequence[str] | None = None  # of objects
 
 
+ROW, PAIR, OBJECT = range(3)
+"""What entries are. An entry stays the same while its row does, its two rows do, its latest row and score do."""
+
+
+class Present(NamedTuple):
+    """The present answers of those watches whose answers may have changed, in one pool."""
+
+    which: Ints  # the watches, in order
+    start: Ints  # by watch, where its best entry is
+    size: Ints  # by watch
+    step: int  # from an entry to the next: 1, or -1 where the best is last
+    good: Floats
+    time: Ints
+    seq: Ints
+    time_b: Ints = NOTHING
+    seq_b: Ints = NOTHING
+    ids: Sequence[Sequence[str]] = ()  # of objects, by watch
+
+
 class Changes(NamedTuple):
     """What a step did to the answers of a family's watches: watch by watch, leaves before enters."""
 
@@ -37,9 +56,3 @@ class Changes(NamedTuple):
     seq: Ints
     seq_b: Ints | None = None
     id: Sequence[str] | None = None
-
-    def part(self, count: int) -> "Changes":
-        """The first so many; of rows alone."""
-        return Changes(
-            self.watch[:count], self.rank[:count], self.good[:count], self.time[:count], self.seq[:count]
-        )

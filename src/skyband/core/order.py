@@ -14,10 +14,20 @@ the stream has no time column); and `seq`. Recency is (time, seq).
 A *horizon* is a recency too: the rows at or after it are inside. `LOWEST` lies before every row.
 """
 
-from skyband.compiling.jit import kernel
+from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import LOWEST, MINIMUM, Floats, Ints, Recency
 
-__all__ = ["LOWEST", "MINIMUM", "Floats", "Ints", "Recency", "first_inside", "inside_of"]
+__all__ = ["LOWEST", "MINIMUM", "Floats", "Ints", "Recency", "before", "first_inside", "inside_of"]
+
+
+@inlined
+def before(good: float, time: int, seq: int, other_good: float, other_time: int, other_seq: int) -> bool:
+    """Whether a row comes before another in the one total order."""
+    if good != other_good:
+        return good > other_good
+    if time != other_time:
+        return time > other_time
+    return seq > other_seq
 
 
 @kernel

@@ -168,10 +168,11 @@ class Approximate(Group):
         if not self.on_pa:
             self.pa.horizon_time, self.pa.horizon_seq = slot_time, slot_seq
             self.pa.dropped.expire(slot_time, slot_seq)
-        found: Changes | None = self.algorithm.report(self.board, ks, horizon_time, horizon_seq)
-        board = self.board
+        found = self._compare(ks, horizon_time, horizon_seq)
+        answers = self.answers
         doubtful = certify(
-            board.slot, ks, horizon_time, horizon_seq, board.start, board.size, board.good, board.time, board.seq,
+            answers.slot, ks, horizon_time, horizon_seq, answers.start, answers.size, answers.good, answers.time,
+            answers.seq,
             *self.pa.dropped.arrays(), self.shares,
         )  # fmt: skip
         self.doubt += (doubtful / max(1, len(self.watches)) - self.doubt) / 16
@@ -217,7 +218,7 @@ class Approximate(Group):
             if old is self.pa:
                 self.pa.empty(slot)
         self.changed()
-        self.board.stale[:] = 1
+        self.answers.stale[:] = 1
         self.calm = 0
         self.doubt = 0.0
         self.switches += 1

@@ -1,11 +1,13 @@
-"""Changes as the columns of a table: one loop from the board's arrays to the memory that a table is a view of."""
+"""Changes as the columns of a table: one loop from the comparison's arrays to the memory that a table is a view of."""
 
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.kernels.answer_diff import refresh_ranked
+from skyband.algorithms.kernels.ranked_lists import find_ends
 from skyband.compiling.jit import kernel
+from skyband.core.exchange import ROW
 from skyband.core.types import Floats, Ints
+from skyband.engine.answers import compare
 
 Numbers = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
@@ -32,25 +34,29 @@ def emit(
 
 
 @kernel
-def tell(
+def write_changes(
     used: int, sign: float, timed: bool, ks: Ints, touched: Bytes, slots: Ints, start: Ints, room: Ints, size: Ints,
     stale: Ints, good: Floats, time: Ints, seq: Ints,
     pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_size: Ints,
+    which: Ints, begins: Ints, sizes: Ints,
     watch: Ints, rank: Ints, found_good: Floats, found_time: Ints, found_seq: Ints, ids: Numbers,
     out_query: Numbers, out_change: Numbers, out_rank: Numbers, out_valid: Bytes, out_score: Floats, out_seq: Ints,
-) -> tuple[int, int]:  # fmt: skip
-    """`refresh_ranked` of all watches and `emit` in one: where it stopped, and how many changes there are. They are
-    written only if that was at the end and there is room for them."""
-    first, count = refresh_ranked(
-        0, slots, ks, touched, timed, start, room, size, stale, good, time, seq, pool_good, pool_time, pool_seq,
-        list_start, list_size, watch, rank, found_good, found_time, found_seq,
+) -> tuple[bool, int]:  # fmt: skip
+    """Compare the answers of all watches of ranked lists and write the changes, in one. Return whether all watches were
+    compared, and how many changes there are. They are written only if all were and there is room for them."""
+    count = find_ends(slots, ks, touched, stale, list_start, list_size, which, begins, sizes)
+    first, changes = compare(
+        0, ROW, timed, -1, (which[:count], begins, sizes),
+        (pool_good, pool_time, pool_seq, pool_seq, pool_seq), (start, room, size, stale, good, time, seq, seq, seq),
+        (watch, rank, found_good, found_time, found_seq, found_seq, found_seq),
     )  # fmt: skip
-    if first == slots.shape[0]:
-        for slot in range(touched.shape[0]):
-            touched[slot] = 0
-        if used + count <= out_query.shape[0]:
-            emit(
-                used, ids, sign, watch[:count], rank[:count], found_good[:count], found_seq[:count],
-                out_query, out_change, out_rank, out_valid, out_score, out_seq,
-            )  # fmt: skip
-    return first, count
+    if first < count:
+        return False, changes
+    for slot in range(touched.shape[0]):
+        touched[slot] = 0
+    if used + changes <= out_query.shape[0]:
+        emit(
+            used, ids, sign, watch[:changes], rank[:changes], found_good[:changes], found_seq[:changes],
+            out_query, out_change, out_rank, out_valid, out_score, out_seq,
+        )  # fmt: skip
+    return True, changes

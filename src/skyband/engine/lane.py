@@ -19,8 +19,8 @@ import pyarrow as pa
 from skyband.algorithms import WindowAlgorithm
 from skyband.algorithms.heightmap.whole_step import (
     COUNT,
+    DONE,
     EXTENT,
-    FIRST,
     GONE,
     LEFT,
     LISTS,
@@ -31,13 +31,13 @@ from skyband.algorithms.heightmap.whole_step import (
     TELL_SIGN,
 )
 from skyband.algorithms.heightmap.whole_step import (
-    NOTHING as DONE,
+    NOTHING as NOTHING_LEFT,
 )
 from skyband.compiling.array_version import LATEST
 from skyband.compiling.intrinsics import Words
 from skyband.core.exchange import NOTHING, Changes
 from skyband.core.types import Recency
-from skyband.engine.change_writer import tell
+from skyband.engine.change_writer import write_changes
 from skyband.engine.protocol import Host
 from skyband.engine.report import TIMELESS, Pool, Report
 from skyband.engine.row_group import Group
@@ -117,7 +117,7 @@ class Lane:
         # "all from": all watches have one window, which has passed all their beginnings
         if "all from" not in arrays or len(arrays["growing"]) or not isinstance(group._windows[0], Rows):
             return None
-        if type(group.algorithm).report is not WindowAlgorithm.report:
+        if type(group.algorithm).present is not WindowAlgorithm.present:
             return None
         count = len(group.algorithm.ks)
         if not count == len(group.watches) == len(group.slots) or not group._in_place():
@@ -202,14 +202,14 @@ class Lane:
         algorithm = self.group.algorithm
         # with room for twice the changes of the step before: a step that finds too little is done in halves
         pool = self.changes.pool(self.monitor.watches, 2 * self.before)
-        latest = (LATEST[0], self.group.board._width)
+        latest = (LATEST[0], self.group.answers._width)
         if (
             latest != self.noted
             or pool is not self.pool
             or algorithm.horizon_seq is not self.arrays["all from"]
         ):
             self._note(pool)
-            self.noted, self.pool = (LATEST[0], self.group.board._width), pool
+            self.noted, self.pool = (LATEST[0], self.group.answers._width), pool
         batch._export_to_c(self.exported_at)
         try:
             return int(
@@ -240,11 +240,11 @@ class Lane:
         if found == 0:
             return self.changes.table([], TIMELESS)
         left, algorithm = int(self.report[LEFT]), self.group.algorithm
-        first, count = int(self.report[FIRST]), int(self.report[COUNT])
-        if left != DONE:
+        done, count = bool(self.report[DONE]), int(self.report[COUNT])
+        if left != NOTHING_LEFT:
             rows = table.num_rows
             algorithm.finish(left, lambda: (self._columns(table), no_times(rows), self._seqs(base, rows)))
-        return self._tell() if left == LISTS else self._as_table(pool, first, count)
+        return self._tell() if left == LISTS else self._as_table(pool, done, count)
 
     def _seqs(self, base: int, rows: int) -> Any:
         """The rows' seqs; only the first where the algorithm can count."""
@@ -257,28 +257,28 @@ class Lane:
 
     def _tell(self) -> pa.Table:
         """What has changed, as a table."""
-        board, ranked = self.group.board, self.group.algorithm.ranked
+        answers, ranked = self.group.answers, self.group.algorithm.ranked
         pool = self.changes.pool(self.monitor.watches)
-        latest = (board.renewed, ranked.renewed, board._width)
+        latest = (answers.renewed, ranked.renewed, answers._width)
         if latest != self.latest or pool is not self.pool:
             self.latest, self.pool, self.told = latest, pool, self._told(pool)
             self.noted = ()
-        return self._as_table(pool, *tell(pool.used, *self.told))
+        return self._as_table(pool, *write_changes(pool.used, *self.told))
 
-    def _as_table(self, pool: Pool, first: int, count: int) -> pa.Table:
-        """What `tell` has found, which may have stopped before a watch."""
-        board, ranked, report = self.group.board, self.group.algorithm.ranked, self.changes
-        if first == len(board.slot):
+    def _as_table(self, pool: Pool, done: bool, count: int) -> pa.Table:
+        """What `write_changes` has found, which may have stopped before a watch."""
+        answers, ranked, report = self.group.answers, self.group.algorithm.ranked, self.changes
+        if done:
             if not count:
                 return report.table([], TIMELESS)
             if pool.used + count <= pool.rows:
                 return pool.cut(count)
-            changes: Changes | None = board.found().part(count)
+            changes: Changes | None = _rows_of(answers.found(), count)
         else:  # a longer answer than ever, or more changes than usual
             algorithm = self.group.algorithm
-            changes = board.refresh_ranked(
-                ranked, algorithm.touched, self.arrays["k"], algorithm.timed, (first, count)
-            )
+            found = [_rows_of(answers.found(), count)] if count else []
+            present = ranked.present(algorithm.touched, answers.slot, answers.stale, self.arrays["k"])
+            changes = answers.compare(present, algorithm.timed, found)
             algorithm.touched.fill(0)
         return report.table(
             [] if changes is None else [(self.group, changes)], TIMELESS, self.monitor.watches
@@ -286,11 +286,13 @@ class Lane:
 
     def _told(self, pool: Pool) -> tuple[Any, ...]:
         """The arrays of the comparison, which nearly always are the same as at the step before."""
-        group, board, ranked = self.group, self.group.board, self.group.algorithm.ranked
+        group, answers, ranked = self.group, self.group.answers, self.group.algorithm.ranked
+        ranked.ends.fit(len(answers.slot))
         return (
             group.sign, group.algorithm.timed, self.arrays["k"], group.algorithm.touched,
-            board.slot, board.start, board.room, board.size, board.stale, board.good, board.time, board.seq,
-            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *board.found()[:5],  # those of rows
+            answers.slot, answers.start, answers.room, answers.size, answers.stale, answers.good, answers.time,
+            answers.seq, ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
+            ranked.ends.which, ranked.ends.start, ranked.ends.size, *answers.found()[:5],
             self.changes._numbers_of(group),
             pool.query, pool.change, pool.rank, pool.valid, pool.score, pool.seq,
         )  # fmt: skip
@@ -312,3 +314,8 @@ class Lane:
                 return None
             found.append(values)
         return tuple(found)
+
+
+def _rows_of(found: Any, count: int) -> Changes:
+    """The first changes of a buffer."""
+    return Changes(*(column[:count] for column in found[:5]))

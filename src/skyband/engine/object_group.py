@@ -8,6 +8,7 @@ latest row has changed leaves and enters again, so that what the changes add up 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,10 @@ import pyarrow as pa
 
 from skyband.algorithms import OBJECTS
 from skyband.algorithms.objects.window_objects import Objects
-from skyband.core.exchange import Changes, Entries
+from skyband.core.exchange import OBJECT, Changes, Entries, Present
 from skyband.core.types import Ints, Recency
 from skyband.engine.aggregate_inputs import reading_of
+from skyband.engine.answers import Answers
 from skyband.engine.protocol import Family, Step, Watched
 from skyband.engine.watch import Watch
 from skyband.query.model import Grouped, Joined, Rows, Window
@@ -41,7 +43,7 @@ class ObjectGroup(Family):
         self.algorithm: Any = OBJECTS[algorithm](options, self.reading.asked())
         self.slots: dict[tuple[Window, Recency], int] = {}
         self.watches: list[Watch] = []
-        self.told: list[Entries] = []
+        self.answers = Answers(OBJECT)
 
     # -- watches -------------------------------------------------------------------------------------------
 
@@ -49,12 +51,13 @@ class ObjectGroup(Family):
         self.algorithm.retained = watch._monitor.retain is not None
         watch.group, watch.slot = self, self._open(watch)
         self.watches.append(watch)
-        self.told.append(_NOTHING)
+        self.answers.add(0)
         self._resize(watch.slot)
 
     def detach(self, watch: Watch) -> None:
         index = self.watches.index(watch)
-        del self.watches[index], self.told[index]
+        del self.watches[index]
+        self.answers.remove(index)
         self._leave(watch.slot)
 
     def update(self, watch: Watch) -> None:
@@ -106,37 +109,25 @@ class ObjectGroup(Family):
         return self._compare()
 
     def _compare(self) -> Changes | None:
-        """Each watch's answer against the one that was reported last."""
-        parts: list[Changes] = []
+        """What has changed: texts are made of the ids of those answers alone that are not as they were."""
+        answers, watches = self.answers, len(self.watches)
+        start, size, which = np.zeros(watches, dtype=np.int64), np.zeros(watches, dtype=np.int64), []
+        ids: list[Sequence[str]] = list(answers.ids)
+        parts = [(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
         for number, watch in enumerate(self.watches):
-            told = self.told[number]
-            codes, good, time, seq = self.algorithm.slots[watch.slot].best(watch.ranks(watch.horizon()))
-            if np.array_equal(seq, told.seq) and np.array_equal(good, told.good):
+            objects = self.algorithm.slots[watch.slot]
+            codes, good, time, seq = objects.best(watch.ranks(watch.horizon()))
+            before = answers.of(number)
+            if np.array_equal(seq, before.seq) and np.array_equal(good, before.good):
                 continue
-            now = self.told[number] = Entries(
-                good, time, seq, id=_ids(self.algorithm.slots[watch.slot], codes)
-            )
-            assert told.id is not None and now.id is not None
-            left, came = np.flatnonzero(~_among(told, now)), np.flatnonzero(~_among(now, told))
-            parts.append(
-                Changes(
-                    np.full(len(left) + len(came), number),
-                    np.concatenate([np.zeros(len(left), dtype=np.int64), came + 1]),
-                    np.concatenate([told.good[left], good[came]]),
-                    np.concatenate([told.time[left], time[came]]),
-                    np.concatenate([told.seq[left], seq[came]]),
-                    None,
-                    [*(told.id[i] for i in left.tolist()), *(now.id[i] for i in came.tolist())],
-                )
-            )
-        if not parts:
+            which.append(number)
+            start[number], size[number] = sum(len(part[0]) for part in parts), len(seq)
+            ids[number] = _ids(objects, codes)
+            parts.append((good, time, seq))
+        if not which:
             return None
-        index, rank, scores, times, seqs = (
-            np.concatenate(arrays) for arrays in zip(*(part[:5] for part in parts), strict=True)
-        )
-        return Changes(
-            index, rank, scores, times, seqs, id=[text for part in parts for text in part.id or ()]
-        )
+        good, time, seq = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return answers.compare(Present(np.array(which), start, size, 1, good, time, seq, ids=ids))
 
     def refill(self, slot: int, batch: Batch, stream: int = 0) -> Ints:
         """Add retained rows that a slot hasn't."""
@@ -161,16 +152,14 @@ class ObjectGroup(Family):
         codes, good, time, seq = objects.best(k)
         return Entries(good, time, seq, id=_ids(objects, codes))
 
-    def reported(self, watch: Any) -> Entries:
-        return self.told[self.watches.index(watch)]
-
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
+        told = [self.answers.of(index) for index in range(len(self.watches))]
         return {
             "slots": {str(slot): self.algorithm.slots[slot].dump() for slot in self.slots.values()},
             "outside": self.reading.outside,
-            "told": [[told.good, told.time, told.seq, list(told.id or ())] for told in self.told],
+            "told": [[found.good, found.time, found.seq, list(found.id or ())] for found in told],
             "types": {
                 name: pa.schema([(name, type_)]).empty_table() for name, type_ in self.reading.types.items()
             },
@@ -181,7 +170,7 @@ class ObjectGroup(Family):
         self.watches = watches
         self.algorithm.retained = watches[0]._monitor.retain is not None
         self.reading.outside = blob.get("outside", 0)
-        self.told = [Entries(good, time, seq, id=ids) for good, time, seq, ids in blob["told"]]
+        self.answers.put([Entries(good, time, seq, id=ids) for good, time, seq, ids in blob["told"]])
         for watch, slot in zip(watches, slots, strict=True):
             watch.group, watch.slot = self, slot
             if (watch.window, watch.beginning) not in self.slots:
@@ -191,8 +180,9 @@ class ObjectGroup(Family):
 
     def _check(self) -> None:
         self.algorithm._check()
-        # every watch has been told something, and has a slot of its window
-        assert len(self.told) == len(self.watches)
+        # every watch has an answer, and a slot of its window
+        assert len(self.answers.size) == len(self.watches)
+        self.answers._check()
         for watch in self.watches:
             assert self.slots[watch.window, watch.beginning] == watch.slot
 
@@ -229,9 +219,6 @@ class ObjectWatch(Watch):
         return pa.table(columns, names=names)
 
 
-_NOTHING = Entries(id=())
-
-
 def _ids(objects: Objects, codes: Ints) -> list[str]:
     if objects.keys is None or not len(codes):
         return []
@@ -244,12 +231,3 @@ def object_family(query: Grouped | Joined, algorithm: str, options: dict[str, fl
     if query.k is not None:
         same = replace(same, k=1)
     return same, algorithm, tuple(sorted(options.items()))
-
-
-def _among(some: Entries, others: Entries) -> Any:
-    """Which entries of an answer are in another one as they are: a row is of one object, so its seq names it."""
-    if not len(others.seq):
-        return np.zeros(len(some.seq), dtype=bool)
-    order = np.argsort(others.seq)
-    at = order[np.minimum(np.searchsorted(others.seq, some.seq, sorter=order), len(order) - 1)]
-    return (others.seq[at] == some.seq) & (others.good[at] == some.good)

@@ -20,8 +20,9 @@ from skyband.algorithms import PAIRS
 from skyband.algorithms.pairs.pair_base import Couples, Partners, Question
 from skyband.algorithms.pairs.sharded_scase import Halves
 from skyband.core.errors import QueryError
-from skyband.core.exchange import Changes, Entries
+from skyband.core.exchange import PAIR, Changes, Entries, Present
 from skyband.core.types import Ints, Recency
+from skyband.engine.answers import Answers
 from skyband.engine.protocol import Family, Step
 from skyband.engine.watch import Watch
 from skyband.query.expression import Column, evaluate, nodes, unknown_column
@@ -53,7 +54,7 @@ class PairGroup(Family):
         # Selected columns are put aside for as long as the window lasts; of a share, for the rows that are kept.
         self.windowed = share is None
         self.watches: list[Watch] = []
-        self.told: list[Entries] = []
+        self.answers = Answers(PAIR)
 
     # -- watches -------------------------------------------------------------------------------------------
 
@@ -79,12 +80,13 @@ class PairGroup(Family):
     def attach(self, watch: Watch) -> None:
         watch.group, watch.slot = self, 0
         self.watches.append(watch)
-        self.told.append(_NOTHING)
+        self.answers.add(0)
         self._fit()
 
     def detach(self, watch: Watch) -> None:
         index = self.watches.index(watch)
-        del self.watches[index], self.told[index]
+        del self.watches[index]
+        self.answers.remove(index)
 
     def update(self, watch: Watch) -> None:
         self._fit()
@@ -133,30 +135,15 @@ class PairGroup(Family):
         return np.asarray(self.algorithm.seq).copy()
 
     def _compare(self, edges: list[Recency]) -> Changes | None:
-        parts: list[Changes] = []
         ranks_of = [watch.ranks(horizon) for watch, horizon in zip(self.watches, edges, strict=True)]
-        answers = self.tops([(0, *each) for each in zip(ranks_of, edges, strict=True)])
-        for index, now in enumerate(answers):
-            told = self.told[index]
-            if np.array_equal(told.seq, now.seq) and _names(told) == _names(now):
-                continue
-            self.told[index] = now
-            left, came = np.flatnonzero(~_among(told, now)), np.flatnonzero(~_among(now, told))
-            shown: Any = (
-                [told.good, told.time, told.seq, told.seq_b],
-                [now.good, now.time, now.seq, now.seq_b],
-            )
-            columns: list[Any] = [
-                np.concatenate([old[left], new[came]]) for old, new in zip(*shown, strict=True)
-            ]
-            ranks = np.concatenate([np.zeros(len(left), dtype=np.int64), came + 1])
-            parts.append(Changes(np.full(len(ranks), index), ranks, *columns))
-        if not parts:
-            return None
-        joined: list[Any] = [
-            np.concatenate(arrays) for arrays in zip(*(part[:6] for part in parts), strict=True)
+        found = self.tops([(0, *each) for each in zip(ranks_of, edges, strict=True)])
+        columns: list[Any] = [
+            np.concatenate(arrays) for arrays in zip(*(each[:5] for each in found), strict=True)
         ]
-        return Changes(*joined)
+        sizes = np.array([len(each.seq) for each in found], dtype=np.int64)
+        return self.answers.compare(
+            Present(np.arange(len(sizes)), np.cumsum(sizes) - sizes, sizes, 1, *columns)
+        )
 
     # -- answers -------------------------------------------------------------------------------------------
 
@@ -167,26 +154,33 @@ class PairGroup(Family):
     def tops(self, asked: Sequence[tuple[int, int | None, Recency]]) -> list[Entries]:
         return list(self.algorithm.tops([(k or 0, edge) for _, k, edge in asked]))
 
-    def reported(self, watch: Any) -> Entries:
-        return self.told[self.watches.index(watch)]
-
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
+        told = [self.answers.of(index) for index in range(len(self.watches))]
         return {
             "algorithm": self.algorithm.dump(),
-            "told": [[told.good, told.time, told.seq, told.seq_b] for told in self.told],
+            "told": [[found.good, found.time, found.seq, found.seq_b] for found in told],
         }
 
     def load(self, blob: dict[str, Any], watches: list[Any], slots: list[int]) -> None:
         self.algorithm.load(blob["algorithm"])
-        self.watches, self.told = watches, [_entries(arrays) for arrays in blob["told"]]
+        self.watches = watches
+        rows = self.algorithm.rows
+        seqs, times = rows.column("seq"), rows.column("time")
+        order = np.argsort(seqs)
+
+        def time_of(seq: Ints) -> Ints:
+            return times[order[np.searchsorted(seqs, seq, sorter=order)]] if len(seq) else seq
+
+        self.answers.put([Entries(good, time, a, time_of(b), b) for good, time, a, b in blob["told"]])
         for watch in watches:
             watch.group, watch.slot = self, 0
 
     def _check(self) -> None:
         self.algorithm._check()
-        assert len(self.told) == len(self.watches)
+        assert len(self.answers.size) == len(self.watches)
+        self.answers._check()
         assert self.algorithm.k >= max(watch.capacity for watch in self.watches)
 
 
@@ -287,26 +281,6 @@ def _plainly(e: Expression) -> Expression:
 def pair_family(query: Pairs, algorithm: str, options: dict[str, float]) -> tuple[Any, ...]:
     """Queries with equal keys are one family: equal but for k, window and what is selected."""
     return replace(query, k=1, window=Rows(1), select=None), algorithm, tuple(sorted(options.items()))
-
-
-def _entries(found: Sequence[Any]) -> Entries:
-    """Pairs as the algorithms find them: score, recency of the older row, seq of the newer."""
-    good, time, seq, seq_b = found
-    return Entries(good, time, seq, seq_b=seq_b)
-
-
-_NOTHING = _entries((np.empty(0), *(np.empty(0, dtype=np.int64),) * 3))
-
-
-def _among(some: Entries, others: Entries) -> Any:
-    """Which pairs of an answer are in another one."""
-    there = {*_names(others)}
-    return np.array([pair in there for pair in _names(some)], dtype=bool)
-
-
-def _names(found: Entries) -> list[tuple[int, int]]:
-    assert found.seq_b is not None
-    return [*zip(found.seq.tolist(), found.seq_b.tolist(), strict=True)]
 
 
 def _cast_rows(blob: dict[str, Any], question: Question, schema: pa.Schema) -> dict[str, Any]:

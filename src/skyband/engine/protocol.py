@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from skyband.core.exchange import NOTHING, Changes, Entries
 from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.engine.answers import Answers
 from skyband.stream.batches import Batch
 from skyband.stream.windows import Horizons
 
@@ -161,6 +162,7 @@ class Family(ABC):
     algorithm_name: str
     options: dict[str, float]
     algorithm: Any
+    answers: Answers  # as they were reported last
 
     @abstractmethod
     def attach(self, watch: Any) -> None:
@@ -182,9 +184,9 @@ class Family(ABC):
     def step(self, step: Step) -> Changes | None:
         """Run one step; return what it did to the answers."""
 
-    @abstractmethod
     def reported(self, watch: Any) -> Entries:
         """The watch's answer as it was reported last."""
+        return self.answers.of(self.watches.index(watch))
 
     @abstractmethod
     def top(self, slot: int, k: int | None, horizon: Recency) -> Entries:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from skyband.algorithms import REGISTRY, Arrivals, WindowAlgorithm
-from skyband.algorithms.kernels.answer_diff import Board
-from skyband.core.exchange import ALL, NOTHING, Changes, Entries
+from skyband.algorithms.kernels.list_answers import ListAnswers
+from skyband.core.exchange import ALL, NOTHING, ROW, Changes, Entries
 from skyband.core.types import LOWEST, Floats, Ints, Recency
+from skyband.engine.answers import Answers
 from skyband.engine.protocol import Family, Fits, Step, Watched
 from skyband.query.expression import (
     And,
@@ -85,7 +86,8 @@ class Group(Family):
         )
         self.constants = np.empty((0, len(lift(query.score)[1])), dtype=np.float64)
         self.slots: dict[Any, int] = {}
-        self.board = Board()
+        self.answers = Answers(ROW)
+        self.listed = ListAnswers()  # the present answers, where the algorithm keeps lists
         self.watches: list[Watched] = []
         self._arrays: dict[str, Ints] = {}
         self._buffers: tuple[Window, ...] | None = None
@@ -136,13 +138,14 @@ class Group(Family):
         slot = self._slot_for(watch)
         watch.group, watch.slot = self, slot
         self.watches.append(watch)
-        self.board.add(slot)
-        self.board.stale[-1] = 1
+        self.answers.add(slot)
+        self.listed.add()
         self.changed()
 
     def detach(self, watch: Watched) -> None:
         index = self.watches.index(watch)
-        self.board.remove(index)
+        self.answers.remove(index)
+        self.listed.remove(index)
         del self.watches[index]
         self.changed()
         self._leave(watch.slot)
@@ -178,11 +181,11 @@ class Group(Family):
         if self.keyed:
             old = watch.slot
             slot = self._move(watch)
-            watch.slot = self.board.slot[index] = slot
+            watch.slot = self.answers.slot[index] = slot
             if old != slot:
                 self._leave(old)
         self._resize(watch.slot)
-        self.board.stale[index] = 1
+        self.answers.stale[index] = 1
 
     def _move(self, watch: Watched) -> int:
         """The slot of a watch whose window or beginning has changed."""
@@ -203,8 +206,13 @@ class Group(Family):
             self.algorithm.step(columns, time, seq, slot_time, slot_seq, *deleted)
         else:
             self.algorithm.step(self.arrivals(batch, mark) if batch else None, slot_time, slot_seq, *deleted)
-        found: Changes | None = self.algorithm.report(self.board, ks, horizon_time, horizon_seq)
-        return found
+        return self._compare(ks, horizon_time, horizon_seq)
+
+    def _compare(self, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
+        """What has changed since the last report."""
+        answers, algorithm = self.answers, self.algorithm
+        present = algorithm.present(self.listed, answers.slot, answers.stale, ks, horizon_time, horizon_seq)
+        return answers.compare(present, not self.windowed or algorithm.timed) if len(present.which) else None
 
     def _no_rows(self) -> tuple[tuple[Floats, ...], Ints, Ints]:
         none = np.empty(0, dtype=np.float64)
@@ -244,6 +252,7 @@ class Group(Family):
         ks = arrays["k"]
         if len(arrays["growing"]):
             ks = ks.copy()
+            self.answers.stale[arrays["growing"]] = 1
             for index in arrays["growing"].tolist():
                 ks[index] = self.watches[index].ranks(Recency(int(time[index]), int(seq[index]))) or ALL
         return ks, time, seq
@@ -272,7 +281,7 @@ class Group(Family):
     def _slot_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
         """Each slot expires at the oldest horizon of its watches."""
         count = len(self.algorithm.ks)
-        slots = self.board.slot
+        slots = self.answers.slot
         if count == len(slots) == len(self.slots) and self._in_place():
             return time, seq  # a slot each, in order
         slot_time, slot_seq = np.full(count, LOWEST.time), np.full(count, LOWEST.seq)
@@ -289,7 +298,7 @@ class Group(Family):
     def _in_place(self) -> bool:
         """Whether watch i has slot i throughout."""
         if "in place" not in self._arrays:
-            found = np.array_equal(self.board.slot, np.arange(len(self.board.slot)))
+            found = np.array_equal(self.answers.slot, np.arange(len(self.answers.slot)))
             self._arrays["in place"] = np.array([found], dtype=np.int64)
         return bool(self._arrays["in place"][0])
 
@@ -374,7 +383,7 @@ class Group(Family):
         order = np.lexsort((seq, time))[::-1]
         self.algorithm.expire(slot, min(watch.horizon() for watch in self.watches if watch.slot == slot))
         self.algorithm.rebuild(slot, good[order], time[order], seq[order])
-        self.board.stale[np.flatnonzero(self.board.slot == slot)] = 1
+        self.answers.stale[np.flatnonzero(self.answers.slot == slot)] = 1
         return np.asarray(lists.seq[lists.span(slot)]).copy()
 
     # -- answers -------------------------------------------------------------------------------------------
@@ -388,13 +397,6 @@ class Group(Family):
             return super().tops(asked)
         found = together([(slot, ALL if k is None else k, horizon) for slot, k, horizon in asked])
         return [Entries(*each) for each in found]
-
-    def reported(self, watch: Watched) -> Entries:
-        index = self.watches.index(watch)
-        span = slice(start := int(self.board.start[index]), start + int(self.board.size[index]))
-        timed = len(self.board.time) > 0
-        times = self.board.time[span] if timed else np.zeros(span.stop - span.start, dtype=np.int64)
-        return Entries(self.board.good[span], times, self.board.seq[span])
 
     def columns(self) -> tuple[str, ...]:
         return tuple(self.space.columns) if self.windowed else ()
@@ -419,19 +421,24 @@ class Group(Family):
 
     def live_seqs(self) -> Ints:
         seqs: Ints = self.algorithm.seqs()
-        return seqs if self.algorithm.listed else np.concatenate([seqs, self.board.seq])
+        return seqs if self.algorithm.listed else np.concatenate([seqs, self.answers.seq])
 
     def dump(self) -> dict[str, Any]:
         return {
             "constants": self.constants.copy(),
-            "board": self.board.dump(),
+            "board": {
+                **self.answers.dump(),
+                "oldest_time": self.listed.oldest_time.copy(),
+                "oldest_seq": self.listed.oldest_seq.copy(),
+            },
             "algorithm": self.algorithm.dump(),
         }
 
     def load(self, blob: dict[str, Any], watches: list[Any], slots: list[int]) -> None:
         self.constants = blob["constants"]
         self.algorithm.load(blob["algorithm"])
-        self.board.load(blob["board"])
+        self.answers.load(blob["board"])
+        self.listed.load(blob["board"])
         known = self.constants[slots].tolist()
         for watch, slot, constants in zip(watches, slots, known, strict=True):
             watch.group, watch.slot = self, slot
@@ -440,8 +447,8 @@ class Group(Family):
 
     def _check(self) -> None:
         self.algorithm._check()
-        # every watch stands on the board, in order, at its slot
-        assert [watch.slot for watch in self.watches] == self.board.slot.tolist()
+        # every watch has an answer, in order, at its slot
+        assert [watch.slot for watch in self.watches] == self.answers.slot.tolist()
         # a slot keeps as many ranks as the watch that wants most
         for slot in self.slots.values():
             assert self.algorithm.ks[slot] == max(w.capacity for w in self.watches if w.slot == slot)

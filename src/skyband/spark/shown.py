@@ -136,15 +136,11 @@ def _together(watches: list[Watch]) -> Answers:
 
 
 def _told(group: Group, watches: list[Watch]) -> tuple[Ints, Floats, Ints]:
-    """How many rows each answer has, and all scores and seqs: as they stand on the family's board after a step."""
-    board = group.board
+    """How many rows each answer has, and all scores and seqs: as they were reported last."""
     if watches == group.watches:
         index = np.arange(len(watches))
     else:
         known = {id(watch): number for number, watch in enumerate(group.watches)}
         index = np.array([known[id(watch)] for watch in watches], dtype=np.int64)
-    size = board.size[index]
-    before = np.cumsum(size) - size
-    places = np.arange(int(size.sum())) + np.repeat(board.start[index] - before, size)
-    good = board.good[places]
-    return size, good if group.sign > 0 else np.negative(good), board.seq[places]
+    size, good, seq = group.answers.all_of(index)
+    return size, good if group.sign > 0 else np.negative(good), seq

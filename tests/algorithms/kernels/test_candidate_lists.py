@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyband.algorithms.kernels.answer_diff import Board
 from skyband.algorithms.kernels.candidate_lists import FEW, SHORT, append, best, expire_all, prune, remove
+from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.skyband.threshold import Threshold
+from skyband.core.exchange import ROW, Changes
 from skyband.core.types import LOWEST, Recency
+from skyband.engine.answers import Answers
 
 SCORES = st.one_of(st.sampled_from([-np.inf, -0.0, 0.0, 1.0, 2.0, np.inf]), st.floats(-2, 2))
 recencies = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), unique=True, max_size=15).map(sorted)
@@ -118,9 +120,10 @@ def test_lists_are_cut_at_the_horizon(lists: list[set[int]], heads: list[int], h
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_a_deleted_row_leaves_the_answer(slots: int) -> None:
-    algorithm, board = Threshold({}), Board()
+    algorithm, answers, listed = Threshold({}), Answers(ROW), ListAnswers()
     for _ in range(slots):
-        board.add(algorithm.add(1))
+        answers.add(algorithm.add(1))
+        listed.add()
     n = 200
     seq = np.arange(n)[::-1].copy()
     for slot in range(slots):
@@ -128,16 +131,19 @@ def test_a_deleted_row_leaves_the_answer(slots: int) -> None:
         algorithm._insert_scored(slot, seq.astype(float), 0 * seq, seq, seq, np.zeros(n, dtype=np.uint8))
     everything = np.full(slots, 10**6)
     edges = [np.full(slots, edge) for edge in LOWEST]
-    board.stale[:] = 1
-    first = algorithm.report(board, everything, *edges)
+
+    def changed() -> Changes | None:
+        return answers.compare(algorithm.present(listed, answers.slot, answers.stale, everything, *edges))
+
+    first = changed()
     assert first is not None and len(first.seq) == n * slots
     gone = np.array([150, 3, 999, 77, 0])  # in any order; one was never there
     algorithm.step(None, *edges, 0 * gone, gone)
     algorithm._check()
-    changes = algorithm.report(board, everything, *edges)
+    changes = changed()
     assert changes is not None
     assert changes.seq.tolist() == [150, 77, 3, 0] * slots
     assert not changes.rank.any()  # they leave, and nobody enters
     assert 77 not in algorithm.top(0, 10**6, Recency(0, 0))[2]
     algorithm.step(None, *edges, 0 * gone, gone)
-    assert algorithm.report(board, everything, *edges) is None
+    assert changed() is None

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.kernels.answer_diff import before
 from skyband.compiling.jit import inlined, kernel
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints, Recency
 
 STEPS = 32

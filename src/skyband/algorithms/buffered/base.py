@@ -51,15 +51,15 @@ from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, ListAlgorithm
 from skyband.algorithms.buffered.filters import PROBABLE, STRICT, refill, regions, shed
 from skyband.algorithms.buffered.probabilistic_filter import WAIT
 from skyband.algorithms.buffered.transfer import serving
-from skyband.algorithms.kernels.answer_diff import Board
 from skyband.algorithms.kernels.batch_skyband import select
 from skyband.algorithms.kernels.capacity import limit_for
+from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.algorithms.kernels.recent_buffer import Recent, begins_after, buffer_rows, buffer_time, too_long
 from skyband.algorithms.query_index.index import COARSE, INSIDE, QueryIndex
 from skyband.algorithms.query_index.loops import Kernels, indexable, kernels
 from skyband.algorithms.skyband import ra, sa
-from skyband.core.exchange import Changes
+from skyband.core.exchange import Present
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 from skyband.query.window import Last, Rows, Window
@@ -448,18 +448,26 @@ class Buffered(ListAlgorithm):
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
+    def present(
+        self,
+        answers: ListAnswers,
+        slots: Ints,
+        stale: Ints,
+        ks: Ints,
+        horizon_time: Ints,
+        horizon_seq: Ints,
+    ) -> Present:
         after = self._after
         if len(after) != len(horizon_time):
             after = self._after = np.empty(len(horizon_time), dtype=bool)
         if len(self.recent) and begins_after(
-            board.slot, horizon_time, horizon_seq, *self.recent.relied, self.floor_time, self.floor_seq, after
+            slots, horizon_time, horizon_seq, *self.recent.relied, self.floor_time, self.floor_seq, after
         ):
-            for slot in dict.fromkeys(board.slot[after].tolist()):
-                mine = after & (board.slot == slot)
+            for slot in dict.fromkeys(slots[after].tolist()):
+                mine = after & (slots == slot)
                 horizons = zip(horizon_time[mine].tolist(), horizon_seq[mine].tolist(), strict=True)
                 self.mend(slot, Recency(*max(horizons)))
-        return super().report(board, ks, horizon_time, horizon_seq)
+        return super().present(answers, slots, stale, ks, horizon_time, horizon_seq)
 
     def mend(self, slot: int, horizon: Recency) -> None:
         """Hand on the buffer's rows that are not dominated there; the filter forgets the rows before the horizon."""

@@ -23,9 +23,9 @@ from __future__ import annotations
 import numpy as np
 
 from skyband.algorithms.buffered.probabilistic_filter import BLOCK, WAIT, take_likely
-from skyband.algorithms.kernels.answer_diff import before
 from skyband.algorithms.kernels.ranked_lists import enlist
 from skyband.compiling.jit import inlined, kernel
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
 STRICT, RELAXED, PROBABLE = range(3)

@@ -28,9 +28,9 @@ from skyband.algorithms.base import Card
 from skyband.algorithms.grid import tma
 from skyband.algorithms.grid.base import Gridded
 from skyband.algorithms.grid.search import ADMITTED, COUNTERS
-from skyband.algorithms.kernels.answer_diff import before
 from skyband.algorithms.kernels.ranked_lists import enlist
 from skyband.compiling.jit import kernel
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
 OUTSIDE = len(COUNTERS)  # rows within the last circle that were outside the present one

@@ -42,9 +42,9 @@ from skyband.algorithms.base import Card, Workload
 from skyband.algorithms.grid.base import TIGHTEN, Gridded
 from skyband.algorithms.grid.cells import ROWS_A_CELL, TOTAL
 from skyband.algorithms.grid.search import ADMITTED, COUNTERS, SCORED
-from skyband.algorithms.kernels.answer_diff import before
 from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.compiling.jit import kernel
+from skyband.core.order import before
 from skyband.core.types import MINIMUM, Floats, Ints
 from skyband.query.expression.score_space import Space
 

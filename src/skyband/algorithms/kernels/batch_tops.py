@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from skyband.algorithms.kernels.answer_diff import before
 from skyband.algorithms.kernels.candidate_lists import Lists, best
 from skyband.algorithms.kernels.search_tree import SearchTree
 from skyband.compiling.jit import inlined, kernel
@@ -84,24 +83,6 @@ def places_of(good: Floats, time: Ints, seq: Ints, span: slice, ks: Ints, edges:
     return [out[line, :size] for line, size in enumerate(sizes.tolist())]
 
 
-@kernel
-def by_watch(
-    watches: int, watch: Ints, rank: Ints, good: Floats, time: Ints, seq: Ints, to_watch: Ints, to_rank: Ints,
-    to_good: Floats, to_time: Ints, to_seq: Ints,
-) -> None:  # fmt: skip
-    """Changes in the order of the watches; those of one watch stay in theirs."""
-    at = np.zeros(watches + 1, dtype=np.int64)
-    for i in range(watch.shape[0]):
-        at[watch[i] + 1] += 1
-    for w in range(watches):
-        at[w + 1] += at[w]
-    for i in range(watch.shape[0]):
-        w = watch[i]
-        to = at[w]
-        at[w] += 1
-        to_watch[to], to_rank[to], to_good[to], to_time[to], to_seq[to] = w, rank[i], good[i], time[i], seq[i]
-
-
 @inlined
 def _wait(scores: Floats, places: Ints, waiting: int, value: float, place: int) -> int:
     """A candidate that is older than all so far joins those that wait: behind those that are as good."""
@@ -154,21 +135,19 @@ def reach_back(
 
 @kernel
 def walk_all(
-    first: int, order: Ints, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, room: Ints,
-    size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints, held: Ints,
-    whole: Ints, pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
-    out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
-) -> tuple[int, int]:  # fmt: skip
-    """Search for the answers of watches from the `first` of this order on (by slot, in each the newest horizon first),
-    and for as many ranks below them as the board has room for; stops early where the output might not suffice."""
+    order: Ints, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, room: Ints, size: Ints,
+    oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints, held: Ints, whole: Ints,
+    pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
+) -> None:  # fmt: skip
+    """Search for the answers of watches in this order: by slot, in each the newest horizon first. As many ranks below
+    each answer are held as there is room for."""
     most = 0
-    for i in range(first, order.shape[0]):
+    for i in range(order.shape[0]):
         most = max(most, room[order[i]])
     scores, places = np.empty(most + 1), np.empty(most + 1, dtype=np.int64)
     new_scores, new_places = np.empty(WAIT), np.empty(WAIT, dtype=np.int64)
-    fresh_ranks = np.empty(most, dtype=np.int64)
-    count, at, known, slot = 0, 0, 0, -1
-    for i in range(first, order.shape[0]):
+    at, known, slot = 0, 0, -1
+    for i in range(order.shape[0]):
         w = order[i]
         horizon, edge = horizon_time[w], horizon_seq[w]
         if slot != slots[w]:
@@ -180,14 +159,16 @@ def walk_all(
             inside = first_inside(pool_time, pool_seq, begin, at + 1, horizon, edge)
             known = reach_back(pool_good, at, inside, scores, places, known, most, new_scores, new_places)
         at = inside - 1
-        if count + size[w] + min(ks[w], known) > out_watch.shape[0]:
-            return i, count
-        count = compare(
-            w, min(ks[w], known), min(room[w], known), start, size, oldest_time, oldest_seq, good, time, seq, pool_time,
-            pool_seq, scores, places, fresh_ranks, count, out_watch, out_rank, out_good, out_time, out_seq,
-        )  # fmt: skip
-        held[w], whole[w], stale[w] = min(room[w], known), known <= room[w] and known < most, 0
-    return order.shape[0], count
+        more, base = min(room[w], known), start[w]
+        for j in range(more):
+            place = places[j]
+            good[base + j], time[base + j], seq[base + j] = scores[j], pool_time[place], pool_seq[place]
+        if more > 0:  # the list is in order of recency
+            least = places[0]
+            for j in range(1, more):
+                least = min(least, places[j])
+            oldest_time[w], oldest_seq[w] = pool_time[least], pool_seq[least]
+        size[w], held[w], whole[w] = min(ks[w], known), more, known <= room[w] and known < most
 
 
 @kernel
@@ -211,54 +192,3 @@ def tops(
         sizes[w] = min(known, ks[w])
         for i in range(sizes[w]):
             out[w, i] = places[i]
-
-
-@inlined
-def compare(
-    w: int, found: int, more: int, start: Ints, size: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats,
-    time: Ints, seq: Ints, pool_time: Ints, pool_seq: Ints, scores: Floats, places: Ints, fresh: Ints, count: int,
-    out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
-) -> int:  # fmt: skip
-    """Put an answer and the ranks below it, `more` in all, on the board, and what left and entered into the output; one
-    pass over both, with the ranks of those that entered put aside in `fresh`, since they are told last."""
-    base, old = start[w], size[w]
-    same = 0
-    while same < old and same < found and seq[base + same] == pool_seq[places[same]]:
-        same += 1
-    i, j, entered = same, same, 0
-    while i < old or j < found:
-        here = base + i
-        if i < old and j < found:
-            at = places[j]
-            if seq[here] == pool_seq[at]:
-                i += 1
-                j += 1
-                continue
-            left = not before(scores[j], pool_time[at], pool_seq[at], good[here], time[here], seq[here])
-        else:
-            left = i < old
-        if left:
-            out_watch[count], out_rank[count] = w, 0
-            out_good[count], out_time[count], out_seq[count] = good[here], time[here], seq[here]
-            count += 1
-            i += 1
-        else:
-            fresh[entered] = j
-            entered += 1
-            j += 1
-    for e in range(entered):
-        j = fresh[e]
-        at = places[j]
-        out_watch[count], out_rank[count] = w, j + 1
-        out_good[count], out_time[count], out_seq[count] = scores[j], pool_time[at], pool_seq[at]
-        count += 1
-    size[w] = found
-    for j in range(same, more):
-        at = places[j]
-        good[base + j], time[base + j], seq[base + j] = scores[j], pool_time[at], pool_seq[at]
-    if more > 0:  # the list is in order of recency
-        least = places[0]
-        for j in range(1, more):
-            least = min(least, places[j])
-        oldest_time[w], oldest_seq[w] = pool_time[least], pool_seq[least]
-    return count

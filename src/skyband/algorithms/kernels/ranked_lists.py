@@ -11,11 +11,26 @@ from typing import Any
 import numpy as np
 
 from skyband.compiling.array_version import Renewed
-from skyband.compiling.jit import inlined
+from skyband.compiling.jit import inlined, kernel
+from skyband.core.exchange import Present
 from skyband.core.types import Floats, Ints
 
 FIRST_ROOM = 32
 TIGHT = 64  # one place in so many may be nobody's
+
+
+class Ends(Renewed):
+    """Where the answers of a family's watches are: at the ends of lists."""
+
+    def __init__(self) -> None:
+        self.which = np.empty(0, dtype=np.int64)  # scratch: the watches whose answers may have changed
+        self.start = np.empty(0, dtype=np.int64)  # by watch, the best entry's place
+        self.size = np.empty(0, dtype=np.int64)
+
+    def fit(self, watches: int) -> None:
+        """Have room for so many watches."""
+        if len(self.which) != watches:
+            self.which, self.start, self.size = (np.zeros(watches, dtype=np.int64) for _ in range(3))
 
 
 class Ranked(Renewed):
@@ -35,6 +50,7 @@ class Ranked(Renewed):
         self.size = np.empty(0, dtype=np.int64)
         self.room = np.empty(0, dtype=np.int64)
         self.used = 0  # places of the pool handed out so far
+        self.ends = Ends()
 
     @property
     def timed(self) -> bool:
@@ -133,6 +149,13 @@ class Ranked(Renewed):
         good, time, seq = self.good[part][::-1], self.times(part)[::-1], self.seq[part][::-1]
         return good.copy(), time.copy(), seq.copy()
 
+    def present(self, touched: Any, slots: Ints, stale: Ints, ks: Ints) -> Present:
+        """The answers of the watches whose slot was touched, or that are stale."""
+        ends = self.ends
+        ends.fit(len(slots))
+        count = find_ends(slots, ks, touched, stale, self.start, self.size, ends.which, ends.start, ends.size)
+        return Present(ends.which[:count], ends.start, ends.size, -1, self.good, self.time, self.seq)
+
     @property
     def row_bytes(self) -> int:
         return 8 * len(self.names)
@@ -179,6 +202,24 @@ class Ranked(Renewed):
             assert not np.isnan(good).any()
             newer = (time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] > seq[:-1]))
             assert bool(np.all((good[1:] > good[:-1]) | ((good[1:] == good[:-1]) & newer)))
+
+
+@kernel
+def find_ends(
+    slots: Ints, ks: Ints, touched: Any, stale: Ints, list_start: Ints, list_size: Ints, which: Ints, start: Ints,
+    size: Ints,
+) -> int:  # fmt: skip
+    """Note which watches' answers may have changed, and where each begins; return how many those are."""
+    count = 0
+    for w in range(slots.shape[0]):
+        slot = slots[w]
+        if touched[slot] == 0 and stale[w] == 0:
+            continue
+        which[count] = w
+        count += 1
+        start[w] = list_start[slot] + list_size[slot] - 1
+        size[w] = min(ks[w], list_size[slot])
+    return count
 
 
 @inlined

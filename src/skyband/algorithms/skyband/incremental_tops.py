@@ -3,8 +3,8 @@
 The rule of section 4.2 of Shen, Cheema, Lin, Zhang and Wang for continuous queries, as it must be: what left the window
 leaves the answer; a new row comes in if it is before the row that was the answer's last *before* that; only if fewer
 than k are left then, the answer is searched for anew. In a step of many rows about as many leave as come in, so every
-second answer would be short. So the board keeps some ranks below the k-th as well (`held` of them in all, of which the
-first `size` are the answer), and the rule is about the last of those: a search is needed once they are used up.
+second answer would be short. So some ranks below the k-th are kept as well (`held` of them in all, of which the first
+`size` are the answer), and the rule is about the last of those: a search is needed once they are used up.
 
 What holds for a watch's list after a step: its rows are inside the window, in order, and every candidate inside the
 window that is before the last of them is among them; if the list is `whole`, every candidate inside the window is. Cut
@@ -17,16 +17,18 @@ Watches that do need a search are answered by one walk for all of them (kernels/
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.kernels.answer_diff import Board, before
-from skyband.algorithms.kernels.batch_tops import by_watch, walk_all
+from skyband.algorithms.kernels.batch_tops import walk_all
 from skyband.algorithms.kernels.candidate_lists import Lists, best
+from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.compiling.jit import inlined, kernel
-from skyband.core.exchange import Changes
+from skyband.core.exchange import Present
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints
+
+SEARCH, LOOK = 1, 2  # what is left to do for a watch: search for its answer; look at it, or it was looked at
 
 
 def ranks_held(ks: Ints) -> Ints:
@@ -35,103 +37,92 @@ def ranks_held(ks: Ints) -> Ints:
 
 
 class Following:
-    """How far the answers on a board reach below their last rank."""
+    """How far the answers reach below their last rank."""
 
     def __init__(self) -> None:
         self.held = np.empty(0, dtype=np.int64)  # by watch
         self.whole = np.empty(0, dtype=np.int64)  # by watch: 1 if nothing inside the window is missing
         self.seen = np.empty(0, dtype=np.int64)  # by slot: the latest row that has been shown to its watches
         self.searched = 0  # answers that were searched for
-        self._board: Board | None = None
-        self._laid: Ints | None = None  # the board's layout that `held` is about
+        self._answers: ListAnswers | None = None
+        self._laid: Ints | None = None  # the layout that `held` is about
         self._ks: Ints | None = None
         self._rooms, self._most = self.held, 0
         self._left = np.zeros(1, dtype=np.int64)
 
     def begin(self, lists: Lists) -> None:
-        """After a load: the answers on the board are of these lists."""
+        """After a load: the answers are of these lists."""
         spans = [lists.span(slot) for slot in range(len(lists.start))]
         self.seen = np.array([int(lists.seq[span].max(initial=-1)) for span in spans], dtype=np.int64)
 
-    def _fit(self, board: Board, lists: Lists, ks: Ints) -> Ints:
-        """Room for what is to be held at most, which is returned; where the board was laid out anew, the answers are
-        all that is left of what was."""
+    def _fit(self, answers: ListAnswers, lists: Lists, slots: Ints, ks: Ints) -> Ints:
+        """Room for what is to be held at most, which is returned; where the answers were laid out again, they are all
+        that is left of what was held."""
         if ks is not self._ks:
             self._rooms, self._ks = ranks_held(ks), ks
             self._most = int(self._rooms.max(initial=0))
         rooms = self._rooms
         if len(lists.size) > 1 or lists.live(0) < self._most:  # mostly one list, with enough in it
-            rooms = np.minimum(rooms, (lists.size - lists.head)[board.slot])
-        board._make_room(rooms)
-        if board.start is not self._laid:
-            self._laid = board.start
-            self.held, self.whole = board.size.copy(), np.zeros(len(board.size), dtype=np.int64)
-            self._left = np.zeros(len(board.size) + 1, dtype=np.int64)
+            rooms = np.minimum(rooms, (lists.size - lists.head)[slots])
+        answers.make_room(rooms)
+        if answers.start is not self._laid:
+            self._laid = answers.start
+            self.held, self.whole = answers.size.copy(), np.zeros(len(answers.size), dtype=np.int64)
+            self._left = np.zeros(len(answers.size) + 1, dtype=np.int64)
         if len(self.seen) < len(lists.start):
             self.seen = np.append(self.seen, np.full(len(lists.start) - len(self.seen), -1, dtype=np.int64))
         return rooms
 
-    def refresh(
-        self, board: Board, lists: Lists, fresh: Floats, ks: Ints, horizon_time: Ints, horizon_seq: Ints
-    ) -> Changes | None:
-        """Bring every answer up to date; what changed, watch by watch, or None."""
-        rooms = self._fit(board, lists, ks)
-        self._board = board
+    def present(
+        self,
+        answers: ListAnswers,
+        lists: Lists,
+        fresh: Floats,
+        slots: Ints,
+        stale: Ints,
+        ks: Ints,
+        horizon_time: Ints,
+        horizon_seq: Ints,
+    ) -> Present:
+        """Bring the answers up to date."""
+        rooms = self._fit(answers, lists, slots, ks)
+        self._answers = answers
         own = (
-            ks, horizon_time, horizon_seq, board.start, rooms, board.size, board.stale, board.oldest_time,
-            board.oldest_seq, board.good, board.time, board.seq, self.held, self.whole,
+            answers.start, rooms, answers.size, answers.oldest_time, answers.oldest_seq, answers.good, answers.time,
+            answers.seq, self.held, self.whole,
             lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
         )  # fmt: skip
-
-        def followed(first: int, out: Changes) -> tuple[int, int]:
-            found: tuple[int, int] = follow(first, fresh, board.slot, *own, self.seen, self._left, *out[:5])
-            return found
-
-        changes = board._collect(0, followed)
-        if not self._left[-1]:
-            return changes
-        order = np.flatnonzero(self._left[:-1])
-        if len(order) > 1:
-            keys = horizon_seq[order], horizon_time[order], -board.slot[order]
-            order = order[np.lexsort(keys)[::-1]]
-        self.searched += len(order)
-
-        def walked(first: int, out: Changes) -> tuple[int, int]:
-            found: tuple[int, int] = walk_all(first, order, board.slot, *own, *out[:5])
-            return found
-
-        return _in_order(len(ks), changes, board._collect(0, walked, len(order)))
+        follow(fresh, stale, slots, ks, horizon_time, horizon_seq, *own, self.seen, self._left)
+        if self._left[-1]:
+            order = np.flatnonzero(self._left[:-1] == SEARCH)
+            if len(order) > 1:
+                keys = horizon_seq[order], horizon_time[order], -slots[order]
+                order = order[np.lexsort(keys)[::-1]]
+            self.searched += len(order)
+            walk_all(order, slots, ks, horizon_time, horizon_seq, *own)
+        return answers.shown(np.flatnonzero(self._left[:-1]))
 
     def _check(self) -> None:
-        board = self._board
-        if board is None or board.start is not self._laid:
+        answers = self._answers
+        if answers is None or answers.start is not self._laid:
             return
         for w, (start, held, size) in enumerate(
-            zip(board.start.tolist(), self.held.tolist(), board.size.tolist(), strict=True)
+            zip(answers.start.tolist(), self.held.tolist(), answers.size.tolist(), strict=True)
         ):
             # the answer is the beginning of what is held, which has room
-            assert size <= held <= board.room[w]
+            assert size <= held <= answers.room[w]
             span = slice(start, start + held)
             rows = [
-                *zip(*(array[span].tolist() for array in (board.good, board.time, board.seq)), strict=True)
+                *zip(
+                    *(array[span].tolist() for array in (answers.good, answers.time, answers.seq)),
+                    strict=True,
+                )
             ]
             # in order, no row twice
             assert all(a > b for a, b in pairwise(rows))
             # none is older than what is believed to be the oldest
-            oldest = int(board.oldest_time[w]), int(board.oldest_seq[w])
+            oldest = int(answers.oldest_time[w]), int(answers.oldest_seq[w])
             assert all((time, seq) >= oldest for _, time, seq in rows)
-
-
-def _in_order(watches: int, followed: Changes | None, walked: Changes | None) -> Changes | None:
-    """Changes that were found in two ways, by watch."""
-    if walked is None:
-        return followed
-    if followed is not None:
-        both: list[Any] = [np.concatenate(arrays) for arrays in zip(followed[:5], walked[:5], strict=True)]
-        walked = Changes(*both)
-    columns: list[Any] = [np.empty_like(array) for array in walked[:5]]
-    by_watch(watches, *walked[:5], *columns)
-    return Changes(*columns)
 
 
 @inlined
@@ -142,11 +133,11 @@ def _inside(time: int, seq: int, horizon: int, edge: int) -> bool:
 
 @inlined
 def _look(
-    first: int, fresh: Floats, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, size: Ints,
-    stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, held: Ints, whole: Ints, left: Ints, least: Floats,
+    fresh: Floats, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, size: Ints, stale: Ints,
+    oldest_time: Ints, oldest_seq: Ints, good: Floats, held: Ints, whole: Ints, left: Ints, least: Floats,
 ) -> None:  # fmt: skip
-    """Which watches must be looked at (2 in `left`), and for each slot how good a new row must be to matter to one."""
-    for w in range(first, slots.shape[0]):
+    """Set LOOK in `left` for the watches to look at, and find how good a new row of each slot must be to matter."""
+    for w in range(slots.shape[0]):
         m, slot = held[w], slots[w]
         left[w] = 0
         bar = -np.inf if whole[w] == 1 or m == 0 else good[start[w] + m - 1]
@@ -158,7 +149,7 @@ def _look(
             and (fresh[slot] < bar or fresh[slot] == -np.inf)
         )
         if not settled:
-            left[w] = 2
+            left[w] = LOOK
             least[slot] = min(least[slot], bar)
 
 
@@ -182,30 +173,29 @@ def newcomers(
 
 @kernel
 def follow(
-    first: int, fresh: Floats, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, room: Ints,
-    size: Ints, stale: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints, held: Ints,
-    whole: Ints, pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
-    seen: Ints, left: Ints, out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
-) -> tuple[int, int]:  # fmt: skip
-    """Bring answers up to date from watch `first` on; those that must be searched for are 1 in `left`, whose last entry
-    says how many they are. Stops early where the output might not suffice."""
+    fresh: Floats, stale: Ints, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, room: Ints,
+    size: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints, held: Ints, whole: Ints,
+    pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
+    seen: Ints, left: Ints,
+) -> None:  # fmt: skip
+    """Bring answers up to date. Those that must be searched for are SEARCH in `left`, whose last entry counts them; the
+    others that may have changed are LOOK."""
     watches = slots.shape[0]
-    if first == 0:
-        left[watches] = 0
+    left[watches] = 0
     least = np.full(list_start.shape[0], np.inf)
     _look(
-        first, fresh, slots, ks, horizon_time, horizon_seq, start, size, stale, oldest_time, oldest_seq, good, held,
-        whole, left, least,
+        fresh, slots, ks, horizon_time, horizon_seq, start, size, stale, oldest_time, oldest_seq, good, held, whole,
+        left, least,
     )  # fmt: skip
     longest = max(0, (list_size - list_head).max())
     values, new_good = np.empty(longest), np.empty(longest)
     where, places = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
     new_time, new_seq = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
-    count, current, coming = 0, -1, 0
-    for w in range(first, watches):
+    current, coming = -1, 0
+    for w in range(watches):
         if left[w] == 0:
             continue
-        slot, k, m, base, old = slots[w], ks[w], held[w], start[w], size[w]
+        slot, k, m, base = slots[w], ks[w], held[w], start[w]
         horizon, edge = horizon_time[w], horizon_seq[w]
         if slot != current:
             current = slot
@@ -241,48 +231,34 @@ def follow(
                 entering += 1
             among += 1
         total = m - gone + entering
-        if stale[w] == 1 or old > k or (total < k and whole[w] == 0):
-            left[w] = 1
+        if stale[w] == 1 or size[w] > k or (total < k and whole[w] == 0):
+            left[w] = SEARCH
             left[watches] += 1
             continue
-        if count + old + min(k, total) > out_watch.shape[0]:
-            return w, count
-        left[w] = 0
         if total > room[w]:
             total, whole[w] = room[w], 0
-        told = count  # of this watch the changes from here on
-        stayed = old
         if gone > 0:
-            count = _close_up(
-                w, base, m, old, timed, horizon, edge, good, time, seq, count, out_watch, out_rank, out_good, out_time,
-                out_seq,
-            )  # fmt: skip
-            stayed -= count - told
-        count = _let_in(
-            w, k, base, m - gone, stayed, entering, total, timed, places, good, time, seq, new_good, new_time, new_seq,
-            told, count, out_watch, out_rank, out_good, out_time, out_seq,
-        )  # fmt: skip
+            _close_up(base, m, timed, horizon, edge, good, time, seq)
+        _let_in(base, m - gone, entering, total, timed, places, good, time, seq, new_good, new_time, new_seq)
         held[w], size[w] = total, min(k, total)
         anew = gone > 0 or m == 0
         _date(w, base, total, anew, timed, among, oldest_time, oldest_seq, time, seq, new_time, new_seq)
     # a search shows all that is there, also what was retained and came back without a new row
     shown = fresh > -np.inf
     for w in range(watches):
-        if left[w] == 1:
+        if left[w] == SEARCH:
             shown[slots[w]] = True
     for slot in range(list_start.shape[0]):
         if shown[slot]:
             for place in range(list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]):
                 seen[slot] = max(seen[slot], pool_seq[place])
-    return watches, count
 
 
 @inlined
 def _close_up(
-    w: int, base: int, m: int, old: int, timed: bool, horizon: int, edge: int, good: Floats, time: Ints, seq: Ints,
-    count: int, out_watch: Ints, out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
-) -> int:  # fmt: skip
-    """Take what has left the window out of what is held; those of the first `old` are told."""
+    base: int, m: int, timed: bool, horizon: int, edge: int, good: Floats, time: Ints, seq: Ints
+) -> None:
+    """Take what has left the window out of what is held."""
     to = base
     while _inside(time[to] if timed else 0, seq[to], horizon, edge):
         to += 1
@@ -292,23 +268,16 @@ def _close_up(
             if timed:
                 time[to] = time[i]
             to += 1
-        elif i < base + old:
-            out_watch[count], out_rank[count] = w, 0
-            out_good[count], out_time[count], out_seq[count] = good[i], time[i], seq[i]
-            count += 1
-    return count
 
 
 @inlined
 def _let_in(
-    w: int, k: int, base: int, m: int, stayed: int, entering: int, total: int, timed: bool, which: Ints, good: Floats,
-    time: Ints, seq: Ints, new_good: Floats, new_time: Ints, new_seq: Ints, told: int, count: int, out_watch: Ints,
-    out_rank: Ints, out_good: Floats, out_time: Ints, out_seq: Ints,
-) -> int:  # fmt: skip
-    """Put newcomers among the m that are held, of which `stayed` were in the answer; `total` ranks are held then. What
-    leaves the first k is told after what the window left, in order with it; then what enters, by rank."""
-    up = total if stayed == m else stayed  # from this rank on there is nothing of the old answer
-    end = m  # from the last newcomer on: what is held from here on has moved already
+    base: int, m: int, entering: int, total: int, timed: bool, which: Ints, good: Floats, time: Ints, seq: Ints,
+    new_good: Floats, new_time: Ints, new_seq: Ints,
+) -> None:  # fmt: skip
+    """Put newcomers among the m that are held; `total` ranks are held then. The last newcomer goes first, so that each
+    rank that is held moves once."""
+    end = m
     for more in range(entering, 0, -1):
         n, place = which[more - 1], end
         while place > 0 and before(
@@ -320,24 +289,11 @@ def _let_in(
             seq[base + place - 1],
         ):
             place -= 1
-        for i in range(min(end, stayed) - 1, max(place, k - more) - 1, -1):  # no longer among the first k
-            at, here = count, base + i
-            while at > told and before(
-                good[here], time[here], seq[here], out_good[at - 1], out_time[at - 1], out_seq[at - 1]
-            ):
-                out_good[at], out_time[at], out_seq[at] = out_good[at - 1], out_time[at - 1], out_seq[at - 1]
-                at -= 1
-            out_watch[count], out_rank[count] = w, 0
-            out_good[at], out_time[at], out_seq[at] = good[here], time[here], seq[here]
-            count += 1
         for i in range(base + min(end, total - more) - 1, base + place - 1, -1):
             good[i + more], seq[i + more] = good[i], seq[i]
             if timed:
                 time[i + more] = time[i]
-        if place <= stayed < end:
-            up = stayed + more
         rank = place + more - 1
-        which[more - 1] = rank
         if rank < total:
             good[base + rank], seq[base + rank] = new_good[n], new_seq[n]
             if timed:
@@ -346,27 +302,6 @@ def _let_in(
     if not timed:
         for rank in range(m, total):
             time[base + rank] = 0
-    found = min(k, total)
-    for j in range(entering):
-        if which[j] < min(up, found):
-            count = _enter(
-                w, which[j], base, good, time, seq, count, out_watch, out_rank, out_good, out_time, out_seq
-            )
-    for rank in range(up, found):  # newcomers, and what was held below the answer
-        count = _enter(
-            w, rank, base, good, time, seq, count, out_watch, out_rank, out_good, out_time, out_seq
-        )
-    return count
-
-
-@inlined
-def _enter(
-    w: int, rank: int, base: int, good: Floats, time: Ints, seq: Ints, count: int, out_watch: Ints, out_rank: Ints,
-    out_good: Floats, out_time: Ints, out_seq: Ints,
-) -> int:  # fmt: skip
-    out_watch[count], out_rank[count] = w, rank + 1
-    out_good[count], out_time[count], out_seq[count] = good[base + rank], time[base + rank], seq[base + rank]
-    return count + 1
 
 
 @inlined

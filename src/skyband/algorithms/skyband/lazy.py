@@ -33,15 +33,15 @@ import numpy.typing as npt
 
 from skyband.algorithms.arrivals import Arrivals
 from skyband.algorithms.base import Workload
-from skyband.algorithms.kernels.answer_diff import Board
 from skyband.algorithms.kernels.batch_skyband import expected_size, push_heap, replace_root
 from skyband.algorithms.kernels.batch_tops import tops_together
+from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.search_tree import SearchTree
 from skyband.algorithms.skyband.incremental_tops import Following
 from skyband.algorithms.skyband.ra import RA, taking
 from skyband.algorithms.skyband.ra import absorb as relaxed
 from skyband.compiling.jit import kernel
-from skyband.core.exchange import Changes
+from skyband.core.exchange import Present
 from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints, Recency
 
@@ -240,8 +240,18 @@ class Lazy(RA):
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def report(self, board: Board, ks: Ints, horizon_time: Ints, horizon_seq: Ints) -> Changes | None:
-        return self.following.refresh(board, self.lists, self.fresh, ks, horizon_time, horizon_seq)
+    def present(
+        self,
+        answers: ListAnswers,
+        slots: Ints,
+        stale: Ints,
+        ks: Ints,
+        horizon_time: Ints,
+        horizon_seq: Ints,
+    ) -> Present:
+        return self.following.present(
+            answers, self.lists, self.fresh, slots, stale, ks, horizon_time, horizon_seq
+        )
 
     def _tree(self, slot: int) -> SearchTree | None:
         """A tree of the slot's list, once it was asked often enough since the last step."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.kernels.answer_diff import before
 from skyband.compiling.jit import generated, kernel
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 from skyband.query.expression.score_space import Space
 
