@@ -46,7 +46,7 @@ AT_ONCE = 50  # connections that are opened at a time
 def crowd(scale: Scale) -> Figure:
     """Measure pushes and lags beside all readers, at the highest rate that is carried."""
     many = scale.idle + scale.events + scale.odd * 3
-    options = {
+    options: dict[str, Any] = {
         "max_connections": many + 500, "max_per_address": many + 500, "max_subscribers": many, "max_rate": 1_000_000,
     }  # fmt: skip
     spawn = multiprocessing.get_context("spawn")

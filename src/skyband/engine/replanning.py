@@ -154,7 +154,7 @@ class Review:
         """A family gives its rows and the answers that it has reported to its successors, which take over at once."""
         columns, time, seq = old.algorithm.rows(LOWEST)
         table = pa.table([numbers_array(c) for c in columns], names=list(old.space.columns))
-        rows, reported = Batch(table, seq, time), old.board.dump()
+        rows, reported = Batch(table, seq, time), old.answers.dump()
         first = np.cumsum(reported["size"]) - reported["size"]
         for successor in [s for s in self.successors if s.old is old]:
             new = successor.new
@@ -162,9 +162,9 @@ class Review:
             self._fill(successor, rows)
             sizes = reported["size"][moving]
             listed = np.repeat(first[moving] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
-            board = {name: reported[name][moving] for name in ("size", "oldest_time", "oldest_seq")}
-            board |= {name: reported[name][listed] for name in ("good", "time", "seq")}
-            new.board.load({**board, "slot": np.array(successor.slots), "stale": np.ones_like(moving)})
+            answers = {name: reported[name][listed] for name in ("good", "time", "seq")}
+            by_watch = {"size": sizes, "slot": np.array(successor.slots), "stale": np.ones_like(moving)}
+            new.answers.load(answers | by_watch)
         for successor in [s for s in self.successors if s.old is old]:
             self._put_aside(successor, rows)
             self._take_over(successor)
