@@ -19,27 +19,41 @@ to join one that runs already, since that one doesn't know their rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.core.types import LOWEST, Recency
-from skyband.engine.planner import ASSUMED_WINDOW, Choice, choose, halves, unfit
-from skyband.engine.protocol import Step, Watched
+from skyband.engine.planner import ASSUMED_WINDOW, Choice, Facts, choose, halves, unfit
+from skyband.engine.protocol import Family, Step, Streamed, Watched
 from skyband.engine.row_group import Group
-from skyband.query.model import TopK
+from skyband.query.model import Query, TopK, Window
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, View
-
-if TYPE_CHECKING:
-    from skyband.engine.stream_runtime import Stream
 
 FIRST_LOOK = 1_000  # rows accepted
 ALIKE = 1.5  # facts that differ by less are not worth a look
 MOST_DOUBLINGS = 16
+
+
+class Planned(Streamed, Protocol):
+    """What a stream is to the review of its plan."""
+
+    batch_rows: float | None
+    groups: list[Family]
+    _windows: Counter[Window]
+
+    def newest(self) -> Recency: ...
+    def has_updates(self) -> bool: ...
+    def full_rows(self, window: Window) -> float | None: ...
+    def facts(self, query: Query, watched: bool = False) -> Facts: ...
+    def family_of(self, query: Query, choice: Choice) -> tuple[Any, bool]: ...
+    def made(self, query: Query, algorithm: str, options: dict[str, float]) -> Family: ...
+    def replace(self, old: Family, new: list[Group]) -> None: ...
 
 
 @dataclass
@@ -56,7 +70,7 @@ class Successor:
 class Review:
     """When a stream's plan is looked at again, and what takes over."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Planned) -> None:
         self.stream = stream
         self.replans = 0
         self.look_at = FIRST_LOOK  # rows accepted
