@@ -42,6 +42,12 @@ class Format(StrEnum):
     csv = "csv"
 
 
+class Action(StrEnum):
+    add = "add"
+    drop = "drop"
+    list = "list"
+
+
 class Unit(StrEnum):
     s = "s"
     ms = "ms"
@@ -277,6 +283,30 @@ def verify(pipeline: PipelineFile) -> None:
     from skyband.terminal.pipeline import verify_and_say
 
     verify_and_say(pipeline)
+
+
+@command
+def queries(
+    action: Annotated[Action, typer.Argument(metavar="add|drop|list", help="What to do.")],
+    pipeline: PipelineFile,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The query.", show_default=False)
+    ] = None,
+    sql: Annotated[
+        str | None, typer.Option("--sql", metavar="QUERY", help="What to ask, to add it.", show_default=False)
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="How to print the list.")] = Format.table,
+) -> None:
+    """Add, drop or list a pipeline's queries while it runs, from the next batch on."""
+    from skyband.terminal.pipeline import change_queries
+
+    if (name is None) is not (action is Action.list):
+        raise typer.BadParameter("add and drop need the query's name, list takes none.")
+    if (sql is None) is (action is Action.add):
+        raise typer.BadParameter(
+            "give the query with --sql, to add it." if sql is None else "--sql is for add."
+        )
+    change_queries(action.value, pipeline, name or "", sql or "", format.value)
 
 
 def _serve(pipeline: Path | None = None, **options: Any) -> None:

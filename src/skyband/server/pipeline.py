@@ -20,7 +20,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +63,7 @@ class PipelineService:
         self.settings = settings
         self.path = path
         self.pipeline = load_pipeline(path)
-        self.specs = {query.name: query.sql for query in self.pipeline.queries}
-        self.models = {name: parse(sql) for name, sql in self.specs.items()}
+        self._set_queries({query.name: query.sql for query in self.pipeline.queries})
         self.numbers = Numbers()
         self.hub = Hub(settings.max_changes, self.tops)
         self.on_step: Callable[[set[str] | None], None] = lambda names: None
@@ -107,6 +106,8 @@ class PipelineService:
             if offset <= self.hub.offset and info.replayed:
                 changes = None  # its changes were sent before the restart
             self._tops = dict(info.tops)
+            if info.queries and info.queries != self.specs:
+                self._set_queries(info.queries)
             self._rejects = dict(info.reject_counts)
             self._resident = info.resident
             self._crossed += info.crossed
@@ -120,6 +121,10 @@ class PipelineService:
             names = entry.names
         self.hub.add(max(offset, self.hub.offset), entry)
         self.on_step(names)
+
+    def _set_queries(self, queries: Mapping[str, str]) -> None:
+        self.specs = dict(queries)
+        self.models = {name: parse(sql) for name, sql in queries.items()}
 
     def _look_at_state(self, info: BatchInfo) -> None:
         """How much is kept. Looking at every query takes a while, so it is done seldom."""

@@ -4,6 +4,7 @@ Spark keeps its own offsets and commits in the checkpoint folder. Beside them, i
 
     streams.json      the streams and their schemas, fixed by the first start
     queries.json      which queries hold from which batch on
+    asked.json        which queries `skyband queries` added to those of the pipeline file, and which it dropped
     files.jsonl       the arrival order of files (see `filelog`)
     batches.jsonl     up to which file each batch reads
     steps/N.step      what batch N brought to the engine, as the tasks sent it
@@ -120,12 +121,20 @@ class Checkpoint:
 
     def queries(self, batch: int) -> Queries:
         """The queries in force at a batch."""
+        return next((queries for first, queries in reversed(self.history()) if first <= batch), ())
+
+    def sql_of(self, batch: int) -> dict[str, str]:
+        """The SQL of the queries in force at a batch, by name."""
+        return {query.name: query.sql for query in self.queries(batch)}
+
+    def history(self) -> list[tuple[int, Queries]]:
+        """Which queries hold, each with the first batch that they hold in."""
         if self._history is None:
             self._history = [
                 (record["from"], tuple(QuerySpec(name, sql) for name, sql in record["queries"]))
                 for record in self._read_json("queries.json") or []
             ]
-        return next((queries for first, queries in reversed(self._history) if first <= batch), ())
+        return self._history
 
     def set_queries(self, first: int, queries: Queries) -> None:
         """Let `queries` hold from batch `first` on."""

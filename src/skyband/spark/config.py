@@ -135,6 +135,11 @@ def load_pipeline(path: str | Path) -> Pipeline:
     return parse_pipeline(document, file)
 
 
+def check_query(pipeline: Pipeline, query: QuerySpec) -> None:
+    """Refuse a query that is none, or one about another stream."""
+    _Reader(pipeline.file).check_sql(query, [stream.name for stream in pipeline.streams])
+
+
 def parse_pipeline(document: Mapping[str, Any], file: Path) -> Pipeline:
     """A parsed TOML document as a pipeline; `file` says what its paths are relative to."""
     reader = _Reader(file)

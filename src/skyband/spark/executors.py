@@ -230,6 +230,7 @@ class ExecutorsRun(Run):
             rejects=rejects.num_rows,
             seconds=time.monotonic() - began,
             tops=gather.tops.copy(),
+            queries=self._checkpoint.sql_of(batch),
             replayed=batch in self._again,
             tasks=told.tasks(),
             reject_counts=told.reject_counts(),

@@ -16,6 +16,7 @@ import re
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ import pyarrow as pa
 
 from skyband.core.errors import InputError, SkybandError
 
-from .checkpoint import Checkpoint, Step, open_checkpoint
+from .asking import Asked
+from .checkpoint import Checkpoint, Queries, Step, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
 from .connector import kafka_sentence, needs_kafka
 from .engine import Engine, compare_queries, new_monitor, sifters_of, watch_all
@@ -61,6 +63,8 @@ def run_pipeline(
     pipeline = load_pipeline(path)
     available_now = available_now or pipeline.spark.trigger == "available-now"
     checkpoint = open_checkpoint(pipeline)
+    written = pipeline.queries
+    pipeline = replace(pipeline, queries=Asked(checkpoint).applied(written))
     with checkpoint.locked(), Signals(stopping) as stop:
         checkpoint.check_format()
         checkpoint.repair()
@@ -84,6 +88,7 @@ def run_pipeline(
         kind = run_kind(pipeline, checkpoint, first)
         with telling(pipeline.metrics, on_batch or print_batch) as tell:
             made = kind(pipeline, checkpoint, schemas, sink, tell, stop)
+            made.written = written
             made.begin_with(first, checked)
             del checked
             return made.run(spark, available_now)
@@ -220,6 +225,10 @@ class Run:
         self._size = StateSize()
         self._next: tuple[int, dict[str, Sifter]] | None = None  # of other queries, from which batch on
         self._ahead: threading.Thread | None = None
+        self.written: Queries = pipeline.queries  # those of the pipeline file
+        self._wanted = Asked(checkpoint)
+        self._stamp: Any = ()  # of what was last looked at
+        self._changing = False  # other queries are asked for: no batch begins until they hold
 
     def begin_with(self, first: int, monitor: Monitor | None) -> None:
         """A monitor in which the queries that hold from batch `first` on were looked at: it need not be made again."""
@@ -243,8 +252,9 @@ class Run:
             self._sink.start(session)
             if not all(spec.files for spec in self._pipeline.streams):
                 self._lag.listen(session)
-            query = self._start(session, available_now)
-            self._await(query)
+            self._await(self._start(session, available_now))
+            while self._renew():
+                self._await(self._start(session, available_now))
         finally:
             if self._ahead is not None:
                 self._ahead.join()
@@ -324,9 +334,9 @@ class Run:
     def _await(self, query: StreamingQuery) -> None:
         """Wait for the end of the query, or for a signal; turn Spark's failures into our sentences."""
         try:
-            while query.isActive and not self._stop.wait(0.1):
+            while query.isActive and not self._stop.wait(0.1) and not self._look():
                 pass
-            if self._stop.asked():
+            if self._stop.asked() or self._changing:
                 # A batch under way may finish; one that begins now is refused by `_batch`.
                 until = time.monotonic() + _STOP_SECONDS
                 if self._busy.acquire(timeout=_STOP_SECONDS):
@@ -336,9 +346,39 @@ class Run:
             else:
                 query.awaitTermination()
         except Exception as problem:
-            if self._stop.asked():
+            if self._stop.asked() or (self._changing and self._problem is None):
                 return
             raise self._explain(problem) from problem
+        if self._problem is not None and not self._stop.asked():
+            raise self._explain(Exception(str(self._problem))) from self._problem
+
+    def _look(self) -> bool:
+        """Return whether other queries are asked for than those that hold."""
+        stamp = self._wanted.stamp()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._changing = self._wanted.applied(self.written) != self._pipeline.queries
+        return self._changing
+
+    def _renew(self) -> bool:
+        """Let the queries hold that were asked for meanwhile, from the first batch never attempted.
+
+        Returns whether the pipeline goes on."""
+        if not self._changing or self._stop.asked():
+            return False
+        self._changing = False
+        first = self._checkpoint.first_new()
+        pipeline = replace(self._pipeline, queries=self._wanted.applied(self.written))
+        try:
+            checked = check_queries(pipeline, self._schemas)
+        except SkybandError as problem:
+            say(f"the queries stay as they are: {problem}")
+            return True
+        say_queries(pipeline, self._checkpoint, first)
+        self._checkpoint.set_queries(first, pipeline.queries)
+        self._pipeline, self._next = pipeline, None
+        self.begin_with(first, checked)
+        return True
 
     def _await_commit(self, query: StreamingQuery, until: float) -> None:
         """Let Spark commit what is done, or the next start does it again: for files no matter, on a console a
@@ -364,7 +404,7 @@ class Run:
     def _batch(self, lines: DataFrame, batch: int) -> None:
         """What Spark calls for each micro-batch, perhaps more than once."""
         with self._busy:
-            if self._stop.asked():
+            if self._stop.asked() or self._changing:
                 raise InputError("The pipeline is stopping.")
             try:
                 self._do(lines, batch)
@@ -404,6 +444,7 @@ class Run:
             rejects=output.rejects.num_rows,
             seconds=time.monotonic() - began,
             tops=engine.tops.copy(),
+            queries=checkpoint.sql_of(batch),
             replayed=replayed,
             tasks=step.tasks,
             reject_counts=dict(engine.monitor.reject_counts),

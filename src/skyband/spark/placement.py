@@ -9,6 +9,7 @@ checkpoint stays where it began.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,11 +50,13 @@ def explain_pipeline(path: str | Path) -> str:
     """Where a pipeline's state will be and why, and the plan of each query. Neither rows nor Spark are needed."""
     from skyband.engine.monitor import Monitor
 
+    from .asking import Asked
     from .config import load_pipeline
     from .engine import watch_all
 
     pipeline = load_pipeline(path)
     checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
+    pipeline = replace(pipeline, queries=Asked(checkpoint).applied(pipeline.queries))
     chosen, why = choose_placement(pipeline, checkpoint, checkpoint.first_new())
     monitor = Monitor(**pipeline.monitor_options())
     monitor.lists_only = True  # as on Spark

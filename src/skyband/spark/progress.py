@@ -43,6 +43,9 @@ class BatchInfo:
     lag_files: int = 0  # files that are there and not read
     lag_records: int = 0  # records that are there and not read, as of the batch before
     resident: Resident | None = None  # where the state is in the driver
+    queries: Mapping[str, str] = field(
+        default_factory=dict
+    )  # those that held in the batch, by name: their SQL
 
     @property
     def rows_per_second(self) -> float:

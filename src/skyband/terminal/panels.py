@@ -46,6 +46,9 @@ class Panels:
     def tell(self, info: BatchInfo) -> None:
         """One more batch is done."""
         self._last = info
+        if info.queries and info.queries.keys() != self._boards.keys():
+            self._boards = {name: self._boards.get(name) or Board(_TRACE) for name in info.queries}
+            self._notes = {name: self._notes.get(name, "") for name in info.queries}
         self._tops = dict(info.tops)
         self._rates.append(info.rows_per_second)
         self.rows += info.rows

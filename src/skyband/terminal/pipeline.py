@@ -62,6 +62,35 @@ def run_demo_live(folder: Path) -> None:
     print(result.hint)
 
 
+def change_queries(action: str, path: Path, name: str, sql: str, form: str) -> None:
+    """Add, drop or list the queries of a pipeline."""
+    need_spark()
+    from skyband.spark.asking import add_query, drop_query, list_queries
+
+    if action == "add":
+        add_query(path, name, sql)
+    elif action == "drop":
+        drop_query(path, name)
+    else:
+        import pyarrow as pa
+
+        found = list_queries(path)
+        columns = {"name": pa.string(), "sql": pa.string(), "since": pa.int64()}
+        table = pa.table(
+            [
+                pa.array(values, kind)
+                for values, kind in zip(zip(*found, strict=True), columns.values(), strict=True)
+            ],
+            names=[*columns],
+        )
+        answers = Answers(form)
+        answers.write("queries", 0, table)
+        answers.close()
+        return
+    done = {"add": "added", "drop": "dropped"}[action]
+    print(f"query '{name}': {done}, from the next batch on", file=sys.stderr)
+
+
 def _say_start(title: str) -> None:
     """A first line at once: Spark takes some seconds to start. On a terminal the panels say it."""
     if not sys.stderr.isatty():
