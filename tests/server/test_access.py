@@ -63,6 +63,7 @@ CALLS = [
     ("read", "POST", "/api/check", {"sql": CARS}),
     ("push", "POST", "/api/streams/cars/rows", [{"id": "a", "speed": 1.0}]),
     ("admin", "PUT", "/api/streams/trucks", {}),
+    ("admin", "POST", "/api/streams/none/restart", {}),
     ("admin", "POST", "/api/advance", {"time": 1}),
     ("admin", "POST", "/api/queries", {"sql": CARS}),
     ("admin", "PATCH", "/api/queries/none", {"k": 1}),

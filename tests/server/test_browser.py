@@ -398,10 +398,14 @@ def test_a_stream_says_where_it_stands_and_what_is_off(browser: Any) -> None:
     expect(cars.locator(".stream-words")).to_have_text(
         re.compile("^4 of 6 rows of the last minute were rejected")
     )
-    expect(cars.locator(".stream-examples li")).to_have_text(
+    expect(cars.locator(".stream-examples li:not(.stream-notice)")).to_have_text(
         re.compile("column \"v\" is .*'fast' is not.*<b>")
     )
     expect(page.locator(".stream").first).to_have_attribute("data-stream", "cars")  # what is off comes first
+    push([{"x": 1, "X": 2}], "plain")
+    plain = page.locator(".stream[data-stream=plain]")
+    expect(plain).to_have_attribute("data-state", "odd")
+    expect(plain.locator(".stream-notice")).to_have_text(re.compile("^unknown column X: .*1 row"))
     person.narrow()
     person.leave()
     server.stop()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+import skyband as sb
 from skyband.server.testing import Running
 
 from .test_http import problem, push
@@ -19,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "key": "car",
     "op": None,
 }
+CARS = "SELECT car, speed FROM cars ORDER BY speed DESC LIMIT 3 WINDOW 100 ROWS"
 SQL = "SELECT car, speed FROM cars ORDER BY speed DESC LIMIT 3 WINDOW 1 HOUR"
 CSV = (
     "at,car,speed\n2024-05-01T10:00:00Z,ann,88\n2024-05-01T10:00:01Z,ben,121.5\n2024-05-01T10:00:02Z,ann,90\n"
@@ -74,3 +77,71 @@ def test_what_cant_be_set_is_a_sentence(http: httpx.Client) -> None:
     many = {"schema": {f"x{number}": "double" for number in range(1001)}}
     assert "--max-columns" in problem(http.put("/api/streams/wrong", json=many), 422, "limit")
     assert not any(each["name"] == "wrong" for each in http.get("/api/streams").json()["streams"])
+
+
+def test_a_stream_begins_again(starting: Callable[..., Running], tmp_path: Path) -> None:
+    server = starting(data=tmp_path / "data", time="ts")
+    sql = "SELECT car, speed FROM cars ORDER BY speed DESC LIMIT 3 WINDOW 1 MINUTE"
+
+    def rows(*times: float) -> list[dict[str, Any]]:
+        return [{"ts": at, "car": "ann", "speed": 1.0} for at in times]
+
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        assert http.post("/api/queries", json={"name": "fastest", "sql": sql}).status_code == 201
+        push(http, "cars", rows(100.0, 101.0, 1e12))
+        assert push(http, "cars", rows(102.0)).json()["rejected"] == 1
+        (cars,) = http.get("/api/streams").json()["streams"]
+        assert cars["latest"] == 1e12 and cars["behind"] is None
+        begun = http.post("/api/streams/cars/restart")
+        assert begun.status_code == 200 and begun.json()["changes"] == 1
+        assert push(http, "cars", rows(103.0)).json()["rejected"] == 0
+        until = time.monotonic() + 30  # the picture's sample is made beside the steps
+        while (found := http.get("/api/queries/fastest/picture").json()["rows"]) != [[103.0, 1.0]]:
+            assert time.monotonic() < until, found
+        problem(http.post("/api/streams/none/restart"), 404, "not_found")
+        with sb.connect(server.url) as remote:
+            assert remote.restart().column("change").to_pylist() == ["leave"]
+            remote.push({"ts": [7.0], "car": ["ben"], "speed": [2.0]})
+    server.kill()
+    server = starting(data=tmp_path / "data")
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        (cars,) = http.get("/api/streams").json()["streams"]
+        assert cars["latest"] == 7.0
+        assert [row["car"] for row in http.get("/api/queries/fastest/top").json()["rows"]] == ["ben"]
+
+
+def test_what_is_odd_about_a_batch_is_in_the_answer(starting: Callable[..., Running]) -> None:
+    server = starting(in_memory=True)
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        assert "notices" not in push(http, "cars", [{"car": "a", "speed": 1.0}]).json()
+        http.post("/api/queries", json={"sql": CARS})
+        assert "notices" not in push(http, "cars", [{"car": "a", "speed": 1.0}]).json()
+        headers = {"idempotency-key": "once"}
+        said = push(http, "cars", [{"car": "a", "Speed": 2.0}] * 3, **headers).json()
+        assert said["rejected"] == 0
+        notices = {each["notice"]: each for each in said["notices"]}
+        missing = notices["missing column"]
+        assert (missing["column"], missing["rows"], missing["first_seq"]) == ("speed", 3, 2)
+        assert "Speed" in missing["hint"] and notices["unknown column"]["column"] == "Speed"
+        assert "notices" not in push(http, "cars", [{"car": "a", "Speed": 2.0}] * 3, **headers).json()
+        assert "notices" not in push(http, "trucks", [{"speed": 1.0}]).json()
+        known = {each["name"]: each["notices"] for each in http.get("/api/streams").json()["streams"]}
+        assert {each["notice"] for each in known["cars"]} == set(notices) and known["trucks"] == []
+        assert all(0 <= each["seconds"] < 60 for each in known["cars"])
+
+
+def test_a_token_for_one_stream_restarts_no_other(starting: Callable[..., Running], tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"admin {'a' * 20}\nadmin {'b' * 20} stream=cars\n")
+    tokens.chmod(0o600)
+    server = starting(in_memory=True, tokens=tokens)
+    of = [httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {t * 20}"}) for t in "ab"]
+    for name, column in (("cars", "ts"), ("plain", None)):
+        assert of[0].put(f"/api/streams/{name}", json={"time": column}).status_code == 200
+    assert of[1].post("/api/streams/cars/restart").status_code == 200
+    assert of[0].put("/api/streams/trucks", json={"time": "ts"}).status_code == 200
+    assert "trucks" in problem(of[1].post("/api/streams/cars/restart"), 403, "forbidden")
+    problem(of[1].post("/api/streams/plain/restart"), 403, "forbidden")
+    assert of[0].post("/api/streams/cars/restart").status_code == 200
+    for client in of:
+        client.close()

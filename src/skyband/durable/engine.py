@@ -373,7 +373,7 @@ class Engine:
             answer = Answer(task.rows, rejected, first_seq, task.offset, changes.num_rows)
             if task.key is not None:
                 self.keys.add(task.key, answer)
-            result = Receipt(*answer, changes=changes)
+            result = Receipt(*answer, changes=changes, notices=(*monitor.step_notices,))
         self.history.add(step)
         return result, step
 

@@ -22,6 +22,7 @@ from skyband.query.coerce import asked
 from skyband.query.model import Query, Window
 from skyband.query.model import window as window_of
 from skyband.query.serialise import to_dict
+from skyband.stream.notices import Notice
 from skyband.stream.rules import RULES
 
 Unread = Mapping[int, tuple[str, str]]
@@ -42,6 +43,7 @@ class Receipt:
     changed: int
     changes: pa.Table
     repeated: bool = False
+    notices: tuple[Notice, ...] = ()  # of this step
 
 
 @dataclass

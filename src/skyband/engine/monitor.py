@@ -617,6 +617,15 @@ class Monitor:
         """What was no reject and yet hardly meant: notice, stream, column, rows, first_seq, last_seq, hint."""
         return self._notices.table()
 
+    def all_notices(self) -> list[Notice]:
+        """The same as a list."""
+        return list(self._notices.by_what.values())
+
+    @property
+    def step_notices(self) -> list[Notice]:
+        """The notices of the latest step."""
+        return self._notices.of_step
+
     @property
     def reject_counts(self) -> dict[str, int]:
         """How many rows were rejected since the beginning, by reason."""

@@ -102,6 +102,12 @@ class Client:
         body = json.dumps({"time": said, "force": True} if force else {"time": said}).encode()
         return _table(self._request("POST", "/api/advance", body, headers)[1])
 
+    def restart(self, stream: str | None = None) -> pa.Table:
+        """Let a stream begin again: its rows go, its watches and schema stay."""
+        name = self._stream() if stream is None else stream
+        path = f"/api/streams/{quote(name, safe='')}/restart"
+        return _table(self._request("POST", path, b"", {"accept": ARROW})[1])
+
     def watch(self, query: str | Query, name: str | None = None) -> RemoteWatch:
         """Ask once; from then on the answer is kept."""
         sql = query if isinstance(query, str) else to_sql(query)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SPAN = 60  # seconds
 MOST_EXAMPLES = 100  # rejected rows of one step that are looked through for examples
+MOST_NOTICES = 20  # of one stream
 LONGEST_RAW = 300  # characters of an example's text
 DATES = (631_152_000.0, 4_102_444_800.0)  # the years 1990 to 2100, in seconds since 1970
 WHY = {
@@ -46,6 +47,7 @@ class Lately:
         self._accepted: dict[str, int] = {}  # by stream, at the last step
         self._rejected: dict[str, int] = {}  # by reason
         self._examples: dict[tuple[str, str], Reject] = {}
+        self._noticed: dict[tuple[str, str, str | None], float] = {}  # when each notice came last
 
     def begin(self, monitor: Monitor) -> None:
         """Count what comes from now on."""
@@ -64,6 +66,8 @@ class Lately:
             if stream.accepted != before:
                 self._accepted[name] = stream.accepted
                 count[name, None] += stream.accepted - min(before, stream.accepted)
+        for notice in monitor.step_notices:
+            self._noticed[notice[:3]] = now
         rejected = monitor.reject_counts
         if rejected != self._rejected:
             self._note(monitor, rejected, count)
@@ -97,6 +101,18 @@ class Lately:
             for reason, rows in found.most_common()
         ]
         return {"accepted": accepted, "rejected": sum(found.values()), "rejects": rejects}
+
+    def notices(self, stream: str, monitor: Monitor) -> list[dict[str, Any]]:
+        """A stream's notices, the latest first, each with the seconds since it came last; None: before the start."""
+        now = self._clock()
+        found = []
+        for notice in monitor.all_notices():
+            if notice.stream == stream:
+                at = self._noticed.get(notice[:3])
+                seconds = None if at is None else round(now - at, 1)
+                found.append({**notice._asdict(), "seconds": seconds})
+        found.sort(key=lambda each: (each["seconds"] is None, each["seconds"], -(each["last_seq"] or 0)))
+        return found[:MOST_NOTICES]
 
     def _example(self, stream: str, reason: str) -> dict[str, Any]:
         reject = self._examples.get((stream, reason))

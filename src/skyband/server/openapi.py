@@ -70,6 +70,12 @@ _STATS = {
     "now": TIME,
     "version": TEXT,
 }
+_NOTICE = {
+    **dict.fromkeys(("notice", "stream", "hint"), TEXT),
+    "column": _or_null("string"),
+    "rows": WHOLE,
+    **dict.fromkeys(("first_seq", "last_seq"), _or_null("integer")),
+}
 SCHEMAS: Data = {
     "Error": _object(
         {
@@ -117,6 +123,7 @@ SCHEMAS: Data = {
                     ),
                 }
             ),
+            "notices": _list(_object({**_NOTICE, "seconds": _or_null("number")})),
             "warning": {"description": "why most rows don't get in", **_or_null("string")},
         }
     ),
@@ -124,7 +131,8 @@ SCHEMAS: Data = {
         {
             **dict.fromkeys(("rows", "rejected", "first_seq", "changes", "offset"), WHOLE),
             "repeated": _of("boolean"),
-        }
+        },
+        notices=_list(_object(_NOTICE)),
     ),
     "Change": _object(
         {
@@ -211,7 +219,8 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
         200, _json(_ref("Stream")),
     ),
     ("POST", "/api/streams/{stream}/rows"): (
-        "Push rows. Answered when they are on disk. Rows that don't fit are rejected, and are no error.",
+        "Push rows. Answered when they are on disk. Rows that don't fit are rejected, and are no error. What is odd "
+        "about the batch is in notices.",
         [
             _STREAM,
             _parameter(
@@ -224,6 +233,11 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
             ),
         ],
         _ROWS_BODY, 200, _either(_ref("Pushed")),
+    ),
+    ("POST", "/api/streams/{stream}/restart"): (
+        "Let a stream begin again: its rows go, its queries and columns stay. If time would move back by it, all "
+        "streams with times begin again together.",
+        [_STREAM], None, 200, _either(_object({"changes": WHOLE, "offset": WHOLE})),
     ),
     ("POST", "/api/advance"): (
         "Time passes without rows; further than max_ahead after now only by force.", [],

@@ -131,6 +131,11 @@ class Sampler:
             sample.pushed(batch, rows, first_seq)
             return sample.full
 
+    def clear(self) -> None:
+        """Forget all rows."""
+        with self._lock:
+            self.samples.clear()
+
     def settle(self, stream: Streamed) -> None:
         """Look at what waits. The caller, as that of `of`, holds the engine's lock."""
         with self._lock:

@@ -202,6 +202,7 @@ class PipelineService:
                 "latest": None,
                 "behind": None,
                 "last_minute": {"accepted": 0, "rejected": 0, "rejects": []},
+                "notices": [],
                 "warning": None,
             }
             for spec in self.pipeline.streams
@@ -322,6 +323,12 @@ class PipelineService:
         raise self._refuse()
 
     def set_stream(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+        raise self._refuse()
+
+    def restarted_with(self, name: str) -> list[str]:
+        raise self._refuse()
+
+    def restart(self, name: str) -> Any:
         raise self._refuse()
 
     def advance(self, time: Any, force: bool = False) -> Any:

@@ -124,6 +124,18 @@ async def rows(state: State, request: Request) -> Response:
         **done,
         "repeated": receipt.repeated,
     }
+    if receipt.notices:
+        about["notices"] = [notice._asdict() for notice in receipt.notices]
+    return arrow(changes, about) if wants_arrow(request) else say(about)
+
+
+@endpoint("POST", "/api/streams/{stream}/restart", role="admin")
+async def restart(state: State, request: Request) -> Response:
+    stream = stream_of(request)
+    for other in await state.call(state.service.restarted_with, stream):
+        scope_of(request).check_stream(other)
+    receipt = await state.call(state.service.restart, stream)
+    about, changes = about_changes(request, receipt)
     return arrow(changes, about) if wants_arrow(request) else say(about)
 
 

@@ -116,7 +116,9 @@ class Service:
         self.hub.add(step.offset, entry)
         self.numbers.step(step.rows, step.changes.num_rows)
         self._lately.step(self.monitor)
-        if step.name is not None:
+        if step.kind == "restart" and self.sampler is not None:
+            self.sampler.clear()
+        if step.name is not None or step.kind == "restart":
             self._queries = None
             self.on_step(None)
         elif entry is not None:
@@ -160,6 +162,7 @@ class Service:
             "latest": json_value(stream.latest_time()),
             "behind": seconds_behind(stream.latest_seconds()),
             "last_minute": lately,
+            "notices": self._lately.notices(stream.name, self.monitor),
             "warning": warning_of(lately),
         }
 
@@ -206,6 +209,18 @@ class Service:
 
     def advance(self, time: Any, force: bool = False) -> Receipt:
         return self.engine.advance(time, force)
+
+    def restarted_with(self, name: str) -> list[str]:
+        """The streams that may begin again when this one does: all that have times, if it has."""
+        streams = self.monitor.streams.copy()
+        if name not in streams:
+            raise Problem("not_found", f'There is no stream "{name}": GET /api/streams lists them.')
+        timed = [other for other, stream in streams.items() if stream.time is not None]
+        return timed if name in timed else [name]
+
+    def restart(self, name: str) -> Receipt:
+        """Let a stream begin again."""
+        return self.engine.restart(name)
 
     def rejects(self, most: int, streams: Names = None) -> dict[str, Any]:
         """The last rejected rows of these streams, and how many of all streams there were by reason."""

@@ -5,6 +5,7 @@ import { count, seconds, value } from "./format.js";
 
 const MOST = 8; // streams at once: those that something is wrong with come first
 const LATE = 2; // seconds behind the clock that are worth no word
+const RECENT = 600; // seconds for which a notice is shown
 const RAW = 160; // characters of an example
 
 const lines = new Map();
@@ -26,7 +27,10 @@ export function drawStreams(streams) {
   say($("more-streams"), more > 0 ? `and ${count(more)} more, of which nothing is wrong` : "");
 }
 
-const grade = (stream) => (stream.warning ? 3 : stream.notices?.length ? 2 : stream.last_minute.rejected ? 1 : 0);
+/** Notices of late; that all rows of a step were rejected is seen from the rejects, while these are shown. */
+const recent = ({ notices, last_minute: lately }) => notices.filter((each) => each.seconds !== null && each.seconds < RECENT && !(lately.rejected && each.notice === "all rejected"));
+
+const grade = (stream) => (stream.warning ? 3 : recent(stream).length ? 2 : stream.last_minute.rejected ? 1 : 0);
 
 function makeLine() {
   const [name, time, rows, rejects, waiting] = ["name", "time", "rows", "rejects", "waiting"].map((part) => el("span", { class: `stream-${part}` }));
@@ -38,7 +42,8 @@ function makeLine() {
 
 function fill(line, stream) {
   const { last_minute: lately } = stream;
-  line.node.dataset.state = stream.warning ? "off" : stream.notices?.length ? "odd" : "fine";
+  const notices = recent(stream);
+  line.node.dataset.state = stream.warning ? "off" : notices.length ? "odd" : "fine";
   line.node.dataset.stream = stream.name;
   say(line.name, stream.name || "the stream");
   say(line.time, timeOf(stream));
@@ -46,11 +51,11 @@ function fill(line, stream) {
   say(line.rejects, rejectsOf(lately));
   say(line.waiting, stream.waiting ? `${count(stream.waiting)} waiting, stamped far ahead` : "");
   say(line.words, stream.warning || "");
-  const said = JSON.stringify([lately.rejects, stream.notices]);
+  const said = JSON.stringify([lately.rejects, notices.map((each) => [each.notice, each.column, each.rows, each.hint])]);
   if (said === line.said) return;
-  line.node.toggleAttribute("data-words", Boolean(lately.rejected || stream.notices?.length));
+  line.node.toggleAttribute("data-words", Boolean(lately.rejected || notices.length));
   line.said = said;
-  line.examples.replaceChildren(...(stream.notices || []).map(notice), ...lately.rejects.filter((each) => each.seq !== null).map(example));
+  line.examples.replaceChildren(...notices.map(notice), ...lately.rejects.filter((each) => each.seq !== null).map(example));
 }
 
 function rejectsOf({ rejected, rejects }) {
