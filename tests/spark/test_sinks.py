@@ -14,7 +14,6 @@ import pytest
 
 import skyband as sb
 from skyband.core.errors import InputError
-from skyband.spark import sinks
 from skyband.spark.config import SinkSpec
 from skyband.spark.progress import BatchInfo, print_batch
 from skyband.spark.shown import answers_of
@@ -29,6 +28,7 @@ from skyband.spark.sinks import (
     make_sink,
     top_rows,
 )
+from skyband.spark.sinks import plain as sinks
 
 CHANGES = batch_column(
     pa.table(

@@ -20,7 +20,7 @@ from skyband.core.errors import InputError
 from skyband.spark import run_pipeline, verify_pipeline
 from skyband.spark.config import TABLES, SinkSpec
 from skyband.spark.sinks import TOP_SCHEMA, make_sink
-from skyband.spark.tables import TableSink, table_sink
+from skyband.spark.sinks.tables import TableSink, table_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

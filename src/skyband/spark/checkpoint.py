@@ -35,10 +35,9 @@ import pyarrow as pa
 from skyband.core.blob import FORMAT, check_format
 from skyband.core.errors import InputError
 
-from .config import Pipeline, QuerySpec, StreamSpec
+from .config import OUR_SOURCE, Pipeline, QuerySpec, StreamSpec, sources_of
 from .filelog import FileLog
 from .files import append_line, damaged, frame, read_frame, read_json, read_lines, write_atomic, write_json
-from .inputs import FILES, sources_of
 
 Queries = tuple[QuerySpec, ...]
 
@@ -57,7 +56,7 @@ class Step:
 class Checkpoint:
     """The folder of one pipeline's checkpoint."""
 
-    def __init__(self, folder: Path, sources: tuple[str, ...] = (FILES,)) -> None:
+    def __init__(self, folder: Path, sources: tuple[str, ...] = (OUR_SOURCE,)) -> None:
         self.folder = folder
         self.sources = sources  # in the order of Spark's offset log
         self.own = folder / "skyband"
@@ -193,7 +192,7 @@ class Checkpoint:
             json.loads(settings)
             for name, line in zip(self.sources, lines, strict=True):
                 end = None if line == "-" else json.loads(line)
-                if name == FILES:
+                if name == OUR_SOURCE:
                     found.update(end or {})
                 elif end is not None:
                     found[name] = end

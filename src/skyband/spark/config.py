@@ -21,6 +21,7 @@ from skyband.spark.paths import local_path
 from skyband.stream.clock import UNITS
 
 FILES = ("parquet", "csv", "json")
+OUR_SOURCE = ""  # the name of the one source of all streams of files, in what the checkpoint remembers
 FORMATS = (*FILES, "kafka", "rate")
 SINKS = ("parquet", "json", "kafka", "postgres", "sqlite", "console")
 VALUES = ("json", "arrow")  # what the value of a Kafka record may be
@@ -133,6 +134,12 @@ def load_pipeline(path: str | Path) -> Pipeline:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise InputError(f"{file} is not valid TOML: {problem}.") from None
     return parse_pipeline(document, file)
+
+
+def sources_of(pipeline: Pipeline) -> tuple[str, ...]:
+    """The sources in the order of Spark's offset log, by their streams' names."""
+    files = (OUR_SOURCE,) if any(spec.files for spec in pipeline.streams) else ()
+    return (*files, *(spec.name for spec in pipeline.streams if not spec.files))
 
 
 def check_query(pipeline: Pipeline, query: QuerySpec) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from skyband.core.errors import InputError
 
 from .checkpoint import Queries
+from .driver import Run, say
 from .engine import compare_queries
 from .frames import late_of, read_frame, write_frame
 from .gather import Asked, Gather, Told
@@ -31,7 +32,6 @@ from .jvm import has_listeners
 from .merging import LINE_COLUMNS, STATE, stepper
 from .metrics import observed_parts
 from .paths import hadoop_path
-from .pipeline import Run, say
 from .progress import BatchInfo
 from .routing import Era, Job, control_frame
 from .session import few_lines, settings

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from .checkpoint import Checkpoint
 
-FILES = ""  # the name of the one source of all streams of files
 RATE_SCHEMA = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.int64())])
 # options of Spark's that say what to read; by time they come before offsets, and capitals don't matter
 _ENDS = {
@@ -52,12 +51,6 @@ _ARROW = 1 << 32  # the bit that says that its value is an Arrow stream
 _PLACE = 33  # the first of those that are its stream's place
 _RUN_RECORDS = 200_000  # records that are read together
 _RUN_BYTES = 64 << 20
-
-
-def sources_of(pipeline: Pipeline) -> tuple[str, ...]:
-    """The sources in the order of Spark's offset log, by their streams' names."""
-    files = (FILES,) if any(spec.files for spec in pipeline.streams) else ()
-    return (*files, *(spec.name for spec in pipeline.streams if not spec.files))
 
 
 def stream_files(pipeline: Pipeline) -> list[StreamFiles]:

@@ -12,7 +12,7 @@ from skyband.stream.arrow import python_rows
 
 from .config import Pipeline
 from .sinks import plain_value
-from .tables import COLUMNS, TableSink, table_sink
+from .sinks.tables import COLUMNS, TableSink, table_sink
 
 Rows = list[dict[str, Any]]
 _AGAIN = "bring it back from a copy, or run the pipeline again with an empty checkpoint and output folder."

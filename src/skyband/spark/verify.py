@@ -24,10 +24,9 @@ from skyband.query.model import Query
 from .again import Again
 from .brute import Brute, Ranked
 from .checkpoint import Checkpoint, Queries
-from .config import Pipeline, load_pipeline
+from .config import Pipeline, load_pipeline, sources_of
 from .due import Who, due, name_of, number, who_of, wrong_form, wrong_rows
 from .engine import bound, compare_queries, new_monitor
-from .inputs import sources_of
 from .outputs import Output, Rows, output_of
 from .sinks import json_text
 

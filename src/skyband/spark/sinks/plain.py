@@ -24,10 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.core.errors import InputError
+from skyband.spark.files import write_atomic
 from skyband.stream.arrow import numbers_array, python_rows
-
-from .config import SinkSpec
-from .files import write_atomic
 
 TOP_SCHEMA = pa.schema(
     [("query", pa.string()), ("rank", pa.int32()), ("score", pa.float64()), ("row", pa.string())]
@@ -47,21 +45,6 @@ class Sink(Protocol):
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         """Put out one batch."""
-
-
-def make_sink(spec: SinkSpec) -> Sink:
-    """The sink that [sink] asks for."""
-    if spec.format in ("postgres", "sqlite"):
-        from .tables import table_sink
-
-        return table_sink(spec)
-    if spec.format == "kafka":
-        from .records import KafkaSink
-
-        return KafkaSink(spec)
-    if spec.format == "console" or spec.path is None:
-        return ConsoleSink()
-    return FileSink(spec.path, spec.format)
 
 
 class FileSink:

@@ -20,10 +20,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from skyband.core.errors import InputError
+from skyband.spark.config import SinkSpec
 from skyband.stream.arrow import python_rows
 
-from .config import SinkSpec
-from .sinks import plain_value
+from .plain import plain_value
 
 COLUMNS = {
     "changes": ("batch", "number", "query", "change", "rank", "score", "seq", "seq_b", "id", "time"),

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.core.errors import InputError
+from skyband.spark.config import SinkSpec
 from skyband.stream.arrow import python_rows
 
-from .config import SinkSpec
-from .sinks import json_text
+from .plain import json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
