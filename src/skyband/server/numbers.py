@@ -23,7 +23,7 @@ class Numbers:
     """Counts since the start, and the latest of what passes by."""
 
     def __init__(self) -> None:
-        self.began = time.time()
+        self.began = time.monotonic()
         self.steps = 0
         self.rows = 0
         self.changes = 0
@@ -75,7 +75,7 @@ class Numbers:
                 "p50": round(1e3 * latencies[len(latencies) // 2], 3),
                 "p99": round(1e3 * latencies[min(len(latencies) - 1, len(latencies) * 99 // 100)], 3),
             },
-            "seconds": round(time.time() - self.began, 1),
+            "seconds": round(now - self.began, 1),
             "version": __version__,
         }
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,18 @@ class Running:
     """A server that was started here."""
 
     def __init__(
-        self, arguments: list[str], environment: dict[str, str] | None = None, files: int | None = None
+        self,
+        arguments: list[str],
+        environment: dict[str, str] | None = None,
+        files: int | None = None,
+        program: Sequence[str] = ("-m", "skyband"),
     ) -> None:
         self.arguments = arguments
         self.errors: list[str] = []
         self.used = 0.0  # seconds of CPU, for benchmarks
         limited = [] if files is None else ["sh", "-c", 'ulimit -n "$0" && exec "$@"', str(files)]
         self.process = subprocess.Popen(
-            [*limited, sys.executable, "-m", "skyband", "serve", *arguments],
+            [*limited, sys.executable, *program, "serve", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
