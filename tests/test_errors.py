@@ -78,16 +78,17 @@ def lists_joined() -> None:
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a batch of nothing known": (
         lambda: sb.Monitor().push(5),
-        "A batch can't be a int: give an Arrow table or record batch, a pandas or polars frame, a dict of columns, "
-        "or a list of dicts.",
+        "A batch can't be a int: give an Arrow table or record batch, a pandas or polars frame, a dict of columns "
+        "or of the values of one row, or a list of dicts.",
     ),
     "columns of two lengths": (
         lambda: sb.Monitor().push({"x": [1.0, 2.0], "y": [1.0]}),
         'Columns differ in length: "y" has 1 values, the ones before it 2.',
     ),
-    "a single value": (
-        lambda: sb.Monitor().push({"x": 1.0}),
-        'Column "x" is a single value; a dict gives whole columns ({"x": [...]}), a list of dicts gives rows.',
+    "single values and columns": (
+        lambda: sb.Monitor().push({"x": [1.0], "y": 2.0}),
+        'The dict has a single value for "y" and a whole column for "x": give a value for each column (one row), or a '
+        "list for each.",
     ),
     "a list of lists": (
         lambda: sb.Monitor().push([[1, 2]]),

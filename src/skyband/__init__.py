@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skyband.core.errors import DiskFull, InputError, JournalError, QueryError, SkybandError
+    from skyband.core.errors import DiskFull, InputError, JournalError, QueryError, SkybandError, StrictError
     from skyband.engine.monitor import Monitor
     from skyband.engine.watch import Watch
     from skyband.query.builders import above, grouped, joined, nearest, pairs, topk
@@ -31,6 +31,7 @@ _HOMES = {
     "QueryError": "skyband.core.errors",
     "InputError": "skyband.core.errors",
     "JournalError": "skyband.core.errors",
+    "StrictError": "skyband.core.errors",
     "DiskFull": "skyband.core.errors",
     "rows": "skyband.query.model",
     "last": "skyband.query.model",
@@ -50,6 +51,7 @@ __all__ = [
     "Monitor",
     "QueryError",
     "SkybandError",
+    "StrictError",
     "Watch",
     "__version__",
     "above",

@@ -42,6 +42,10 @@ class InputError(SkybandError, ValueError):
     """What was given is wrong: a batch, an option, a file, a pipeline."""
 
 
+class StrictError(InputError):
+    """A batch that strict refuses: it lacks a column, has a new one, or has a row that would be rejected."""
+
+
 class JournalError(SkybandError):
     """The journal's folder can't be opened or written; the state is what it was before."""
 

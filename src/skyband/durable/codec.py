@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from skyband.core.errors import InputError
 from skyband.stream import clock
-from skyband.stream.batches import read
+from skyband.stream.batches import NO_INDEX, IndexColumns, read
 from skyband.stream.schema import Raw
 
 
@@ -43,7 +43,7 @@ class Packed:
     data: Any  # bytes that nobody changes
 
 
-def pack(batch: Any) -> tuple[Raw, int, dict[str, Any], Any]:
+def pack(batch: Any, special: IndexColumns = NO_INDEX) -> tuple[Raw, int, dict[str, Any], Any]:
     """A batch as the monitor takes it, its number of rows, and the same as plain data and bytes."""
     if isinstance(batch, Packed):
         return batch.table, batch.table.num_rows, {}, batch.data
@@ -51,7 +51,7 @@ def pack(batch: Any) -> tuple[Raw, int, dict[str, Any], Any]:
         data = batch if isinstance(batch, bytes | pa.Buffer) else bytes(batch)  # what can change is copied
         table = from_ipc(data, trusted=False)
         return table, table.num_rows, {}, data
-    raw, rows = read(batch)
+    raw, rows = read(batch, special)
     odd: dict[str, Any] = {}
     if not isinstance(raw, pa.Table):
         odd = {name: column for name, column in raw.items() if not isinstance(column, pa.ChunkedArray)}

@@ -102,23 +102,39 @@ class Engine:
     # -- asking for a step ---------------------------------------------------------------------------------
 
     def push(
-        self, batch: Any, stream: str | None = None, key: str | None = None, unread: Unread | None = None
+        self,
+        batch: Any,
+        stream: str | None = None,
+        key: str | None = None,
+        unread: Unread | None = None,
+        strict: bool | None = None,
     ) -> Receipt:
         """Rows come; returns when they are on disk and taken.
 
         `batch` is what Monitor.push takes, or the bytes of an Arrow IPC stream, which go to the journal as they are.
         `key`: the client's own name for this batch; sent again under the same one it is not taken twice.
         `unread`: rows that couldn't be read at all, by position: what is wrong with each, and its text.
+        `strict`: see Monitor.push. A step carries whether it was, so it is repeated as it was taken.
         """
-        return self._now(tasks.push(batch, stream, key, unread))  # type: ignore[no-any-return]
+        return self._now(self._pushed(batch, stream, key, unread, strict))  # type: ignore[no-any-return]
 
     def submit(
-        self, batch: Any, stream: str | None = None, key: str | None = None, unread: Unread | None = None
+        self,
+        batch: Any,
+        stream: str | None = None,
+        key: str | None = None,
+        unread: Unread | None = None,
+        strict: bool | None = None,
     ) -> Future[Receipt]:
         """As `push`, without waiting. The future can't be cancelled: its step may be on its way."""
-        step = self._enter(tasks.push(batch, stream, key, unread))
+        step = self._enter(self._pushed(batch, stream, key, unread, strict))
         self._later()
         return step.future
+
+    def _pushed(self, batch: Any, stream: Any, key: Any, unread: Unread | None, strict: bool | None) -> Task:
+        name = stream if isinstance(stream, str) else None
+        strict = self.monitor.is_strict(name) if strict is None else strict
+        return tasks.push(batch, stream, key, unread, strict, self.monitor.index_columns(name))
 
     def advance(self, time: Any, force: bool = False) -> Receipt:
         """Time passes without rows; `force`: however far."""

@@ -23,7 +23,7 @@ def task_of(found: Found, body: memoryview) -> Task:
     if kind == "push":
         raw, rows = codec.unpack(meta, body)
         unread = {row: (detail, text) for row, detail, text in meta.get("unread", [])} or None
-        given = (raw, rows, meta.get("stream"), unread, meta.get("rules", 0))
+        given = (raw, rows, meta.get("stream"), unread, meta.get("rules", 0), meta.get("strict", False))
     elif kind == "advance":
         given = (codec.hear(meta["time"]), meta.get("force", False), meta.get("rules", 0))
     elif kind == "restart":

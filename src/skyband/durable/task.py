@@ -22,6 +22,7 @@ from skyband.query.coerce import asked
 from skyband.query.model import Query, Window
 from skyband.query.model import window as window_of
 from skyband.query.serialise import to_dict
+from skyband.stream.batches import NO_INDEX, IndexColumns
 from skyband.stream.notices import Notice
 from skyband.stream.rules import RULES
 
@@ -84,18 +85,31 @@ class Task:
         return 0 if self.form is None else len(self.form.body)
 
 
-def push(batch: Any, stream: str | None, key: str | None, unread: Unread | None) -> Task:
+def push(
+    batch: Any,
+    stream: str | None,
+    key: str | None,
+    unread: Unread | None,
+    strict: bool = False,
+    special: IndexColumns = NO_INDEX,
+) -> Task:
     """Rows come. `unread`: what is wrong with rows that couldn't be read at all, and their text, by position."""
     key = checked(key)
     if stream is not None and not isinstance(stream, str):
         raise InputError(f"A stream's name must be a text, not {stream!r}.")
-    raw, rows, meta, body = codec.pack(batch)
+    raw, rows, meta, body = codec.pack(batch, special)
     texts = None if not unread else {int(row): (str(told[0]), str(told[1])) for row, told in unread.items()}
     more = {"stream": stream, "key": key, "unread": [[row, *told] for row, told in (texts or {}).items()]}
-    meta = {"kind": "push", "rules": RULES, **meta, **{name: value for name, value in more.items() if value}}
+    meta = {
+        "kind": "push",
+        "rules": RULES,
+        **meta,
+        **({"strict": True} if strict else {}),
+        **{name: value for name, value in more.items() if value},
+    }
     if stream == "":
         meta["stream"] = stream
-    return Task("push", (raw, rows, stream, texts), written(meta, body), rows, key)
+    return Task("push", (raw, rows, stream, texts, RULES, bool(strict)), written(meta, body), rows, key)
 
 
 def advance(time: Any, force: bool = False) -> Task:

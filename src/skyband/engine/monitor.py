@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.core import blob
-from skyband.core.errors import InputError, QueryError
+from skyband.core.errors import InputError, QueryError, SkybandError
 from skyband.core.types import MINIMUM
 from skyband.engine import snapshot as saving
 from skyband.engine.joined_stream import Joint, name_of
@@ -32,8 +32,8 @@ from skyband.engine.watch import Watch
 from skyband.query.coerce import asked
 from skyband.query.model import Joined, Last, Query, Window
 from skyband.stream import clock
-from skyband.stream.batches import Batch, names_of, no_times, read
-from skyband.stream.notices import Notice, Notices, all_rejected, surprises, widenings
+from skyband.stream.batches import Batch, IndexColumns, names_of, no_times, read
+from skyband.stream.notices import Notice, Notices, all_rejected, must_be_as_expected, surprises, widenings
 from skyband.stream.rejects import KEPT, Reject, Rejects
 from skyband.stream.rules import BOUNDED, RULES, WIDENING
 from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type, readable
@@ -57,7 +57,7 @@ class Monitor:
     retain: rows kept for watches yet to come (`sb.rows(n)` or `sb.last("1 hour")`); max_ahead: how far ahead
     of now a row may be stamped; key, op: an update stream's columns (or one for each stream, by name), whose rows
     replace and delete earlier rows of the same key; journal: a folder that keeps every step (see `durable`), to begin
-    or to go on from.
+    or to go on from; strict: take a batch only if its columns and rows are as expected (or by stream; see `push`).
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Monitor:
         op: str | Mapping[str, str] | None = None,
         journal: str | os.PathLike[str] | None = None,
         time_unit: str | Mapping[str, str] | None = None,
+        strict: bool | Mapping[str, bool] | None = None,
     ) -> None:
         from skyband.query.window import duration, window
 
@@ -83,6 +84,10 @@ class Monitor:
         self.watches: dict[str, Watch] = {}
         self._rejects = Rejects(updates=bool(self.key))
         self._notices = Notices()
+        self._strict: dict[str | None, bool] = {}  # by stream; None: of those without their own
+        if strict is not None:
+            for name, value in strict.items() if isinstance(strict, Mapping) else ((None, strict),):
+                self.set_strict(value, name)
         self._report = Report()
         self._next_seq = 0
         self._now: int | None = None  # time key
@@ -185,6 +190,32 @@ class Monitor:
         """The time column, schema, key, operation and unit of time that were given for a stream."""
         time, key, op = (_of(columns, name) for columns in (self.time, self.key, self.op))
         return time, self.declared(name), key, op, self.unit_of(name)
+
+    def _known_stream(self, name: str | None) -> Stream | None:
+        """The stream that a batch goes to, if it is there."""
+        known = self.streams.get(name or "")
+        return known if known is not None or len(self.streams) != 1 else next(iter(self.streams.values()))
+
+    def index_columns(self, stream: str | None) -> IndexColumns:
+        """The time and the key column of the stream that a batch goes to."""
+        known = self._known_stream(stream)
+        if known is not None:
+            return IndexColumns(known.time, None if known.updates is None else known.updates.key)
+        return IndexColumns(_of(self.time, stream or ""), _of(self.key, stream or ""))
+
+    def is_strict(self, stream: str | None) -> bool:
+        """Whether batches of a stream are taken only if all is as expected."""
+        known = self._known_stream(stream) if stream is None else None
+        name = stream if known is None else known.name
+        return self._strict.get(name, self._strict.get(None, False))
+
+    def set_strict(self, strict: bool, stream: str | None = None) -> None:
+        """Set it for one stream, or for all that have no setting of their own."""
+        if not isinstance(strict, bool):
+            raise InputError(
+                f"strict= must be True or False, or one of them for each stream by name, not {strict!r}."
+            )
+        self._strict[stream] = strict
 
     def unit_of(self, name: str) -> clock.Kind | None:
         """The unit of time that was given for a stream."""
@@ -316,13 +347,18 @@ class Monitor:
 
     # -- steps ---------------------------------------------------------------------------------------------
 
-    def push(self, batch: Any, stream: str | None = None, key: str | None = None) -> pa.Table:
+    def push(
+        self, batch: Any, stream: str | None = None, key: str | None = None, strict: bool | None = None
+    ) -> pa.Table:
         """Rows come; returns the changes of this step.
 
-        With a journal `key` is the caller's own name for this batch: given again it is not taken twice.
+        With a journal `key` is the caller's own name for this batch: given again it is not taken twice. `strict`: a
+        batch that lacks a column, has a new one, or has a row that would be rejected for more than being late is an
+        error (StrictError), and nothing of it is taken; None: as the monitor's `strict`.
         """
         if self.journal is not None:
-            return self.journal.push(batch, stream, key).changes
+            return self.journal.push(batch, stream, key, strict=strict).changes
+        strict = self.is_strict(stream) if strict is None else strict
         if key is not None:
             raise InputError("key= needs a journal, which remembers it: make the monitor with journal=.")
         lane = self._lane
@@ -331,7 +367,7 @@ class Monitor:
             if told is not None:
                 lane.stream.review.look()
                 return told
-        return self._push(*read(batch), stream)
+        return self._push(*read(batch, self.index_columns(stream)), stream, strict=strict)
 
     def _push(
         self,
@@ -340,7 +376,9 @@ class Monitor:
         stream: str | None,
         unread: Mapping[int, tuple[str, str]] | None = None,
         rules: int = RULES,
+        strict: bool = False,
     ) -> pa.Table:
+        names = set(self.streams)
         target = self._stream_for(stream)
         self._notices.of_step = []
         if target.pushed and not unread and self.max_ahead is None and _whole(target, raw):
@@ -350,20 +388,25 @@ class Monitor:
             return told
         if rows == 0 and target.schema is None:
             return self.no_changes()
-        odd: list[tuple[str, str, str]] = []
         before = target.schema
-        if before is None:
-            self._learn(target, target.readable(infer(raw), raw), {})
-        elif not (isinstance(raw, pa.Table) and raw.schema.equals(before)):
-            if target.names.symmetric_difference(names_of(raw)):
-                odd += surprises(names_of(raw), target.names, target.named_columns())
-            self._extend(target, raw, rules)
-            odd += widenings(before, target.schema)
+        time = self._kind, self._now, self._advanced, self._pending, target.unit
+        try:
+            odd = self._read_types(target, raw, rules)
+            door = replace(target.door(), rules=rules) if rules != RULES else target.door()
+            part = accept(door, raw, rows, unread, KEPT)
+            if strict:
+                must_be_as_expected(odd, part, target.name)
+        except SkybandError:
+            if strict:  # nothing of it is taken
+                target.schema = before
+                self._kind, self._now, self._advanced, self._pending, target.unit = time
+                if len(self.streams) > len(names):
+                    del self.streams[target.name]
+            raise
+        target.carry(before)
         if not target.pushed:
             target.plan(rows)
         target.pushed = target.named = True
-        door = replace(target.door(), rules=rules) if rules != RULES else target.door()
-        part = accept(door, raw, rows, unread, KEPT)
         target.note(part.table)
         for kind, column, hint in odd:
             self.notice(kind, target, rows, hint, column)
@@ -373,6 +416,19 @@ class Monitor:
         """Count a notice of the next rows to be numbered."""
         first, last = (self._next_seq, self._next_seq + rows - 1) if rows else (None, None)
         self._notices.add(Notice(kind, stream.name, column, rows, first, last, hint))
+
+    def _read_types(self, stream: Stream, raw: Raw, rules: int) -> list[tuple[str, str, str]]:
+        """Bring a stream's schema up to what a batch needs; return what was hardly meant: kind, column and hint."""
+        before = stream.schema
+        if before is None:
+            self._settle_types(stream, stream.readable(infer(raw), raw), {})
+        if before is None or (isinstance(raw, pa.Table) and raw.schema.equals(before)):
+            return []
+        odd: list[tuple[str, str, str]] = []
+        if stream.names.symmetric_difference(names_of(raw)):
+            odd += surprises(names_of(raw), stream.names, stream.named_columns())
+        self._extend(stream, raw, rules)
+        return [*odd, *widenings(before, stream.schema)]
 
     def _extend(self, stream: Stream, raw: Raw, rules: int) -> None:
         """New columns, or types that were not known yet, or that have to be wider."""
@@ -390,9 +446,17 @@ class Monitor:
             wide = [f for f in before if f.name not in unsure and schema.field(f.name).type != f.type]
             unsure |= {f.name: (f.type,) for f in wide}
         if schema is not before:
-            self._learn(stream, schema, unsure)
+            self._settle_types(stream, schema, unsure)
 
     def _learn(self, stream: Stream, schema: pa.Schema, unsure: dict[str, tuple[pa.DataType, ...]]) -> None:
+        """Settle a stream's columns, and give what is kept of them their types."""
+        before = stream.schema
+        self._settle_types(stream, schema, unsure)
+        stream.carry(before)
+
+    def _settle_types(
+        self, stream: Stream, schema: pa.Schema, unsure: dict[str, tuple[pa.DataType, ...]]
+    ) -> None:
         """A stream's columns are known, or more of them. A key is of the type that other streams of a join have."""
         before = stream.schema
         for joint in self.joints.values():
@@ -411,7 +475,6 @@ class Monitor:
         except (InputError, QueryError):
             stream.schema = before
             raise
-        stream.carry(before)
 
     def advance(self, time: Any, force: bool = False) -> pa.Table:
         """Time passes without rows; to an earlier time: nothing.

@@ -39,6 +39,7 @@ class Saved(Host, Protocol):
     _pending: Any
     _rejects: Rejects
     _notices: Notices
+    _strict: dict[str | None, bool]
     _known: dict[str, Watch]
     _report: Report
 
@@ -72,6 +73,7 @@ def dump(monitor: Saved) -> dict[str, Any]:
         "pending": pending if isinstance(pending, int | float | None) else str(pending),
         "rejects": monitor._rejects.dump(),
         "notices": monitor._notices.dump(),
+        "strict": [[name, value] for name, value in monitor._strict.items()],
         "streams": [stream.dump() for stream in monitor.streams.values()],
         "joints": [{**joint.dump(), "members": list(joint.members)} for joint in monitor.joints.values()],
         WATCHES: _dump_watches(monitor),
@@ -151,6 +153,7 @@ def fill(monitor: Saved, content: dict[str, Any]) -> None:
     monitor._pending = content["pending"]
     monitor._rejects = Rejects(updates=bool(monitor.key))
     monitor._rejects.load(content["rejects"])
+    monitor._strict = monitor._strict or {name: value for name, value in content.get("strict", ())}
     monitor._notices = Notices()
     monitor._notices.load(content.get("notices", ()))
     monitor.streams, monitor.joints = {}, {}

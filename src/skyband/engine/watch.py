@@ -27,7 +27,7 @@ from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.serialise import to_dict
 from skyband.query.text import to_sql
-from skyband.stream.arrow import numbers_array, values_of
+from skyband.stream.arrow import numbers_array, python_rows, values_of, with_plain_times
 from skyband.stream.batches import Batch, View, flat
 
 
@@ -104,6 +104,10 @@ class Watch:
         else:
             horizon, ranks, slot = self._covered(k, window)
         return self._top(slot, ranks, horizon)
+
+    def rows(self, k: int | None = None, window: str | Window | None = None) -> list[dict[str, Any]]:
+        """Return what `top` returns as a list of dicts of plain Python values."""
+        return python_rows(with_plain_times(self.top(k, window)))
 
     def tops(self, asked: Iterable[tuple[int | None, str | Window | None]]) -> list[pa.Table]:
         """Snapshots for many k and windows at once, each as `top(k, window)` gives it.

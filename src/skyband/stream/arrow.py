@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _TYPES: dict[np.dtype[Any], pa.DataType] = {
     np.dtype(np.int64): pa.int64(),
@@ -132,6 +133,19 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
     except (ArithmeticError, ValueError):
         columns = [[python_value(value) for value in column] for column in table.columns]
         return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def with_plain_times(table: pa.Table) -> pa.Table:
+    """A table whose times Python knows: nanoseconds as microseconds, or as texts where that would lose something."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            column = table.column(place)
+            try:
+                plain = column.cast(pa.timestamp("us", field.type.tz))
+            except pa.ArrowInvalid:
+                plain = pc.replace_substring(column.cast(pa.string()), " ", "T")
+            table = table.set_column(place, field.name, plain)
+    return table
 
 
 def json_rows(top: pa.Table) -> list[dict[str, Any]]:

@@ -1,6 +1,8 @@
 """Batches: whatever rows come in, as Arrow columns; and one step's accepted rows as contiguous numbers.
 
-`read` takes Arrow tables and record batches, pandas and polars frames, dicts of columns and lists of dicts.
+`read` takes Arrow tables and record batches, pandas and polars frames, dicts of columns and lists of dicts; and one
+row, as a dict of values or a Series.
+
 A `Batch` holds the accepted rows of one stream in one step. Algorithms see them newest first, for that is the
 direction in which dominance is decided; the columns are turned once and shared by all queries.
 """
@@ -10,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +28,18 @@ Bools = npt.NDArray[np.bool_]
 FLOAT64 = pa.float64().id
 
 
-def read(batch: Any) -> tuple[Raw, int]:
-    """A batch as columns by name, and its number of rows."""
+class IndexColumns(NamedTuple):
+    """The columns of a stream that an index of pandas may be."""
+
+    time: str | None = None
+    key: str | None = None
+
+
+NO_INDEX = IndexColumns()
+
+
+def read(batch: Any, special: IndexColumns = NO_INDEX) -> tuple[Raw, int]:
+    """Return a batch as columns by name, and its number of rows."""
     if isinstance(batch, pa.Table):
         return batch, batch.num_rows
     if isinstance(batch, pa.RecordBatch):
@@ -40,18 +52,38 @@ def read(batch: Any) -> tuple[Raw, int]:
         table = batch.read_all()
         return table, table.num_rows
     if _of_pandas(batch) and hasattr(batch, "columns"):
-        try:
-            table = pa.Table.from_pandas(batch, preserve_index=False)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):  # values that are no column together
-            return _from_dict({str(name): batch[name].tolist() for name in batch.columns})
-        return table.replace_schema_metadata(None), table.num_rows
+        return _from_pandas(batch, special)
+    if _of_pandas(batch) and hasattr(batch, "to_frame") and hasattr(batch, "index"):  # a Series: one row
+        return _from_pandas(batch.to_frame().T.infer_objects(), special)
     table = batch.to_arrow() if hasattr(batch, "to_arrow") else _streamed(batch)
     if isinstance(table, pa.Table):
         return table, table.num_rows
     raise InputError(
         f"A batch can't be a {type(batch).__name__}: give an Arrow table or record batch, a pandas or polars "
-        "frame, a dict of columns, or a list of dicts."
+        "frame, a dict of columns or of the values of one row, or a list of dicts."
     )
+
+
+def _from_pandas(frame: Any, special: IndexColumns) -> tuple[Raw, int]:
+    """The columns of a data frame, and its index if that is the time or the key."""
+    names = {str(name) for name in frame.columns}
+    index = frame.index
+    levels = [index.get_level_values(place) for place in range(index.nlevels)]
+    found = {
+        level.name: level for level in levels if level.name in {*special} - {None} and level.name not in names
+    }
+    if special.time is not None and special.time not in names | found.keys():
+        times = [level for level in levels if level.dtype.kind == "M"]
+        if len(times) == 1:
+            found[special.time] = times[0]
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        for name, level in found.items():
+            table = table.append_column(name, pa.array(level, from_pandas=True))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):  # values that are no column together
+        columns = {str(name): frame[name].tolist() for name in frame.columns}
+        return _from_dict(columns | {name: level.tolist() for name, level in found.items()})
+    return table.replace_schema_metadata(None), table.num_rows
 
 
 def _streamed(batch: Any) -> pa.Table | None:
@@ -85,6 +117,16 @@ def names_of(raw: Raw) -> list[str]:
 
 
 def _from_dict(batch: Mapping[Any, Any]) -> tuple[Raw, int]:
+    """The columns of a dict; a dict of single values is one row."""
+    single = [str(name) for name, value in batch.items() if _is_single(value)]
+    if single and len(single) == len(batch):
+        return {str(name): _column(str(name), [_plain(value)]) for name, value in batch.items()}, 1
+    if single:
+        whole = next(str(name) for name, value in batch.items() if not _is_single(value))
+        raise InputError(
+            f'The dict has a single value for "{single[0]}" and a whole column for "{whole}": give a value for each '
+            "column (one row), or a list for each."
+        )
     raw: dict[str, Any] = {}
     rows = None
     for name, values in batch.items():
@@ -98,16 +140,29 @@ def _from_dict(batch: Mapping[Any, Any]) -> tuple[Raw, int]:
     return raw, rows or 0
 
 
+def _is_single(value: Any) -> bool:
+    """Whether it is one value and no column."""
+    if isinstance(value, str | bytes | Mapping | pa.Scalar) or not isinstance(value, Iterable):
+        return True
+    return isinstance(value, np.ndarray) and value.ndim == 0
+
+
+def _plain(value: Any) -> Any:
+    """A single value as Arrow takes it in a list; what pandas has for a missing one is None."""
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    if isinstance(value, np.ndarray):
+        return value.item() if value.dtype.kind != "M" else value[()]
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return value
+
+
 def _column(name: str, values: Any) -> Any:
     if isinstance(values, pa.ChunkedArray):
         return values
     if isinstance(values, pa.Array):
         return pa.chunked_array([values])
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(
-            f'Column "{name}" is a single value; a dict gives whole columns ({{"{name}": [...]}}), '
-            "a list of dicts gives rows."
-        )
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype in (np.float64, np.int64):
         return pa.chunked_array([numbers_array(values)])
     try:

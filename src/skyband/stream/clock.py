@@ -72,6 +72,8 @@ def common_kind(kind: Kind, other: Kind, column: str) -> Kind:
 
 def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
     """Time keys of a column and which of them are missing or can't be told."""
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), dtype=np.int64), np.ones(len(array), dtype=bool)
     missing = values_of(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
     if kind == "number":
         values = values_of(pc.cast(array, pa.float64(), safe=False))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from skyband.core.errors import StrictError
 from skyband.query.suggestions import nearest
 from skyband.stream.schema import MOST_COLUMNS
 from skyband.stream.validation import Accepted
@@ -128,6 +129,23 @@ def surprises(
         if place >= room:
             hint = f"it is left out, for the stream has {MOST_COLUMNS:,} columns"
         yield "unknown column", name, hint
+
+
+def must_be_as_expected(odd: Iterable[tuple[str, str, str]], part: Accepted, stream: str) -> None:
+    """Raise StrictError for a missing or an unknown column, and for a row that is rejected for more than lateness."""
+    of = f' of stream "{stream}"' if stream else ""
+    for kind, column, hint in odd:
+        if kind in ("missing column", "unknown column"):
+            raise StrictError(
+                f'The batch{of} has the {kind} "{column}" ({hint}), and strict takes nothing of it: mend it, or push '
+                "it with strict=False."
+            )
+    reject = next((reject for reject in part.rejects if reject.reason != "late"), None)
+    if reject is not None:
+        raise StrictError(
+            f"Row {reject.seq} of the batch{of} would be rejected ({reject.reason}: {reject.detail}), and strict takes "
+            "nothing of it: mend it, or push it with strict=False."
+        )
 
 
 def widenings(before: pa.Schema, after: pa.Schema) -> Iterator[tuple[str, str, str]]:
