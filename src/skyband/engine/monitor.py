@@ -92,6 +92,10 @@ class Monitor:
         self._next_seq = 0
         self._now: int | None = None  # time key
         self._kind = self.unit()
+        self._times: tuple[Any, tuple[clock.Kind | None, pa.DataType]] = (
+            None,
+            TIMELESS,
+        )  # of which streams' schemas
         self._advanced: int | None = None  # time key of the latest advance
         self._pending: Any = None  # an advance before the kind of time was known
         self.lists_only = (
@@ -712,6 +716,12 @@ class Monitor:
 
     def _time_type(self) -> tuple[clock.Kind | None, pa.DataType]:
         """The kind and type of the time column in change tables: wide enough for every stream's."""
+        streams = [(stream, stream.schema) for stream in self.streams.values()]
+        if self._times[0] != streams:
+            self._times = streams, self._common_time()
+        return self._times[1]
+
+    def _common_time(self) -> tuple[clock.Kind | None, pa.DataType]:
         if not self.timed:
             return TIMELESS
         timed = [(s.time, s.schema) for s in self.streams.values() if s.time is not None]

@@ -84,6 +84,7 @@ class Stream:
         self.watches: list[Watch] = []
         self._windows: Counter[Window] = Counter()  # how many watches have each
         self._shapes: dict[Any, Fellows] = {}
+        self._edges: tuple[Any, Any, dict[Window, Recency]] = (None, None, {})  # where time windows begin now
         self._latest: dict[Window, Recency] | None = None  # the latest beginning of each one's watches
         self.updates = None if key is None else Updates(key, op)
         self._forget_rows()
@@ -272,7 +273,13 @@ class Stream:
         now, kind = self.monitor._now, self.monitor._kind
         if now is None or kind is None:
             return LOWEST
-        return Recency(clock.minus(now, window.nanoseconds, kind), LOWEST.seq)
+        if self._edges[:2] != (now, kind):
+            self._edges = now, kind, {}
+        found = self._edges[2].get(window)
+        if found is None:
+            edge = Recency(clock.minus(now, window.nanoseconds, kind), LOWEST.seq)
+            found = self._edges[2][window] = edge
+        return found
 
     def newest(self) -> Recency:
         return self.recencies.newest()

@@ -119,6 +119,12 @@ def number_keys(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
     return np.where(bits >= 0, bits, bits ^ np.int64(2**63 - 1))
 
 
+def _number_key(value: float) -> int:
+    """`number_keys` of one number."""
+    bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
+    return bits if bits >= 0 else bits ^ (2**63 - 1)
+
+
 def key(value: Any, kind: Kind) -> int:
     """The key of a Python value: datetime, date, numpy or pandas timestamp, ISO text, or seconds."""
     if kind == "number":
@@ -127,7 +133,7 @@ def key(value: Any, kind: Kind) -> int:
         )
         if not math.isfinite(seconds):
             raise InputError(f"{value!r} is not a time; give a finite number of seconds.")
-        return int(number_keys(np.array([seconds]))[0])
+        return _number_key(seconds)
     if kind in UNITS and isinstance(value, int | float | np.number) and not isinstance(value, bool):
         nanoseconds = _scaled(value, kind)
     else:
@@ -215,13 +221,13 @@ def between(earlier: int, later: int, kind: Kind) -> float:
 def minus(time_key: int, nanoseconds: int, kind: Kind) -> int:
     """The key of a time this much earlier."""
     if kind == "number":
-        return int(number_keys(np.array([number_of(time_key) - nanoseconds / 1e9]))[0])
+        return _number_key(number_of(time_key) - nanoseconds / 1e9)
     return max(time_key - nanoseconds, MINIMUM + 1)
 
 
 def plus(time_key: int, nanoseconds: int, kind: Kind) -> int:
     if kind == "number":
-        return int(number_keys(np.array([number_of(time_key) + nanoseconds / 1e9]))[0])
+        return _number_key(number_of(time_key) + nanoseconds / 1e9)
     return min(time_key + nanoseconds, 2**63 - 1)
 
 
