@@ -192,12 +192,12 @@ def test_a_port_that_is_taken() -> None:
         metrics.close()
 
 
-def test_units_tell_no_rows() -> None:
+def test_units_report_no_rows() -> None:
     """Where the state is with executors only its bytes are known: then there is no figure of rows, not even zero."""
     metrics, pages = Metrics("127.0.0.1", 0), []
     try:
         for rows in (0, 7):
-            metrics.tell(BatchInfo(0, 1, 1, 0, 0, 0.1, {}, state_rows=rows, state_bytes=55))
+            metrics.report(BatchInfo(0, 1, 1, 0, 0, 0.1, {}, state_rows=rows, state_bytes=55))
             with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60) as answer:
                 pages.append(answer.read().decode())
         assert "skyband_state_bytes 55.0" in pages[0] and "skyband_state_rows" not in pages[0]
@@ -241,7 +241,7 @@ def test_what_is_said_of_kafka(tmp_path: Path) -> None:
         (
             "An error occurred while calling o1.load.\n: java.lang.IllegalArgumentException: Only one of 'a', 'b'.\n"
             "\tat org.apache.spark.sql.kafka010.KafkaSourceProvider.x(K.scala:1)\n\tat java.lang.Thread.run(T.java:8)",
-            "does not take what it is told of Kafka at b:1 (Only one of 'a', 'b'): see to",
+            "does not take the settings of Kafka at b:1 (Only one of 'a', 'b'): see to",
         ),
     ):
         assert sentence in str(kafka_sentence(text, pipeline))

@@ -230,7 +230,7 @@ def test_schema_of_the_first_file(tmp_path: Path) -> None:
         [("b", pa.string()), ("c", pa.timestamp("ms")), ("d", pa.string())]
     )
     with pytest.raises(
-        InputError, match=r"No schema can be told from .*see to 'format' in pipeline\.toml, or declare"
+        InputError, match=r"No schema can be read from .*see to 'format' in pipeline\.toml, or declare"
     ):
         infer_schema(StreamSpec("s", "parquet", path, ""), path, {})
 
@@ -324,7 +324,7 @@ def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
         (row, "the file has more than one column named 'n'") for row in range(3)
     ]
     assert chunk.bad[2].raw == f"row group 1 of {path}"
-    with pytest.raises(InputError, match=r"No schema can be told from .*more than one column named 'n'"):
+    with pytest.raises(InputError, match=r"No schema can be read from .*more than one column named 'n'"):
         infer_schema(StreamSpec("s", "parquet", path, ""), path, {})
     unneeded = rows_of(splits_of(path, "parquet"), pa.schema([("x", pa.float64())]))
     assert unneeded.table.to_pydict() == {"x": [0.5] * 3}

@@ -86,7 +86,7 @@ def test_the_first_file_that_can_be_read_tells_the_schema(pipeline: Path) -> Non
     found = find_schemas(load_pipeline(pipeline), wait=False, stop=Signals())
     assert found is not None and found["s"].names == ["ts", "x", "y", "n", "g"]
     (data / "c.parquet").unlink()
-    with pytest.raises(InputError, match=r"No schema can be told from .*b\.parquet"):
+    with pytest.raises(InputError, match=r"No schema can be read from .*b\.parquet"):
         find_schemas(load_pipeline(pipeline), wait=False, stop=Signals())
 
 

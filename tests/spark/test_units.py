@@ -22,7 +22,7 @@ from skyband.spark.checkpoint import Checkpoint, open_checkpoint
 from skyband.spark.config import load_pipeline
 from skyband.spark.executors import ExecutorsRun
 from skyband.spark.frames import late_before, late_of, write_frame
-from skyband.spark.gather import Gather, Told
+from skyband.spark.gather import Gather, Reports
 from skyband.spark.handover import _cut, hand_over
 from skyband.spark.merging import Part, take, unpacked
 from skyband.spark.routing import Era, Job
@@ -133,7 +133,7 @@ class Local:
                 {"kind": x.kind, "unit": key, "query": x.query, "number": x.number, "blob": x.blob}
                 for x in told
             ]
-        heard = Told(pa.Table.from_pylist(lines))
+        heard = Reports(pa.Table.from_pylist(lines))
         before = self.before if self.batch == era.first else self.asked
         changes = self.gather.changes(heard, before, self.asked)
         tops = self.gather.answers(heard, self.asked)

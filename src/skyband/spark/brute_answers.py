@@ -1,7 +1,7 @@
 """What an answer is, kind by kind, by doing what the words say and sorting.
 
 Rows: evaluate, choose, sort. Pairs: all of them, both ways round. Objects of a grouped query: gather a key's rows, add
-them up with math.fsum; of a joined one the same for each stream, and 0 where a stream tells nothing. Nothing is kept
+them up with math.fsum; of a joined one the same for each stream, and 0 where a stream has no row of it. Nothing is kept
 from one answer to the next, so this costs the window (its square for pairs) at every batch, and can't drift.
 """
 
@@ -59,7 +59,7 @@ class Ranked:
 
     @property
     def entry(self) -> tuple[int | None, int | None, int | None, float]:
-        """What tells one entry from another: an object whose score or latest row has changed leaves and enters."""
+        """What distinguishes entries: an object whose score or latest row has changed leaves and enters."""
         return (self.seq, self.seq_b, self.latest, self.score)
 
     @property
@@ -148,8 +148,8 @@ def _rows(query: TopK | Threshold, part: Part, with_rows: bool) -> list[Ranked]:
         if query.select is not None:
             outputs = [(output.name, output.value) for output in query.select]  # type: ignore[misc]
         shown = _source(best).selected(outputs)
-    told = zip(best.seq.tolist(), (scores[order] + 0.0).tolist(), shown, best.times.tolist(), strict=True)
-    return [Ranked(seq, score, row, time=time) for seq, score, row, time in told]
+    found = zip(best.seq.tolist(), (scores[order] + 0.0).tolist(), shown, best.times.tolist(), strict=True)
+    return [Ranked(seq, score, row, time=time) for seq, score, row, time in found]
 
 
 def _names(where: Expression | None) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def _names(where: Expression | None) -> tuple[str, ...]:
 
 
 def _order(query: Any, scores: Floats, *recencies: Ints) -> Ints:
-    """Places of the best: better first, then by recencies, newer first; the more telling recency comes first."""
+    """Places of the best: better first, then by recencies, newer first; the recency that decides comes first."""
     sign = -1.0 if query.descending else 1.0
     order = np.lexsort((*(-recency for recency in reversed(recencies)), sign * scores + 0.0))
     order = order[~np.isnan(scores[order])]
@@ -260,7 +260,7 @@ def total(values: Sequence[float]) -> float:
 _TOGETHER: dict[str, Callable[[list[float]], float]] = {
     "sum": total,
     "max": max,
-    "last": lambda told: told[-1],
+    "last": lambda values: values[-1],
 }
 
 
@@ -341,8 +341,8 @@ def _grouped(query: Grouped, part: Part, with_rows: bool) -> list[Ranked]:
     objects = _gather([part], query.key)
     columns = {COUNTED.key: pa.array([len(o.rows[0]) for o in objects], pa.int64())}
     for number, (kind, argument) in enumerate(halves.aggregates):
-        told = [_TOGETHER[kind](values[argument][o.rows[0]].tolist()) for o in objects]
-        columns[f"{COUNTED.side}.{number}"] = pa.array(told, pa.float64())
+        combined = [_TOGETHER[kind](values[argument][o.rows[0]].tolist()) for o in objects]
+        columns[f"{COUNTED.side}.{number}"] = pa.array(combined, pa.float64())
     outputs = [(output.name, output.value) for output in halves.outputs] if with_rows else None
     return _ranked(query, objects, columns, halves.score, halves.having, outputs)
 
@@ -351,16 +351,16 @@ def _joined(query: Joined, parts: list[Part], with_rows: bool) -> list[Ranked]:
     expressions = [query.score, *([query.where] if query.where is not None else [])]
     expressions += [output.value for output in query.select or ()]
     nodes = [node for e in expressions for node in walk(e) if isinstance(node, Column)]
-    told = {(node.name, node.side): None for node in nodes if node.name != query.key}
-    own: list[set[str]] = []  # the columns that each stream tells of
+    attributes = {(node.name, node.side): None for node in nodes if node.name != query.key}
+    own: list[set[str]] = []  # the columns that each stream has
     for at, part in enumerate(parts):
         there = set(part.table.column_names)
-        mine = {n for n, side in told if side == part.stream or (side is None and n in there)}
+        mine = {n for n, side in attributes if side == part.stream or (side is None and n in there)}
         own.append(mine)
         parts[at] = _chosen(part, {query.key, *mine}, None)
     objects = _gather(parts, (query.key,))
     columns: dict[str, Any] = {}
-    for name, side in told:
+    for name, side in attributes:
         tellers = [at for at, p in enumerate(parts) if side in (None, p.stream) and name in own[at]]
         found = np.zeros(len(objects))
         for at in tellers:
@@ -373,7 +373,7 @@ def _joined(query: Joined, parts: list[Part], with_rows: bool) -> list[Ranked]:
     if with_rows:
         shown = query.select or (
             Output(query.key, Column(query.key)),
-            *(Output(Column(*one).key, Column(*one)) for one in told),
+            *(Output(Column(*one).key, Column(*one)) for one in attributes),
         )
         outputs = [(o.name, _unsided(o.value, query.key)) for o in shown]
     return _ranked(query, objects, columns, query.score, query.where, outputs)

@@ -65,7 +65,7 @@ class Checkpoint:
         self._steps = self.own / "steps"
         self._snapshots = self.own / "snapshots"
         self._history: list[tuple[int, Queries]] | None = (
-            None  # what queries.json says; nobody else writes it
+            None  # what queries.json says; only this process writes it
         )
 
     @contextlib.contextmanager
@@ -233,8 +233,8 @@ class Checkpoint:
             raise damaged(path)
 
     def check_whole(self, streams: tuple[StreamSpec, ...]) -> None:
-        """An error if something is missing or cannot be read that a batch has left, ours or Spark's: whoever goes on
-        without it would begin again in the middle, or leave out what it was to say."""
+        """An error if something is missing or cannot be read that a batch has left, ours or Spark's: to go on without
+        it would be to begin again in the middle, or leave out what it was to say."""
         last, planned = self.last_commit(), max(self._plain_numbers("offsets"), default=-1)
         if max(last, planned) < 0:
             return

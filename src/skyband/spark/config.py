@@ -1,6 +1,6 @@
 """pipeline.toml: what to read, what to ask, where the answers go.
 
-The file is read once, into frozen dataclasses, and every mistake in it is told in one sentence that names the
+The file is read once, into frozen dataclasses, and every mistake in it is one sentence that names the
 table, the key and, for a misspelt one, the nearest that exists. Paths in it are relative to the file itself,
 so that a pipeline can be started from anywhere.
 """
@@ -234,9 +234,7 @@ class _Reader:
         }.get(form, ("path", "max_files"))
         self.known(where, table, ("format", *own, "time", "time_unit", "schema", "key", "op"))
         if "op" in table and "key" not in table:
-            raise self.fail(
-                f"{where} has 'op' and needs 'key' too: the column that tells which row is meant."
-            )
+            raise self.fail(f"{where} has 'op' and needs 'key' too: the column that names the row.")
         if "time_unit" in table and "time" not in table:
             raise self.fail(
                 f"{where} has 'time_unit' and needs 'time' too: the column of numbers that it is of."

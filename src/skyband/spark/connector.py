@@ -2,9 +2,9 @@
 
 The connector doesn't come with PySpark. Spark fetches it itself (`spark.jars.packages`), from the local Maven
 repository or from Maven Central, and it has to be made for the Spark that runs. Where the matching one isn't to be
-had, the connector of the minor version before runs as well: the tests use 4.2's on 4.3, where 4.0's fails for want of a
-class. So the matching one is tried first, then that of the minor before, with a line that says so. Whoever names a
-connector in [spark], by `jars.packages` or `jars`, gets that one and no other.
+had, the connector of the minor version before runs as well: the tests use 4.2's on 4.3, where 4.0's fails for want of
+a class. So the matching one is tried first, then that of the minor before, with a line that says so. A pipeline that
+names a connector in [spark], by `jars.packages` or `jars`, gets that one and no other.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def kafka_sentence(text: str, pipeline: Pipeline) -> str | None:
     if "KAFKA_DATA_LOSS" in text or "failOnDataLoss" in text:
         return (
             f"Kafka at {where} no longer has records that the pipeline has not read yet: they were deleted, or the "
-            f"topic was made anew; start again with an empty checkpoint and output folder, or go on without them with "
+            f"topic was made again; start again with an empty checkpoint and output folder, or go on without them with "
             f"options = {{failOnDataLoss = false}} in the stream."
         )
     if "UnknownTopicOrPartition" in text:
@@ -63,12 +63,12 @@ def kafka_sentence(text: str, pipeline: Pipeline) -> str | None:
         if refused and not causes:
             said = _REFUSED.sub("", refused[-1])[:300].rstrip(".")
             return (
-                f"Spark's connector does not take what it is told of Kafka at {where} ({said}): see to 'topic' and "
+                f"Spark's connector does not take the settings of Kafka at {where} ({said}): see to 'topic' and "
                 f"'options' in the pipeline file."
             )
-        told = (causes or lines)[-1].rpartition("org.apache.kafka.common.")[2].strip()
+        reason = (causes or lines)[-1].rpartition("org.apache.kafka.common.")[2].strip()
         return (
-            f"Kafka at {where} does not answer ({told[:200]}): see to the broker; the next start goes on where this "
+            f"Kafka at {where} does not answer ({reason[:200]}): see to the broker; the next start goes on where this "
             f"one stopped."
         )
     return None

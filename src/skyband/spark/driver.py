@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from skyband.engine.monitor import Monitor
     from skyband.engine.pruning import Sifter
 
-_TEXT_ROW_BYTES = 64  # a guess at the size of a row where only reading would tell
+_TEXT_ROW_BYTES = 64  # a guess at the size of a row where only reading it would show
 _STOP_SECONDS = 20.0  # how long a batch under way may take to finish after Ctrl-C
 
 
@@ -278,8 +278,8 @@ class Run:
         sentence = kafka_sentence(str(problem), self._pipeline) if needs_kafka(self._pipeline) else None
         if sentence is not None and self._problem is None:
             return InputError(sentence)
-        told = self._problem if isinstance(self._problem, Exception) else problem
-        return self._checkpoint.unreadable(told) or told
+        cause = self._problem if isinstance(self._problem, Exception) else problem
+        return self._checkpoint.unreadable(cause) or cause
 
     def _batch(self, lines: DataFrame, batch: int) -> None:
         """What Spark calls for each micro-batch, perhaps more than once."""

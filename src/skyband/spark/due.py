@@ -1,6 +1,6 @@
 """What the changes of a batch must be, for `skyband verify`: a query's right answers before and after it, compared.
 
-Folding changes tells who is in an answer, and neither at which rank and time somebody entered nor in which order the
+Folding changes shows what is in an answer, and neither at which rank and time it entered nor in which order the
 rows stand. So a query's rows of a batch are compared with these, column by column: the leaves in any order, then the
 enters by rank. Where answers need not be exact, only what holds of any answer is looked at (`wrong_form`).
 """
@@ -116,14 +116,14 @@ def number(score: Any) -> float:
 
 def _wrong_values(row: dict[str, Any], rank: int | None, score: float, time: Any) -> str | None:
     does = "leaves" if rank is None else "enters"
-    for column, told, right in (
+    for column, reported, right in (
         ("rank", row["rank"], rank),
         ("score", number(row["score"]), score),
         ("time", row["time"], time),
     ):
-        if told != right:
+        if reported != right:
             where = name_of(who_of(row))
-            return f"{where} {does} with {column} {_text(told)} and should with {_text(right)}."
+            return f"{where} {does} with {column} {_text(reported)} and should with {_text(right)}."
     return None
 
 

@@ -54,10 +54,10 @@ class Engine:
         self._monitor: Monitor | None = None
         self._queries: Queries = ()
         self.threads = 1  # that the work of many queries may be divided among
-        self.tops = Slices()  # each query's answer, taken anew when it changes
+        self.tops = Slices()  # each query's answer, read again when it changes
         self._shown = Slices()  # the same as the `top` output has it
         self._sifters: dict[str, Sifter] = {}  # as long as the queries stay
-        self.frozen = False  # whether the collector of garbage was told to leave alone what is there
+        self.frozen = False  # whether what is there is kept from the collector of garbage
         self._since: tuple[int, int] = (0, 0)  # batches and bytes since the last snapshot
         self._leaves: list[pa.Table] = []  # the answers of queries that were dropped since the last step
 
@@ -221,28 +221,28 @@ def drop(monitor: Monitor, name: str) -> pa.Table:
     from skyband.stream import clock
 
     watch: Any = monitor.watches[name]
-    told = watch.group.reported(watch)
+    answer = watch.group.reported(watch)
     timed = watch.group.timed
     kind, time_type = monitor._time_type()
     monitor.drop(name)
-    n = len(told.seq)
-    seqs = None if told.id is not None else told.seq
+    n = len(answer.seq)
+    seqs = None if answer.id is not None else answer.seq
     return pa.table(
         {
             "query": pa.array([name] * n, pa.string()),
             "change": pa.array(["leave"] * n, pa.string()),
             "rank": pa.nulls(n, pa.int32()),
-            "score": pa.array(watch.group.sign * told.good + 0.0, pa.float64()),
+            "score": pa.array(watch.group.sign * answer.good + 0.0, pa.float64()),
             "seq": pa.array([None] * n if seqs is None else seqs, pa.int64()),
-            "seq_b": pa.array([None] * n if told.seq_b is None else told.seq_b, pa.int64()),
-            "id": pa.array([None] * n if told.id is None else told.id, pa.string()),
-            "time": clock.column(told.time, kind, time_type) if kind and timed else pa.nulls(n, time_type),
+            "seq_b": pa.array([None] * n if answer.seq_b is None else answer.seq_b, pa.int64()),
+            "id": pa.array([None] * n if answer.id is None else answer.id, pa.string()),
+            "time": clock.column(answer.time, kind, time_type) if kind and timed else pa.nulls(n, time_type),
         }
     )
 
 
 def watch_all(monitor: Monitor, pipeline: Pipeline) -> None:
-    """Watch a pipeline's queries; an error says whose it is."""
+    """Watch a pipeline's queries; an error names its query."""
     for query in pipeline.queries:
         try:
             monitor.watch(bound(query, pipeline), name=query.name)

@@ -4,7 +4,7 @@
 
 Tasks read rows and send every unit its part of them (`routing`). A unit keeps its queries' state and says what has
 changed (`merging`). What comes to the driver is answers, not rows: it puts the units' changes into one table, merges
-the answers of queries that are split over several units (`told`), and puts the batch out as the driver placement
+the answers of queries that are split over several units (`partial`), and puts the batch out as the driver placement
 does, under the batch's id, before Spark commits. State, offsets and commits are Spark's: a batch that is done again
 begins from the same state with the same rows, and what comes out is the same.
 """
@@ -24,7 +24,7 @@ from .checkpoint import Queries
 from .driver import Run, say
 from .engine import compare_queries
 from .frames import late_of, read_frame, write_frame
-from .gather import Asked, Gather, Told
+from .gather import Asked, Gather, Reports
 from .handover import hand_over
 from .inputs import in_one, part_frames
 from .jobs import Packed
@@ -46,11 +46,11 @@ _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvid
 _STATE = "spark.sql.streaming.stateStore"
 _OTHER = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"  # what Spark says of a state in other columns
 _CHECK = "spark.sql.streaming.unsupportedOperationCheck"
-_WORKERS = "SKYBAND_WORKERS"  # in the environment of Python workers; nobody reads it
+_WORKERS = "SKYBAND_WORKERS"  # in the environment of Python workers; no code reads it
 
 
 class ExecutorsRun(Run):
-    """One run of a pipeline whose state is with the executors."""
+    """One run of a pipeline with its state in the executors."""
 
     _stateful = True
 
@@ -92,7 +92,7 @@ class ExecutorsRun(Run):
         numbers = [int(p.name) for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
         return max(numbers, default=-1) + 1
 
-    # -- who does what
+    # -- units
 
     def _era(self, first: int, layout: Layout, old: Layout | None) -> Era:
         """The units from batch `first` on, and which of those before it end with it."""
@@ -211,31 +211,31 @@ class ExecutorsRun(Run):
 
     def _do(self, lines: DataFrame, batch: int) -> None:
         began = time.monotonic()
-        told = Told(lines.toArrow())
+        reports = Reports(lines.toArrow())
         offset = self._checkpoint.offset(batch)
-        frame = told.frame()
+        frame = reports.frame()
         before = read_frame(self._checkpoint.own, batch - 1)
         rows = frame["rows"] - (0 if before is None else before["rows"])
         self._checkpoint.write_batch(batch, offset, rows)
         gather = self._gather
-        changes = batch_column(gather.changes(told, self._asked(batch - 1), self._asked(batch)), batch)
-        rejects = batch_column(told.rejects(), batch)
-        self._sink.put(batch, changes, rejects, gather.answers(told, self._asked(batch)))
+        changes = batch_column(gather.changes(reports, self._asked(batch - 1), self._asked(batch)), batch)
+        rejects = batch_column(reports.rejects(), batch)
+        self._sink.put(batch, changes, rejects, gather.answers(reports, self._asked(batch)))
         write_frame(self._checkpoint.own, batch, frame, self._late(frame, batch))
         info = BatchInfo(
             batch=batch,
             rows=rows,
-            crossed=told.count("kept"),
+            crossed=reports.count("kept"),
             changes=changes.num_rows,
             rejects=rejects.num_rows,
             seconds=time.monotonic() - began,
             tops=gather.tops.copy(),
             queries=self._checkpoint.sql_of(batch),
             replayed=batch in self._again,
-            tasks=told.tasks(),
-            reject_counts=told.reject_counts(),
+            tasks=reports.tasks(),
+            reject_counts=reports.reject_counts(),
             changed=changes,
-            state_bytes=told.count("bytes"),
+            state_bytes=reports.count("bytes"),
             lag_files=self._unread(offset),
             lag_records=self._lag.records(),
         )

@@ -112,7 +112,7 @@ class FileLog:
         log = self._stream(stream.name)
         budget = stream.max_files if stream.max_files is not None else _BATCH_BYTES
         end = start
-        # Files that got their place just before a crash come first: nobody may renumber them.
+        # Files that got their place just before a crash come first: their numbers must stay.
         while end < len(log.taken) and budget > 0:
             budget -= 1 if stream.max_files is not None else log.taken[end].size
             end += 1

@@ -75,7 +75,7 @@ def append_line(path: Path, *records: dict[str, Any]) -> None:
 def read_lines(path: Path, repair: bool = False) -> list[dict[str, Any]]:
     """The records of a log of JSON lines.
 
-    A last line without its line feed was being written when the power went: nobody has been told of it, so it
+    A last line without its line feed was being written when the power went: nothing depends on it, so it
     is passed over, and cut off if `repair` is set (only the log's one writer may do that).
     """
     try:

@@ -1,7 +1,7 @@
 """What the tasks must know of the state before a batch: which rows are late.
 
 The state is with the executors' units, and the tasks that read rows cannot see it. So after each batch every unit
-tells how far back its queries reach, the driver takes the least for each stream and writes it down, and the tasks of
+reports how far back its queries reach, the driver takes the least for each stream and writes it down, and the tasks of
 the next batch read that. Written before Spark commits the batch, it is there whenever the next one runs.
 """
 

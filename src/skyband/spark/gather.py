@@ -1,8 +1,8 @@
 """The driver's part of a batch whose state is with the executors: many units' lines become one output.
 
-Units of single rows tell finished changes; of objects and pairs they tell their parts of the answers, which are merged
-here (`told`). Answers that have not changed are not told again: the driver remembers them for the `top` output, and the
-first batch after a start tells all.
+Units of single rows report finished changes; of objects and pairs they report their parts of the answers, which are
+merged here (`partial`). Answers that have not changed are not sent again: the driver remembers them for the `top`
+output, and the first batch after a start has all.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from skyband.stream.arrow import numbers_array
 
 from .frames import make_frame
 from .merging import table_of
+from .partial import changes_of, merged
 from .shards import Streams
 from .shown import Slices
 from .sinks import TOP_SCHEMA
-from .told import changes_of, merged
 
 if TYPE_CHECKING:
     from skyband.core.types import Ints
@@ -32,7 +32,7 @@ Asked = tuple[tuple[str, "Query"], ...]
 
 
 class Gather:
-    """Puts together what units tell, batch after batch."""
+    """Puts together what units report, batch after batch."""
 
     def __init__(self, streams: Streams) -> None:
         monitor = streams.monitor()
@@ -42,12 +42,12 @@ class Gather:
         self.tops = Slices()
         self._shown = Slices()
 
-    def changes(self, told: Told, before: Asked, now: Asked) -> pa.Table:
+    def changes(self, reports: Reports, before: Asked, now: Asked) -> pa.Table:
         """The changes of all units in one table, in the order of the queries; those no longer asked come first."""
-        tables = [table_of(blob) for blob in told.blobs("changes")]
+        tables = [table_of(blob) for blob in reports.blobs("changes")]
         queries = {**dict(before), **dict(now)}
-        for name in dict.fromkeys([*told.names("gone"), *told.names("before")]):
-            tables += self._merged(name, told, dict(before).get(name), dict(now).get(name))
+        for name in dict.fromkeys([*reports.names("gone"), *reports.names("before")]):
+            tables += self._merged(name, reports, dict(before).get(name), dict(now).get(name))
         asked = [name for name, _ in now]
         names = dict.fromkeys([*_others(queries, asked), *asked])
         order = {name: place for place, name in enumerate(names)}
@@ -55,11 +55,11 @@ class Gather:
         places = np.concatenate([np.zeros(0, dtype=np.int64), *(_places(table, order) for table in tables)])
         return whole.take(numbers_array(np.argsort(places, kind="stable")))
 
-    def _merged(self, name: str, told: Told, before: Query | None, now: Query | None) -> list[pa.Table]:
+    def _merged(self, name: str, reports: Reports, before: Query | None, now: Query | None) -> list[pa.Table]:
         """The changes of a query that several units answer together; one that is another now is two, and who answered
         the old one may not be asked the new one."""
         gone, old, new = (
-            [table_of(blob) for blob in told.blobs(kind, name)] for kind in ("gone", "before", "after")
+            [table_of(blob) for blob in reports.blobs(kind, name)] for kind in ("gone", "before", "after")
         )
         found = [] if before is None else [self._compared(name, before, gone, [])]
         return found if now is None else [*found, self._compared(name, now, old, new)]
@@ -72,18 +72,18 @@ class Gather:
         pairs = isinstance(query, Pairs)
         return changes_of(name, merged(old, k)[0], merged(new, k)[0], sign, time, pairs)
 
-    def answers(self, told: Told, now: Asked) -> pa.Table:
-        """The `top` output: answers that were told take the place of older ones."""
+    def answers(self, reports: Reports, now: Asked) -> pa.Table:
+        """The `top` output: answers that were sent replace older ones."""
         asked = dict(now)
-        for name in told.names("top"):
-            tops, shown = ([table_of(b) for b in told.blobs(kind, name)] for kind in ("top", "shown"))
-            parts = [table_of(blob) for blob in told.blobs("after", name)]
+        for name in reports.names("top"):
+            tops, shown = ([table_of(b) for b in reports.blobs(kind, name)] for kind in ("top", "shown"))
+            parts = [table_of(blob) for blob in reports.blobs("after", name)]
             _, order = merged(parts, getattr(asked[name], "k", None))
             for known, parts in ((self.tops, tops), (self._shown, shown)):
                 whole = _ranked(parts, order)
                 known.put([name], [whole.num_rows], whole)
         for (names, sizes, tops), (_, _, rows) in zip(
-            told.together("tops"), told.together("rows shown"), strict=True
+            reports.together("tops"), reports.together("rows shown"), strict=True
         ):
             self.tops.put(names, sizes, tops)
             self._shown.put(names, sizes, _shown(names, sizes, tops, rows))
@@ -111,8 +111,8 @@ def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 def _shown(names: list[str], sizes: list[int], tops: pa.Table, rows: pa.Table) -> pa.Table:
     """Answers in the columns of the `top` output, from the answers and the texts of their rows."""
-    whose = pa.array(names, pa.string()).take(pa.array(np.repeat(np.arange(len(names)), sizes)))
-    columns = [whose, *tops.columns[:2], rows.column("row")]
+    owners = pa.array(names, pa.string()).take(pa.array(np.repeat(np.arange(len(names)), sizes)))
+    columns = [owners, *tops.columns[:2], rows.column("row")]
     return pa.table(columns, names=TOP_SCHEMA.names).cast(TOP_SCHEMA).combine_chunks()
 
 
@@ -122,7 +122,7 @@ def _others(queries: Iterable[str], asked: list[str]) -> list[str]:
 
 
 def _ranked(parts: list[pa.Table], order: Any) -> pa.Table:
-    """The rows of several answers in their common order, ranked anew."""
+    """The rows of several answers in their common order, with their ranks in it."""
     full = [part for part in parts if part.num_rows] or parts[:1]
     whole = pa.concat_tables(full, promote_options="permissive").take(pa.array(order, pa.int64()))
     at = whole.schema.get_field_index("rank")
@@ -137,8 +137,8 @@ def plain(changes: pa.Table) -> pa.Table:
     return changes
 
 
-class Told:
-    """What all units have told of a batch."""
+class Reports:
+    """What all units have reported of a batch."""
 
     def __init__(self, lines: pa.Table) -> None:
         self._found: dict[tuple[str, str | None], list[bytes]] = {}
@@ -160,10 +160,10 @@ class Told:
                 yield names, sizes, table_of(blob).combine_chunks()
 
     def frame(self) -> dict[str, Any]:
-        """How far back all queries reach, and what the teller has counted."""
+        """How far back all queries reach, and what the reporting unit has counted."""
         reach = {name: value for frame in self._frames for name, value in frame["reach"].items()}
-        teller = next(frame for frame in self._frames if "tasks" in frame)
-        return make_frame(reach, teller["now"], teller["kind"], teller["rows"])
+        reporter = next(frame for frame in self._frames if "tasks" in frame)
+        return make_frame(reach, reporter["now"], reporter["kind"], reporter["rows"])
 
     def count(self, what: str) -> int:
         return sum(int(frame[what]) for frame in self._frames)

@@ -2,7 +2,7 @@
 
 Between two batches the driver reads the units' state from Spark's checkpoint, cuts it up, and leaves a file for each
 unit that has no state of its own yet. A query's state is never changed by that: a monitor is read, the queries that
-belong elsewhere are dropped from it, and it is written again. A unit that nobody leaves anything to still gets a
+belong elsewhere are dropped from it, and it is written again. A unit to which no state is left still gets a
 monitor without queries, since rows have to be counted from the beginning.
 """
 
@@ -59,7 +59,7 @@ def _cut(states: list[bytes], unit: Unit) -> bytes:
     for state in states:
         for monitor in unpacked(state).monitors:
             for name, watch in list(monitor.watches.items()):
-                # Queries that are no longer asked go along: whoever drops them says so.
+                # Queries that are no longer asked go along: the unit that drops them reports it.
                 if unit.kind != ROWS or part_of(watch.query, unit.of) != unit.part:
                     monitor.drop(name)
             if monitor.watches:

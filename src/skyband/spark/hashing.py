@@ -33,7 +33,7 @@ def stable_hash(rows: pa.Table) -> npt.NDArray[np.uint64]:
     """64 bits for each row that depend on its values alone, not on the process or the order of columns."""
     total = np.zeros(rows.num_rows, np.uint64)
     for name in sorted(rows.column_names):
-        # A column's name goes in too, so that two columns can be told apart when their values are swapped.
+        # A column's name goes in too, so that swapping the values of two columns gives another hash.
         total = _mix(total ^ _column_hash(rows.column(name)) ^ np.uint64(_text_hash(name)))
     return total
 

@@ -2,7 +2,7 @@
 
 Spark puts `python/lib/pyspark.zip` of its home before everything else that its Python processes import. Nothing in it
 is compiled, and nothing compiled can be kept beside it, so each of them (one for every source of every pipeline, and
-several at a start) compiled PySpark anew: 1.0 s of processor time, where the same PySpark in the folder that it was
+several at a start) compiled PySpark again: 1.0 s of processor time, where the same PySpark in the folder that it was
 installed in takes 0.4. On one machine that folder is at hand. So Spark is shown a home of links, which has everything
 but the archive. A cluster's machines have homes of their own.
 """

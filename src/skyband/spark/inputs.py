@@ -106,8 +106,8 @@ def record_lines(reader: Any, spec: StreamSpec, place: int, **options: str) -> D
         frame = reader.format("rate").options(**dict(spec.options), numPartitions="1", **options).load()
         # as UTC, whatever zone the session is in
         shown = "map('timeZone', 'UTC', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\")"
-        told = f"to_json(struct(timestamp, value), {shown})"
-        return frame.selectExpr(f"{code} AS number", "value AS first", f"encode({told}, 'UTF-8') AS value")
+        row = f"to_json(struct(timestamp, value), {shown})"
+        return frame.selectExpr(f"{code} AS number", "value AS first", f"encode({row}, 'UTF-8') AS value")
     own = dict(spec.options)
     if options:
         # where a stream begins is another matter than what is read of it again; and of the partitions there are only

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def is_started() -> bool:
     """Whether this process has a JVM or a Spark context already.
 
-    `SparkSession.getActiveSession` tells only of this thread's session. PySpark 4.3.0."""
+    `SparkSession.getActiveSession` returns only this thread's session. PySpark 4.3.0."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None or SparkContext._gateway is not None

@@ -1,7 +1,7 @@
-"""What a unit does in a micro-batch: take its parts of the rows, and tell what that did to its answers.
+"""What a unit does in a micro-batch: take its parts of the rows, and report what that did to its answers.
 
 A unit's state is one or more monitors as bytes, their own dump in a frame with a checksum; Spark keeps it in RocksDB
-and in its checkpoint. (More than one after units were dealt out anew: a monitor is never merged with another, it is
+and in its checkpoint. (More than one after units were dealt out again: a monitor is never merged with another, it is
 cut up by dropping queries, and a unit that takes over from several keeps their monitors side by side.) A worker that
 still has the monitors that these very bytes were written from uses them; another worker, or one that must do the
 batch again, reads the bytes.
@@ -28,13 +28,13 @@ from .engine import drop
 from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
 from .jobs import Packed, task
+from .partial import answer_of
 from .residents import begin_task, built, let_go
 from .routing import Era, Job
 from .seven import from_text, to_text
 from .shards import Unit
 from .shown import answers_of
 from .sinks import top_rows
-from .told import answer_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Line:
-    """Something that a unit tells the driver."""
+    """Something that a unit reports to the driver."""
 
     kind: str
     query: str | None  # or several with the lengths of their answers, as JSON
@@ -104,8 +104,8 @@ def stepper(
         else:
             state.update((to_text(after),))
         if lines:
-            told = [(line.kind, number, line.query, line.number, line.blob) for line in lines]
-            yield pd.DataFrame(told, columns=["kind", "unit", "query", "number", "blob"])
+            rows = [(line.kind, number, line.query, line.number, line.blob) for line in lines]
+            yield pd.DataFrame(rows, columns=["kind", "unit", "query", "number", "blob"])
 
     return step
 
@@ -120,7 +120,7 @@ def _parts(rows: pd.DataFrame) -> Iterator[Part]:
 def take(
     job: Job, batch: int, key: int, parts: Sequence[Part], before: bytes | None
 ) -> tuple[bytes | None, list[Line]]:
-    """One unit's batch: its state afterwards (None: it has none any more), and what it tells."""
+    """One unit's batch: its state afterwards (None: it has none any more), and what it reports."""
     era = job.era(batch)
     unit = next((unit for unit in era.units if unit.key == key), None)
     gone = unit is None
@@ -129,17 +129,17 @@ def take(
     if unit is None:
         unit = next(unit for unit in era.retired if unit.key == key)
     held = _held(job, era, unit, before)
-    telling = _Telling(unit, everything=batch == job.begins)
+    report = _Report(unit, everything=batch == job.begins)
     if held.queries != unit.digest:
         built()
-        telling.ask(held.monitors)
+        report.ask(held.monitors)
         held.queries = unit.digest
-    telling.begin(held.monitors)
+    report.begin(held.monitors)
     rows = _grouped(parts)
     first = held.monitors[0].rows_seen
     for monitor in held.monitors:
-        telling.changed(monitor, monitor.push_sifted(rows))
-    lines = telling.lines(held.monitors) + _counted(
+        report.changed(monitor, monitor.push_sifted(rows))
+    lines = report.lines(held.monitors) + _counted(
         unit, held.monitors, rows, first, parts, len(before or b"")
     )
     if gone:
@@ -243,10 +243,10 @@ def _prepare(monitor: Monitor) -> None:
     monitor.lists_only = True  # tasks prune
 
 
-# -- telling
+# -- reporting
 
 
-class _Telling:
+class _Report:
     """Collects what a unit's batch did to its answers."""
 
     def __init__(self, unit: Unit, everything: bool) -> None:
@@ -327,19 +327,19 @@ def _counted(
     parts: Sequence[Part],
     size: int,
 ) -> list[Line]:
-    """How far back the queries reach; of the teller also what was rejected."""
+    """How far back the queries reach; of the reporting unit also what was rejected."""
     from skyband.stream.rejects import to_table
 
     monitor = monitors[0]
-    told = make_frame(reach_of(monitors), monitor._now, monitor._kind, monitor.rows_seen)
-    told["kept"] = sum(part.kept for _, sifted in rows for part in sifted)
-    told["bytes"] = size  # of the state before this batch
-    if unit.teller:
-        told["tasks"] = [part.task for part in parts]
-    lines = [Line("frame", None, 0, json.dumps(told).encode())]
+    frame_ = make_frame(reach_of(monitors), monitor._now, monitor._kind, monitor.rows_seen)
+    frame_["kept"] = sum(part.kept for _, sifted in rows for part in sifted)
+    frame_["bytes"] = size  # of the state before this batch
+    if unit.reporter:
+        frame_["tasks"] = [part.task for part in parts]
+    lines = [Line("frame", None, 0, json.dumps(frame_).encode())]
     for other in monitors:
         other._rejects.last.clear()  # they are put out: no need to keep the last of them
-    if unit.teller:
+    if unit.reporter:
         found = []
         for _, sifted in rows:
             for part in sifted:

@@ -1,8 +1,8 @@
-"""What a running pipeline tells of itself besides its batches: its state's size, its lag, and Prometheus metrics.
+"""What a running pipeline reports besides its batches: its state's size, its lag, and Prometheus metrics.
 
 The lag is how much is there that no batch has read yet: files of a stream of files, records of a Kafka topic. The
-former is in our own file log; the latter Spark knows and tells its streaming listeners after every batch, so we are
-one where there is Kafka. Figures go the other way too: the lines that Spark handles are *observed* under the name
+former is in our own file log; the latter Spark knows and reports to its streaming listeners after every batch, so we
+are one where there is Kafka. Figures go the other way too: the lines that Spark handles are *observed* under the name
 `skyband`, so any listener of the session finds in `observedMetrics` how many lines a batch had and how many rows they
 stand for. With executors lines are observed if the session has a listener when the query is started.
 
@@ -68,7 +68,7 @@ def observed(lines: DataFrame) -> DataFrame:
 
 
 def observed_parts(parts: DataFrame, unit: int) -> DataFrame:
-    """Units' parts of the rows, counted on their way. Each unit is told of all rows: those of one are looked at."""
+    """Units' parts of the rows, counted on their way. Each unit counts all rows: those of one are looked at."""
     from pyspark.sql import functions as f
 
     mine = f.expr(f"unit = {unit} AND stream IS NOT NULL")
@@ -77,7 +77,7 @@ def observed_parts(parts: DataFrame, unit: int) -> DataFrame:
 
 
 class Lag:
-    """How far Kafka's streams are behind, by what Spark tells its listeners."""
+    """How far Kafka's streams are behind, by what Spark reports to its listeners."""
 
     def __init__(self) -> None:
         self._behind: dict[int, int] = {}
@@ -134,19 +134,19 @@ def _position(offset: str | None) -> int:
 
 
 @contextlib.contextmanager
-def telling(spec: MetricsSpec | None, on_batch: OnBatch) -> Iterator[OnBatch]:
-    """While this lasts, what is told of a batch goes to `on_batch`, and to Prometheus if [metrics] asks for it."""
+def reporting(spec: MetricsSpec | None, on_batch: OnBatch) -> Iterator[OnBatch]:
+    """While this lasts, each batch's record goes to `on_batch`, and to Prometheus if [metrics] asks for it."""
     if spec is None:
         yield on_batch
         return
     metrics = Metrics(spec.host, spec.port)
 
-    def tell(info: BatchInfo) -> None:
-        metrics.tell(info)
+    def report(info: BatchInfo) -> None:
+        metrics.report(info)
         on_batch(info)
 
     try:
-        yield tell
+        yield report
     finally:
         metrics.close()
 
@@ -167,9 +167,9 @@ class Metrics:
         self._rejects = Gauge(
             "skyband_rejected_rows", "Rejected rows since the beginning.", ["reason"], registry=registry
         )
-        # Units tell bytes alone: this one is registered with the first figure, for none is better than a wrong one.
+        # Units report bytes alone: this one is registered with the first figure, for none is better than a wrong one.
         self._state = Gauge("skyband_state_rows", "Rows kept for the queries.", registry=None)
-        self._registry, self._told = registry, False
+        self._registry, self._registered = registry, False
         self._bytes = Gauge("skyband_state_bytes", "Bytes that they take.", registry=registry)
         self._lag = Gauge("skyband_lag", "Files or records not read yet.", ["kind"], registry=registry)
         try:
@@ -180,7 +180,7 @@ class Metrics:
             ) from None
         self.port = int(self._server.server_port)
 
-    def tell(self, info: BatchInfo) -> None:
+    def report(self, info: BatchInfo) -> None:
         self._rows.inc(info.rows)
         self._crossed.inc(info.crossed)
         self._changes.inc(info.changes)
@@ -189,9 +189,9 @@ class Metrics:
         self._batch.set(info.batch)
         for reason, count in info.reject_counts.items():
             self._rejects.labels(reason).set(count)
-        if info.state_rows and not self._told:
+        if info.state_rows and not self._registered:
             self._registry.register(self._state)
-            self._told = True
+            self._registered = True
         self._state.set(info.state_rows)
         self._bytes.set(info.state_bytes)
         self._lag.labels("files").set(info.lag_files)

@@ -36,7 +36,7 @@ class Output(Protocol):
         """A value of a change or a reject as it is read back."""
 
     def strange(self, batches: Callable[[], Collection[int]]) -> str | None:
-        """Something that is there and is no batch's, in words; `batches` tells which there are."""
+        """Something that is there and is no batch's, in words; `batches` are those that there are."""
 
 
 def output_of(pipeline: Pipeline) -> Output:
@@ -88,8 +88,8 @@ class _Files:
         try:
             rows = _json_rows(path) if self._form == "json" else _parquet_rows(path)
         except (OSError, ValueError) as problem:  # Arrow's errors are among them
-            told = (str(problem).strip().splitlines() or ["nothing is in it"])[0].rstrip(".")
-            raise InputError(f"{path} cannot be read ({told}): {_AGAIN}") from None
+            said = (str(problem).strip().splitlines() or ["nothing is in it"])[0].rstrip(".")
+            raise InputError(f"{path} cannot be read ({said}): {_AGAIN}") from None
         columns = {*COLUMNS[kind]} - {"number"}
         for row in rows:
             if row.keys() != columns:
@@ -114,7 +114,7 @@ def _parquet_rows(path: Path) -> Rows:
 
     with pq.ParquetFile(path) as file:
         table = file.read()
-    if not table.num_rows:  # rows would tell of their columns
+    if not table.num_rows:  # without rows the columns may have other types
         return []
     return python_rows(table)
 
@@ -122,7 +122,7 @@ def _parquet_rows(path: Path) -> Rows:
 class _Tables:
     def __init__(self, sink: TableSink, top: str) -> None:
         self._sink, self.top = sink, f"the table {top}"
-        self._sink.prepare(first=False)  # a database that isn't there is told in a sentence
+        self._sink.prepare(first=False)  # a missing database is a sentence
 
     def there(self, batch: int) -> bool:
         return bool(self._sink.rows("batches", batch))

@@ -21,7 +21,7 @@ from .config import Pipeline, StreamSpec, load_pipeline
 from .driver import Run, check_queries, say, say_queries
 from .filelog import file_path, list_files
 from .inputs import RATE_SCHEMA
-from .metrics import telling
+from .metrics import reporting
 from .progress import OnBatch, Summary, print_batch
 from .reading import declared_schema, infer_schema
 from .signals import Signals
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_TEXT_ROW_BYTES = 64  # a guess at the size of a row where only reading would tell
 _STOP_SECONDS = 20.0  # how long a batch under way may take to finish after Ctrl-C
 
 
@@ -69,8 +68,8 @@ def run_pipeline(
         say_queries(pipeline, checkpoint, first)
         checkpoint.set_queries(first, pipeline.queries)
         kind = run_kind(pipeline, checkpoint, first)
-        with telling(pipeline.metrics, on_batch or print_batch) as tell:
-            made = kind(pipeline, checkpoint, schemas, sink, tell, stop)
+        with reporting(pipeline.metrics, on_batch or print_batch) as report:
+            made = kind(pipeline, checkpoint, schemas, sink, report, stop)
             made.written = written
             made.begin_with(first, checked)
             del checked
@@ -92,16 +91,16 @@ def find_schemas(pipeline: Pipeline, wait: bool, stop: Signals) -> dict[str, pa.
     schemas = {}
     for spec in pipeline.streams:
         kinds = _kinds(pipeline, spec)
-        told = False
+        has_said = False
         while (schema := _first_schema(spec, kinds)) is None:
             if not wait:
                 raise InputError(
                     f"Stream '{spec.name}' has no file yet in {spec.path}: add one, or declare its columns in "
                     f'pipeline.toml: schema = {{column = "double", ...}}.'
                 )
-            if not told:
+            if not has_said:
                 say(f"waiting for the first file of stream '{spec.name}' in {spec.path}")
-                told = True
+                has_said = True
             if stop.wait(0.5):
                 return None
         for what in ("time", "key", "op"):

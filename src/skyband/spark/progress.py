@@ -1,4 +1,4 @@
-"""What is told of a running pipeline: one record for each micro-batch."""
+"""What a running pipeline reports: one record for each micro-batch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Resident:
-    """The driver's own engine, for whoever wants to look into it. It stands still while a batch is told of; at other
-    times only for who holds `busy`."""
+    """The driver's own engine, to look into. It stands still while a batch is reported; at other times only for the
+    thread that holds `busy`."""
 
     monitor: Callable[[], Monitor]
     busy: threading.Lock  # held while a batch is under way

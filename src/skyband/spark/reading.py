@@ -135,7 +135,7 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
             found = open_rows(path, kinds, spec.format).schema
     except (pa.ArrowException, OSError) as problem:
         raise InputError(
-            f"No schema can be told from {path}, the first file of stream '{spec.name}' ({_bare(problem)}); see to "
+            f"No schema can be read from {path}, the first file of stream '{spec.name}' ({_bare(problem)}); see to "
             f"'format' in pipeline.toml, or declare the columns: schema = {{column = \"double\", ...}}."
         ) from None
     return pa.schema(
@@ -233,7 +233,7 @@ def _read_csv(path: Path, schema: pa.Schema) -> Iterator[Chunk]:
         try:
             names, delimiter = header_of(header.lstrip(b"\r"), "The file")
         except InputError as problem:
-            # Its lines have their places already, and nobody may change the file any more.
+            # Its lines have their places already, and the file must not change any more.
             yield _unread(lines_of(header + file.read()), str(problem), schema)
             return
         known = set(schema.names)

@@ -2,9 +2,9 @@
 
 Rows are accepted or rejected once, by the one door of their stream. Then every unit gets its own part of them: queries
 about single rows the k-skyband of the task's rows for just those queries (all rows, if there are few), objects the
-rows of their ids, pairs all of them. What does not travel is told all the same: how many rows there were, the newest
-of them, and all their times where a row window needs them, so that each unit counts rows and expires its own as if
-it had seen everything. A unit that no row concerns gets this *control* alone.
+rows of their ids, pairs all of them. What does not travel is reported all the same: how many rows there were, the
+newest of them, and all their times where a row window needs them, so that each unit counts rows and expires its own as
+if it had seen everything. A unit that no row concerns gets this *control* alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Job:
     streams: Streams
     eras: tuple[Era, ...]
     checkpoint: str  # our own folder in it, which every executor sees
-    begins: int  # the first batch of this run: everything is told anew
+    begins: int  # the first batch of this run: every answer is reported
     prune_rows: int | None = None
 
     def era(self, batch: int) -> Era:
@@ -106,7 +106,7 @@ class Route:
 
     def part_of(self, part: Accepted, prune: bool) -> Sifted:
         """A unit's own part of what was accepted."""
-        if not self.unit.teller:
+        if not self.unit.reporter:
             rejects = [Reject(r.seq, r.stream, r.reason, "", "") for r in part.rejects]
             part = replace(part, rejects=rejects)
         if self.unit.kind == UPDATES:
@@ -198,7 +198,7 @@ def _of_files(job: Job, era: Era, batch: int, splits: list[Split]) -> Iterator[p
         for order, _, chunk in file_parts(splits, job.streams.schemas):
             yield _lines(job, era, batch, order, stream, chunk)
         return
-    # Large Parquet files for queries about single rows and nobody else: the newest rows first, the others behind them.
+    # Large Parquet files for queries about single rows alone: the newest rows first, the others behind them.
     place = [*job.streams.schemas].index(stream)
     parts = newest_first(splits, job.streams.schemas[stream], replace(sifter, door=door))
     for number, sifted in enumerate(parts):
@@ -209,7 +209,7 @@ def _of_files(job: Job, era: Era, batch: int, splits: list[Split]) -> Iterator[p
 
 
 def _for_all(job: Job, found: list[Route], splits: list[Split]) -> Sifter | None:
-    """What sifts these splits for all units at once; None if somebody needs more than its k-skyband."""
+    """What sifts these splits for all units at once; None if a unit needs more than its k-skyband."""
     sifters = [route.sifter for route in found if route.sifter is not None and route.pruning]
     rows = sum(split.rows for split in splits)
     if len(sifters) < len(found) or len({sifter.counts_rows for sifter in sifters}) != 1:

@@ -1,7 +1,7 @@
 """A Spark session that works where it is started, and keeps quiet.
 
 Left alone, PySpark runs tasks with whatever `python3` comes first on the path, warns about the host's name,
-prints its log over the terminal and needs to be told where Java is. Here the tasks get this very interpreter and
+prints its log over the terminal and has to be given the place of Java. Here the tasks get this very interpreter and
 this very package, and what the JVM and its Python workers have to say goes to a log file.
 """
 
@@ -88,7 +88,7 @@ _LIGHT_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 # Planning a stateful batch is much code that is run a few times each. By default it is interpreted until it has been
 # called two hundred times, which takes dozens of batches, and compiled bit by bit; here what is called in every batch
 # is compiled by the fourth, and there is room for all of it: in that of a light JVM, code that rested for a while makes
-# place and is compiled anew. (On a cluster, after two dozen batches, compiling was a tenth of what the driver did and
+# place and is compiled again. (On a cluster, after two dozen batches, compiling was a tenth of what the driver did and
 # is next to nothing; it is paid for by a second of processor time more for the start, which two dozen batches make up.
 # On one machine, where tasks run in the same JVM, it is two to four seconds for the start, and of 200 to 230 ms of
 # processor time for a batch 50 to 80 less, also after thirty batches.)
@@ -160,8 +160,8 @@ def start_session(
 def _deepest(problem: BaseException) -> str:
     """The first line of what lies at the bottom of an exception of Spark's."""
     root = root_of(problem)
-    told = str(root).strip().splitlines()
-    return told[0].rstrip(".: ") if told else type(root).__name__
+    lines = str(root).strip().splitlines()
+    return lines[0].rstrip(".: ") if lines else type(root).__name__
 
 
 def _last_words(log: Path | None, begun: int) -> str | None:
@@ -204,7 +204,7 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, states: bool = False) ->
     java = [f"-Dlog4j2.configurationFile=file:{scratch / 'log4j2.properties'}", f"-Djava.io.tmpdir={scratch}"]
     if local:
         java += [*_LIGHT_JVM, *(_SOONER_JVM if states else [])]
-        # whoever sets the driver's memory knows what there is
+        # a driver's memory that is set stays
         java += _STATES_JVM if states and "spark.driver.memory" not in dict(spec.conf) else []
     else:
         # With the state elsewhere, the driver's JVM only plans and gathers answers: nothing for a collector with

@@ -48,7 +48,7 @@ class Unit:
     of: int
     epoch: int
     queries: tuple[tuple[str, Query], ...]
-    teller: bool = False  # the one that tells what all units know: rejects, row counts
+    reporter: bool = False  # the one that reports what all units know: rejects, row counts
     digest: str = ""  # says whether two units have the same queries
 
     @property
@@ -80,9 +80,9 @@ class Unit:
         of: int,
         epoch: int,
         queries: tuple[tuple[str, Query], ...],
-        teller: bool = False,
+        reporter: bool = False,
     ) -> Unit:
-        return cls(key, kind, part, of, epoch, queries, teller, _digest(repr(queries)))
+        return cls(key, kind, part, of, epoch, queries, reporter, _digest(repr(queries)))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Layout:
             for part in range(of):
                 mine = [(n, q) for n, q in own if kind not in (ROWS, PAIRS) or part_of(q, of) == part]
                 key = key_of(kind, epoch, part, self.partitions)
-                found.append(Unit.make(key, kind, part, of, epoch, tuple(mine), teller=not found))
+                found.append(Unit.make(key, kind, part, of, epoch, tuple(mine), reporter=not found))
         return tuple(found)
 
     def kind_of(self, query: Query) -> str:
@@ -156,7 +156,7 @@ def plan_layout(
         return Layout(partitions, {kind: (n, 0) for kind, n in count.items()})
     epoch = 1 + before.epoch
     if wanted is None:
-        rows = max(rows, before.kinds[ROWS][0])  # nobody asks for fewer
+        rows = max(rows, before.kinds[ROWS][0])  # fewer are not asked for
     now = {kind: before.kinds.get(kind, (count[kind], epoch)) for kind in kinds}
     if rows != before.kinds[ROWS][0]:
         now[ROWS] = (rows, epoch)

@@ -33,7 +33,7 @@ class Answers(NamedTuple):
 
 
 class Slices(Mapping[str, pa.Table]):
-    """Tables by name that are stretches of larger ones: they are cut out when somebody asks, for most nobody does."""
+    """Tables by name that are stretches of larger ones: they are cut out when they are asked for, as most are not."""
 
     def __init__(self, known: Mapping[str, tuple[pa.Table, int, int]] | None = None) -> None:
         self._known = dict(known or {})
@@ -105,7 +105,7 @@ def _looks(watch: Watch) -> Any:
 
 
 def _on_board(watch: Watch) -> bool:
-    """Whether the answer is what the step's changes were told from."""
+    """Whether the answer is what the step's changes were made from."""
     return type(watch) is Watch and type(watch.group) is Group and not watch.group.windowed
 
 
@@ -114,7 +114,7 @@ def _together(watches: list[Watch]) -> Answers:
     groups: dict[int, tuple[Any, list[Watch]]] = {}
     for watch in watches:
         groups.setdefault(id(watch.group), (watch.group, []))[1].append(watch)
-    found = [_told(group, own) for group, own in groups.values()]
+    found = [_entries(group, own) for group, own in groups.values()]
     watches = [watch for _, own in groups.values() for watch in own]
     sizes = np.concatenate([size for size, _, _ in found])
     seqs = np.concatenate([seq for _, _, seq in found])
@@ -127,15 +127,15 @@ def _together(watches: list[Watch]) -> Answers:
     ranks = numbers_array((np.arange(len(seqs)) - np.repeat(before, sizes) + 1).astype(np.int32))
     scores = numbers_array(np.concatenate([score for _, score, _ in found]) + 0.0)
     names = [watch.name for watch in watches]
-    whose = pa.array(names, pa.string()).take(numbers_array(np.repeat(np.arange(len(names)), sizes)))
+    owners = pa.array(names, pa.string()).take(numbers_array(np.repeat(np.arange(len(names)), sizes)))
     columns: list[Any] = [ranks, scores, numbers_array(seqs)]
     tops = watches[0]._named(columns, [(output, column.take(places)) for output, column in selected])
     rows = pa.array(texts, pa.string()).take(places)
-    shown = pa.Table.from_arrays([whose, ranks, scores, rows], schema=TOP_SCHEMA)
+    shown = pa.Table.from_arrays([owners, ranks, scores, rows], schema=TOP_SCHEMA)
     return Answers(names, sizes.tolist(), tops, shown)
 
 
-def _told(group: Group, watches: list[Watch]) -> tuple[Ints, Floats, Ints]:
+def _entries(group: Group, watches: list[Watch]) -> tuple[Ints, Floats, Ints]:
     """How many rows each answer has, and all scores and seqs: as they were reported last."""
     if watches == group.watches:
         index = np.arange(len(watches))

@@ -1,7 +1,7 @@
 """Splits: the pieces of files that tasks read.
 
 A split is a run of row groups of a Parquet file, a range of bytes of a file of JSON lines, or a whole CSV file
-(where only reading from the start tells which line ends are quoted). Its number is its place in
+(where only reading from the start shows which line ends are quoted). Its number is its place in
 the micro-batch's arrival order, so whatever task reads it, and however often, its rows get the same sequence
 numbers. A task gets consecutive splits.
 """
@@ -31,7 +31,7 @@ class Split:
     changed: int
     first: int
     count: int
-    rows: int  # -1 where only reading tells
+    rows: int  # -1 where only reading it shows how many
 
 
 Offset = dict[str, int]
@@ -117,7 +117,7 @@ def _pieces(taken: Taken, form: str, target: int, path: str) -> list[tuple[int, 
 
 
 def _packed(path: str) -> bool:
-    """Whether a file can only be unpacked from its beginning; one that is gone is told of where it is read."""
+    """Whether a file can only be unpacked from its beginning; one that is gone is an error where it is read."""
     try:
         return packing(path) is not None
     except OSError:

@@ -64,8 +64,8 @@ def _one_by_one(values: Values, schema: pa.Schema) -> Chunk:
     # Inside an object a line end is a blank; between lines it isn't.
     lines = [value.replace(b"\n", b" ").replace(b"\r", b" ") for _, value in there]
     chunk = parse_json_lines(b"\n".join(lines), schema)
-    told = {place for place, _ in there}
-    bad = [BadRow(place, "the record has no value", "") for place in range(len(values)) if place not in told]
+    known = {place for place, _ in there}
+    bad = [BadRow(place, "the record has no value", "") for place in range(len(values)) if place not in known]
     for row in chunk.bad:
         place, value = there[row.position]
         bad.append(BadRow(place, row.detail, text_of(value)))

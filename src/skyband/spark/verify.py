@@ -6,7 +6,7 @@ After each batch that answer is compared with the changes folded so far, and the
 operation), with `rejects`. Nothing else may be there. Only Kafka's records need Spark.
 
 A query that allows an error (`WITH (error = …)`, or an algorithm that isn't exact) may miss a row now and then: what it
-missed is counted and told, and is no difference. Its `top` must still be what its changes add up to.
+missed is counted and reported, and is no difference. Its `top` must still be what its changes add up to.
 """
 
 from __future__ import annotations
@@ -156,18 +156,18 @@ class _Verification:
         self._brute.push(rows)
         self._counts["batches"] += 1
         self._counts["rows"] += sum(chunk.count for _, chunk in rows)
-        told = self._fold(batch)
+        reported = self._fold(batch)
         for query in self._queries:
             truth = self._brute.top(query.name)
             self._compare(batch, query.name, truth)
-            self._compare_changes(batch, query.name, told.pop(query.name, []), truth)
+            self._compare_changes(batch, query.name, reported.pop(query.name, []), truth)
         for name in [*self._dropped]:  # and nothing else is asked under this name
-            self._compare_changes(batch, name, told.pop(name, []), [])
+            self._compare_changes(batch, name, reported.pop(name, []), [])
             for who in self._folded.pop(name, {}):
                 raise _Different(
                     f"batch {batch}: {name_of(who)} should leave query '{name}', which was dropped."
                 )
-        for name in told:
+        for name in reported:
             raise _Different(f"batch {batch} has changes of {name!r}, which is not a query.")
         self._compare_rejects(batch)
 
@@ -197,10 +197,10 @@ class _Verification:
                     )
                 if row["change"] == wanted:
                     self._apply(batch, row)
-        told: dict[str, Rows] = {}
+        reported: dict[str, Rows] = {}
         for row in rows:
-            told.setdefault(row["query"], []).append(row)
-        return told
+            reported.setdefault(row["query"], []).append(row)
+        return reported
 
     def _apply(self, batch: int, row: dict[str, Any]) -> None:
         answer = self._folded.setdefault(row["query"], {})
@@ -225,24 +225,24 @@ class _Verification:
     def _compare(self, batch: int, name: str, truth: list[Ranked]) -> None:
         self._counts["answers"] += 1
         self._counts["places"] += len(truth)
-        told = self._folded.get(name, {})
+        reported = self._folded.get(name, {})
         right = {ranked.who: ranked.score for ranked in truth}
         where = f"batch {batch}, query '{name}'"
         loose = name in self._loose
         if loose:
             self._counts["loose"] += 1
-            self._counts["wrong"] += told.keys() != right.keys()
-            self._missed |= {(name, who) for who in right.keys() - told.keys()}
+            self._counts["wrong"] += reported.keys() != right.keys()
+            self._missed |= {(name, who) for who in right.keys() - reported.keys()}
         for who, score in right.items():
-            if who not in told and loose:
+            if who not in reported and loose:
                 continue
-            if who not in told:
+            if who not in reported:
                 raise _Different(f"{where}: {name_of(who)} with score {score!r} is missing.")
-            if told[who] != score:
+            if reported[who] != score:
                 raise _Different(
-                    f"{where}: {name_of(who)} has score {told[who]!r} and should have {score!r}."
+                    f"{where}: {name_of(who)} has score {reported[who]!r} and should have {score!r}."
                 )
-        for who in told:
+        for who in reported:
             if who not in right and not loose:
                 raise _Different(f"{where}: {name_of(who)} should not be there.")
 
@@ -266,12 +266,12 @@ class _Verification:
                 how = "twice" if seq in rows else "and is no row"
                 raise _Different(f"batch {batch}: row {seq} is rejected {how}.")
             rows[seq] = row
-        told = {seq: row for seq, row in rows.items() if row["reason"] in _JUDGED}
+        reported = {seq: row for seq, row in rows.items() if row["reason"] in _JUDGED}
         right, shown = self._brute.unfit, self._output.shown
         self._counts["rejects"] += len(right)
-        for seq in sorted(told.keys() | right.keys()):
+        for seq in sorted(reported.keys() | right.keys()):
             reasons = [
-                told[seq]["reason"] if seq in told else None,
+                reported[seq]["reason"] if seq in reported else None,
                 right[seq].reason if seq in right else None,
             ]
             if reasons[0] != reasons[1]:
@@ -279,29 +279,29 @@ class _Verification:
                     f"batch {batch}: row {seq} is rejected for {reasons[0]} and should be for {reasons[1]}."
                 )
             for column, value in (("stream", right[seq].stream), ("raw", right[seq].raw)):
-                if told[seq][column] != shown(value):
+                if reported[seq][column] != shown(value):
                     raise _Different(
-                        f"batch {batch}: the rejected row {seq} has {column} {told[seq][column]!r} and should have "
+                        f"batch {batch}: the rejected row {seq} has {column} {reported[seq][column]!r} and should have "
                         f"{value!r}."
                     )
 
     def _wrong_top(self) -> str | None:
         """What is wrong with the current answers that were put out."""
-        told: dict[str, list[tuple[int, float, str]]] = {}
+        reported: dict[str, list[tuple[int, float, str]]] = {}
         where = self._output.top
         for row in self._output.tops():
-            told.setdefault(row["query"], []).append((row["rank"], number(row["score"]), row["row"]))
+            reported.setdefault(row["query"], []).append((row["rank"], number(row["score"]), row["row"]))
         for query in self._queries:
             if query.name in self._loose:
-                scores = sorted(score for _, score, _ in told.pop(query.name, []))
+                scores = sorted(score for _, score, _ in reported.pop(query.name, []))
                 if scores != sorted(self._folded.get(query.name, {}).values()):
                     return f"query '{query.name}': {where} does not hold what its changes add up to."
                 continue
             truth = self._brute.top(query.name, with_rows=True)
             right = [(rank, r.score, json_text(r.row or {})) for rank, r in enumerate(truth, 1)]
-            if told.pop(query.name, []) != right:
+            if reported.pop(query.name, []) != right:
                 return f"query '{query.name}': {where} does not hold its answer."
-        return f"{where} has rows of '{next(iter(told))}', which is not a query." if told else None
+        return f"{where} has rows of '{next(iter(reported))}', which is not a query." if reported else None
 
 
 def _may_miss(query: Query) -> bool:

@@ -17,8 +17,8 @@ from skyband.spark.engine import drop
 from skyband.spark.files import unframe
 from skyband.spark.gather import plain
 from skyband.spark.jvm import checkpoint_of
+from skyband.spark.partial import answer_of, changes_of, merged
 from skyband.spark.shards import ROWS, kind_of
-from skyband.spark.told import answer_of, changes_of, merged
 
 from .units import NAME, restored
 

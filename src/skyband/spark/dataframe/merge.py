@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from skyband.spark.gather import plain
 from skyband.spark.merging import table_of
+from skyband.spark.partial import changes_of, merged
 from skyband.spark.shards import Streams
-from skyband.spark.told import changes_of, merged
 
 from .tasks import Deal, InArrow
 from .units import Asked, PartOfAnswer, vacated

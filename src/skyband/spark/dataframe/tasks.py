@@ -107,7 +107,7 @@ def lines_of(deal: Deal, stream: str, rows: pa.Table, chunk: str) -> pa.RecordBa
             lines.append((route.unit.key, Sifted(own).to_bytes()))
             continue
         route = replace(route, counts=True)
-        whole = route.unit.teller and deal.folder is not None and time is not None
+        whole = route.unit.reporter and deal.folder is not None and time is not None
         prune = count >= _many(route.unit)
         sifted = Sifted(part) if whole or deal.keep_all else route.part_of(part, prune)
         lines.append((route.unit.key, _counting(sifted, part).to_bytes()))

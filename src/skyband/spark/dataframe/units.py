@@ -31,9 +31,9 @@ from skyband.query.model import Joined, Pairs, Query, TopK
 from skyband.spark.engine import drop
 from skyband.spark.files import frame, unframe
 from skyband.spark.merging import table_bytes
+from skyband.spark.partial import answer_of
 from skyband.spark.routing import Job
 from skyband.spark.shards import COUPLES, ROWS, Streams, Unit, kind_of
-from skyband.spark.told import answer_of
 from skyband.stream.arrow import numbers_array
 from skyband.stream.rejects import Reject, to_table
 from skyband.stream.validation import Accepted

@@ -229,7 +229,7 @@ def _deal(queries: Mapping[str, Query], streams: Streams, free: bool, shards: in
     units = []
     for part in range(shards):
         own = [(name, query) for name, query in bound if _has(part, query, shards)]
-        units.append(Unit.make(part, ROWS, part, shards, 0, tuple(own), teller=part == 0))
+        units.append(Unit.make(part, ROWS, part, shards, 0, tuple(own), reporter=part == 0))
     for kind in dict.fromkeys(kind_of(query) for _, query in bound) if shards > 1 else ():
         if kind not in (ROWS, COUPLES):
             same = tuple((name, query) for name, query in bound if kind_of(query) == kind)

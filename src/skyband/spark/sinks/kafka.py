@@ -3,7 +3,7 @@
 A record's key is the JSON array [batch, number], its value the row as a JSON object; or, with `values = "arrow"`, all
 rows of a batch are one record, an Arrow IPC stream under the key [batch, 0]. Kafka keeps what it has been
 given, so a batch that is done again after a stop repeats its records; they are the same to the letter, in the same
-order, and whoever reads can pass over keys that it has seen. A topic that is compacted does so by itself.
+order, and a reader can skip keys that it has seen. A topic that is compacted does so by itself.
 
 Spark's own connector writes them, from one task, so that they come in the order of their numbers.
 """
@@ -84,5 +84,5 @@ def reason(problem: Exception) -> str:
     """The bottom of a failure in the JVM, in one line."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    told = (causes or lines or [type(problem).__name__])[-1 if causes else 0]
-    return told.removeprefix("org.apache.kafka.common.errors.").rstrip(".")[:300]
+    said = (causes or lines or [type(problem).__name__])[-1 if causes else 0]
+    return said.removeprefix("org.apache.kafka.common.errors.").rstrip(".")[:300]

@@ -1,7 +1,7 @@
 """Databases as sinks: SQLite and PostgreSQL.
 
 Four tables: the changes and the rejects of every batch, the current answers, and one line for each batch that is
-complete. A batch goes in as one transaction that first takes away what is there under its number: whoever kills what,
+complete. A batch goes in as one transaction that first takes away what is there under its number: whatever is killed,
 whenever, a reader finds all of a batch or nothing of it, and a batch that is done again is there once. Of the answers
 only those that differ from the batch before are written; the first batch after a start writes all.
 
@@ -257,9 +257,9 @@ class TableSink:
         }
         for name, columns in COLUMNS.items():
             counts = dict.fromkeys(("changes", "rejects"), types["whole"]) if name == "batches" else {}
-            told = ", ".join(f'"{c}" {counts.get(c) or kinds.get(c, types["text"])}' for c in columns)
+            declared = ", ".join(f'"{c}" {counts.get(c) or kinds.get(c, types["text"])}' for c in columns)
             cursor.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._tables[name]} ({told}, PRIMARY KEY ({_KEYS[name]}))"
+                f"CREATE TABLE IF NOT EXISTS {self._tables[name]} ({declared}, PRIMARY KEY ({_KEYS[name]}))"
             )
 
     @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """Answers in parts: of objects and of pairs each unit has its own best, and the best of all is among them.
 
-A unit tells its part of an answer as a table of what decides the order: how good each entry is, and the recencies that
-break ties. The driver puts the parts together, before the batch and after it, cuts both at k, and what they differ in
-are the changes. It needs no memory for that: the units tell both.
+A unit reports its part of an answer as a table of what decides the order: how good each entry is, and the recencies
+that break ties. The driver puts the parts together, before the batch and after it, cuts both at k, and what they
+differ in are the changes. It needs no memory for that: the units report both.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ def changes_of(
     there, still = set(old), set(new)
     left = [place for place, name in enumerate(old) if name not in still]
     came = [place for place, name in enumerate(new) if name not in there]
-    told = pa.concat_tables([before.take(pa.array(left, pa.int64())), after.take(pa.array(came, pa.int64()))])
+    rows = pa.concat_tables([before.take(pa.array(left, pa.int64())), after.take(pa.array(came, pa.int64()))])
     n = len(left) + len(came)
     kind, type_ = time
     seqs: list[Any] = [pa.nulls(n, pa.int64())] * 2
     if pairs:
-        seqs = [told.column(name) for name in ("seq", "seq_b")]
+        seqs = [rows.column(name) for name in ("seq", "seq_b")]
     columns = [
         pa.array([query] * n, pa.string()),
         pa.array(["leave"] * len(left) + ["enter"] * len(came), pa.string()),
         pa.array([None] * len(left) + [place + 1 for place in came], pa.int32()),
-        pa.array(sign * told.column("good").to_numpy() + 0.0, pa.float64()),
+        pa.array(sign * rows.column("good").to_numpy() + 0.0, pa.float64()),
         *seqs,
-        told.column("id"),
-        pa.nulls(n, type_) if kind is None else clock.column(told.column("time").to_numpy(), kind, type_),
+        rows.column("id"),
+        pa.nulls(n, type_) if kind is None else clock.column(rows.column("time").to_numpy(), kind, type_),
     ]
     return pa.table(columns, names=COLUMNS)
 
 
 def _names(answer: pa.Table) -> list[tuple[Any, ...]]:
-    """What tells one entry from another: an object whose score or latest row has changed is another."""
+    """What distinguishes entries: an object whose score or latest row has changed is another."""
     return list(zip(*(answer.column(key).to_pylist() for key in ("seq", "seq_b", "good")), strict=True))
