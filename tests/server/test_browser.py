@@ -238,13 +238,13 @@ def test_the_picture_and_who_comes_up_next(person: Person) -> None:
     watched(person, "pictured")
     page = person.page
     person.push("name,x\n" + "".join(f"r{i},{(i * 37) % 41}\n" for i in range(40)))
-    page.wait_for_selector("#legend:has-text('can still come up')")
+    page.wait_for_selector("#legend:has-text('can still enter')")
     page.wait_for_selector("#why:has-text('3 newer rows that are better')")
     page.wait_for_selector("#next time")
     ink = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
     assert page.eval_on_selector("#picture", ink) > 10, "nothing is drawn"
     first = page.locator("#next li").first
-    expect(first).to_have_text(re.compile(r"leaves, r\d+ comes up at 3 with \d+"))
+    expect(first).to_have_text(re.compile(r"leaves, r\d+ enters at rank 3 with \d+"))
     page.focus("#ahead")
     page.keyboard.press("End")
     page.wait_for_selector("#ahead-word:has-text('3 of 3 have left')")

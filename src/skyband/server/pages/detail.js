@@ -1,4 +1,4 @@
-// One query, closely: its leaderboard, its ranks over time, its picture, who comes up next, its plan.
+// One query, closely: its leaderboard, its ranks over time, its picture, what enters next, its plan.
 
 import { Refused, ask, queryPath } from "./api.js";
 import { Board } from "./board.js";
@@ -127,14 +127,14 @@ export class Detail {
     const { data } = this;
     const key = (kind, text) => el("span", {}, el("i", { class: `key ${kind}`, "aria-hidden": "true" }), text);
     const parts = [key("top", "in the answer")];
-    if (data.kind !== "threshold") parts.push(key("candidate", data.kind === "objects" ? "other objects" : "can still come up"));
+    if (data.kind !== "threshold") parts.push(key("candidate", data.kind === "objects" ? "other objects" : "can still enter"));
     if (data.rows.length && data.kind === "rows") parts.push(key("row", data.rows.length < data.window_rows ? `${count(data.rows.length)} sampled rows of the window` : "rows of the window"));
     if (data.kind === "rows") parts.push(key("shade", data.k === 1 ? "below the stairs a newer row is better" : `below the stairs ${data.k} newer rows are better`));
     $("legend").replaceChildren(...parts);
     say($("why"), why(data));
   }
 
-  // -- who comes next ---------------------------------------------------------------------------------------
+  // -- what enters next ---------------------------------------------------------------------------------------
 
   drawNext() {
     const { data } = this;
@@ -154,8 +154,8 @@ export class Detail {
     const left = data.top.filter((p) => p[0] < edge).length;
     const fresh = now.filter((p) => !was.has(p[2])).length;
     say(this.word, moved
-      ? `${capital(this.when(edge))}, if no row came: ${left} of ${data.top.length} have left, ${fresh} ${fresh === 1 ? "has" : "have"} come up.`
-      : "See who comes up when the oldest rows leave. They are known already: that is what candidates are kept for.");
+      ? `${capital(this.when(edge))}, if no row came: ${left} of ${data.top.length} have left, ${fresh} ${fresh === 1 ? "has" : "have"} entered.`
+      : "See which rows enter when the oldest leave. They are known already: that is what candidates are kept for.");
     this.redraw();
     const labels = new Map((this.top?.rows || []).map((row) => [keyOf(row, this.columns), labelOf(row, this.columns)]));
     for (const step of data.next) {
@@ -168,7 +168,7 @@ export class Detail {
   step(step, edge, labels) {
     const label = (key) => labels.get(String(key)) ?? this.history?.labels.get(String(key)) ?? (typeof key === "number" ? `row ${count(key)}` : String(key));
     const parts = [el("b", {}, label(step.leaves)), " leaves"];
-    if (step.enters !== null) parts.push(", ", el("b", { class: "comes" }, label(step.enters)), ` comes up at ${step.rank} with ${brief(step.score)}`);
+    if (step.enters !== null) parts.push(", ", el("b", { class: "comes" }, label(step.enters)), ` enters at rank ${step.rank} with ${brief(step.score)}`);
     else if (this.data.k !== null) parts.push(", and no row is left to take its place");
     return el("li", { class: step.at < edge ? "done" : null }, el("time", {}, this.when(step.at)), el("span", {}, ...parts));
   }
@@ -235,5 +235,5 @@ function why(data) {
   const part = rows ? ` (${share(data.candidates.length / rows)})` : "";
   const able = `${count(data.candidates.length)} of ${count(rows)} rows${part} can still get into the answer.`;
   const reason = `Whatever lies below the stairs has ${data.k === 1 ? "a newer row that is better" : `${data.k} newer rows that are better`} and will outlive it`;
-  return data.keeps_window ? `${able} ${reason}; this algorithm (${data.algorithm}) keeps the whole window all the same.` : `${able} ${reason}: it can never come up, so it isn't kept. That is all the state there is: ${bytes(data.state_bytes)}.`;
+  return data.keeps_window ? `${able} ${reason}; this algorithm (${data.algorithm}) keeps the whole window all the same.` : `${able} ${reason}: it can never enter, so it isn't kept. That is all the state there is: ${bytes(data.state_bytes)}.`;
 }

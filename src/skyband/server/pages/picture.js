@@ -1,6 +1,6 @@
 // The score-time picture: the window's rows, the few that can still get into the answer, and those that are in it.
 // Newest on the right, better upwards. The stairs say where it ends for the others: below them k newer rows are
-// better, so nothing there can ever come up again, and nothing there is kept.
+// better, so nothing there can ever enter again, and nothing there is kept.
 
 import { colour } from "./dom.js";
 import { count, number, seconds } from "./format.js";
