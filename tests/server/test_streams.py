@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import skyband as sb
 from skyband.server.testing import Running
@@ -26,6 +27,15 @@ SQL = "SELECT car, speed FROM cars ORDER BY speed DESC LIMIT 3 WINDOW 1 HOUR"
 CSV = (
     "at,car,speed\n2024-05-01T10:00:00Z,ann,88\n2024-05-01T10:00:01Z,ben,121.5\n2024-05-01T10:00:02Z,ann,90\n"
 )
+
+
+def pushed(
+    http: httpx.Client, query: str, content: Any, kind: str = "application/json", **headers: str
+) -> httpx.Response:
+    """Push to cars with these query parameters."""
+    body = content if isinstance(content, str) else json.dumps(content)
+    where = f"/api/streams/cars/rows?{query}"
+    return http.post(where, content=body, headers={"content-type": kind, **headers})
 
 
 def about(http: httpx.Client, name: str) -> dict[str, Any]:
@@ -145,3 +155,32 @@ def test_a_token_for_one_stream_restarts_no_other(starting: Callable[..., Runnin
     assert of[0].post("/api/streams/cars/restart").status_code == 200
     for client in of:
         client.close()
+
+
+def test_strict_takes_all_or_nothing(starting: Callable[..., Running], tmp_path: Path) -> None:
+    server = starting(data=tmp_path / "data")
+    good, bad = [{"car": "a", "speed": 1.0}], [{"car": "b", "speed": 2.0}, {"car": "c", "speed": "fast"}]
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        http.post("/api/queries", json={"name": "fastest", "sql": CARS})
+        assert pushed(http, "strict=1", good).json()["first_seq"] == 0
+        once = {"idempotency-key": "once"}
+        for rows in (bad, [{"car": "d"}], [{"car": "d", "speed": 1, "Speed": 1}]):
+            words = problem(pushed(http, "strict=1", rows, **once), 422, "strict")
+            assert "strict" in words
+        lines = '{"car": "d", "speed": 3}\n{"car":\n'
+        problem(pushed(http, "strict=1", lines, "application/x-ndjson"), 422, "strict")
+        problem(pushed(http, "strict=yes", good), 400, "bad_input")
+        assert http.get("/api/stats").json()["rows"] == 1, "nothing takes a seq"
+        assert http.put("/api/streams/cars", json={"strict": True}).json()["strict"] is True
+        problem(push(http, "cars", bad), 422, "strict")
+        taken = pushed(http, "strict=0", bad, **once).json()
+        assert (taken["first_seq"], taken["rejected"], taken["repeated"]) == (1, 1, False)
+        with sb.connect(server.url) as remote, pytest.raises(sb.StrictError):
+            remote.push({"car": ["e"], "speed": ["fast"]}, strict=True)
+    server.kill()
+    server = starting(data=tmp_path / "data")
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        problem(push(http, "cars", bad), 422, "strict")
+        assert http.get("/api/stats").json()["rows"] == 3
+        assert http.put("/api/streams/cars", json={"strict": None}).json()["strict"] is False
+        assert push(http, "cars", bad).json()["rejected"] == 1

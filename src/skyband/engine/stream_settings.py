@@ -20,7 +20,7 @@ from skyband.engine.stream_runtime import Columns, Stream
 from skyband.stream.clock import Kind, unit_of
 from skyband.stream.schema import declared, known_type, type_of
 
-SETTINGS = ("schema", "time", "time_unit", "key", "op")
+SETTINGS = ("schema", "time", "time_unit", "key", "op", "strict")
 
 
 class Settable(Host, Protocol):
@@ -29,6 +29,7 @@ class Settable(Host, Protocol):
     streams: dict[str, Stream]
     _pending: Any
     _rejects: Any
+    _strict: dict[str | None, bool]
 
     def nameless(self) -> list[Stream]: ...
     def columns_of(self, name: str) -> Columns: ...
@@ -72,13 +73,17 @@ def set_stream(monitor: Settable, name: str, given: Mapping[str, Any]) -> None:
     stream = monitor.streams.get(name)
     if stream is not None and stream.pushed:
         _set_later(monitor, stream, given)
-        return
-    before = dict(monitor.streams), monitor._kind, monitor._now, monitor._advanced, monitor._pending
-    try:
-        _set_first(monitor, name, stream, given)
-    except SkybandError:
-        monitor.streams, monitor._kind, monitor._now, monitor._advanced, monitor._pending = before
-        raise
+    else:
+        before = dict(monitor.streams), monitor._kind, monitor._now, monitor._advanced, monitor._pending
+        try:
+            _set_first(monitor, name, stream, given)
+        except SkybandError:
+            monitor.streams, monitor._kind, monitor._now, monitor._advanced, monitor._pending = before
+            raise
+    if given.get("strict") is not None:
+        monitor._strict[name] = given["strict"]
+    elif "strict" in given:
+        monitor._strict.pop(name, None)
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -87,6 +92,9 @@ def _check(given: Mapping[str, Any]) -> None:
             raise InputError(f"A stream has no setting {name!r}: there are {', '.join(SETTINGS)}.")
         if name == "schema":
             _check_schema(value)
+        elif name == "strict":
+            if not isinstance(value, bool | None):
+                raise InputError(f'"strict" must be true or false, not {value!r}.')
         elif name == "time_unit":
             if value is not None:
                 unit_of(value)

@@ -24,7 +24,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pyarrow as pa
 
-from skyband.core.errors import InputError, QueryError, SkybandError
+from skyband.core.errors import InputError, QueryError, SkybandError, StrictError
 from skyband.engine.explain import Plan
 from skyband.engine.report import COLUMNS
 from skyband.query.model import Query, Window
@@ -78,15 +78,21 @@ class Client:
 
     # -- what a monitor does -------------------------------------------------------------------------------
 
-    def push(self, batch: Any, stream: str | None = None, key: str | None = None) -> pa.Table:
+    def push(
+        self, batch: Any, stream: str | None = None, key: str | None = None, strict: bool | None = None
+    ) -> pa.Table:
         """Rows come; returns the changes of this step, when the rows are on the server's disk.
 
-        `key`: a name of one's own for this batch; sent again under the same one, it is not taken twice.
+        `key`: a name of one's own for this batch; sent again under the same one, it is not taken twice. `strict`: an
+        error, and nothing is taken, unless all columns and rows are as expected; None: as the stream is set.
         """
         kind, body = _packed(batch)
         name = self._stream() if stream is None else stream
         headers = {"content-type": kind, "accept": ARROW, "idempotency-key": key or uuid.uuid4().hex}
-        return _table(self._request("POST", f"/api/streams/{quote(name, safe='')}/rows", body, headers)[1])
+        path = f"/api/streams/{quote(name, safe='')}/rows" + (
+            "" if strict is None else f"?strict={int(strict)}"
+        )
+        return _table(self._request("POST", path, body, headers)[1])
 
     def _stream(self) -> str:
         """The stream that is meant where none is named."""
@@ -371,6 +377,8 @@ def _error(status: int, data: bytes) -> SkybandError:
     if code == "bad_query":
         placed = where is not None and where["line"] is not None
         return QueryError(message, (where["line"], where["column"]) if placed else None)
+    if code == "strict":
+        return StrictError(message)
     error: SkybandError = InputError(message) if status < 500 else SkybandError(message)
     error.code = code  # type: ignore[attr-defined]
     return error

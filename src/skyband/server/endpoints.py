@@ -298,6 +298,14 @@ def whole(request: Request, name: str, least: int = 0) -> int | None:
     return int(text)
 
 
+def flag(request: Request, name: str) -> bool | None:
+    """A truth value among the query parameters; None where it isn't given."""
+    text = request.query_params.get(name)
+    if text is not None and text not in ("0", "1", "false", "true"):
+        raise InputError(f"{name}= must be 1 or 0, not {text[:40]!r}.")
+    return None if text is None else text in ("1", "true")
+
+
 def wants_arrow(request: Request) -> bool:
     return ARROW in request.headers.get("accept", "")
 

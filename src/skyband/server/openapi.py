@@ -104,6 +104,7 @@ SCHEMAS: Data = {
             "columns": _list(_object({"name": TEXT, "type": TEXT})),
             "schema": {**_of("object", additionalProperties=TEXT), "nullable": True},
             **dict.fromkeys(("time", "time_unit", "key", "op"), _or_null("string")),
+            "strict": _of("boolean"),
             "rows": WHOLE,
             **dict.fromkeys(("now", "latest"), TIME),
             "behind": {"description": "seconds behind the clock", **_or_null("number")},
@@ -207,12 +208,13 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
     ),
     ("PUT", "/api/streams/{stream}"): (
         "Set a stream up before its first row: the types of its columns, its time column, key and operation. What "
-        "isn't named stays as it is, null takes it back. A stream with rows takes further columns only.",
+        "isn't named stays as it is, null takes it back. A stream with rows takes strict and further columns only.",
         [_STREAM],
         _body(
             _object(
                 {}, schema={**_of("object", additionalProperties=TEXT), "nullable": True},
                 **dict.fromkeys(("time", "time_unit", "key", "op"), _or_null("string", minLength=1)),
+                strict=_or_null("boolean"),
             ),
             {"schema": {"ts": "timestamp[us]", "car": "string", "speed": "double"}, "time": "ts"},
         ),
@@ -223,6 +225,11 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
         "about the batch is in notices.",
         [
             _STREAM,
+            _parameter(
+                "strict", "query", _of("integer", minimum=0, maximum=1),
+                "1: 422, and nothing is taken, if a column is missing or unknown or a row would be rejected for any "
+                "reason but lateness.",
+            ),
             _parameter(
                 "Idempotency-Key", "header", _of("string", minLength=1, maxLength=200),
                 "The client's own name for this batch: sent again under the same one, it is not taken twice.",

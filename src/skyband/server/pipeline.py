@@ -202,6 +202,7 @@ class PipelineService:
                 "latest": None,
                 "behind": None,
                 "last_minute": {"accepted": 0, "rejected": 0, "rejects": []},
+                "strict": False,
                 "notices": [],
                 "warning": None,
             }
@@ -319,7 +320,9 @@ class PipelineService:
             "file, or start skyband serve without one.",
         )
 
-    def submit(self, stream: str, data: bytes, content_type: str | None, key: str | None) -> Any:
+    def submit(
+        self, stream: str, data: bytes, content_type: str | None, key: str | None, strict: bool | None = None
+    ) -> Any:
         raise self._refuse()
 
     def set_stream(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ STATUS = {
     "too_large": 413,
     "unsupported_type": 415,
     "limit": 422,
+    "strict": 422,
     "too_many_requests": 429,
     "internal": 500,
     "busy": 503,
@@ -39,6 +40,7 @@ _CODES = {
     "JournalError": "journal",
     "KeyReused": "key_reused",
     "HasRows": "has_rows",
+    "StrictError": "strict",
     "SkybandError": "bad_input",
 }
 _GUESS = re.compile(r"; did you mean (.+)\?$")

@@ -22,6 +22,7 @@ from skyband.server.endpoints import (
     arrow,
     body_of,
     endpoint,
+    flag,
     not_ready,
     object_of,
     query_of,
@@ -101,18 +102,20 @@ async def streams(state: State, request: Request) -> Response:
 @endpoint("PUT", "/api/streams/{stream}", role="admin")
 async def set_stream(state: State, request: Request) -> Response:
     stream = stream_of(request)
-    given = await object_of(state, request, dict.fromkeys(SETTINGS, (str,)) | {"schema": (dict,)})
+    given = await object_of(
+        state, request, dict.fromkeys(SETTINGS, (str,)) | {"schema": (dict,), "strict": (bool,)}
+    )
     return await state.say(state.service.set_stream, stream, given)
 
 
 @endpoint("POST", "/api/streams/{stream}/rows", role="push")
 async def rows(state: State, request: Request) -> Response:
     began = time.perf_counter()
-    stream = stream_of(request)
+    stream, strict = stream_of(request), flag(request, "strict")
     with Held(state) as held:
         data = await body_of(state, request, held)
         kind, key = request.headers.get("content-type"), request.headers.get("idempotency-key")
-        future = await state.call(state.service.submit, stream, data, kind, key)
+        future = await state.call(state.service.submit, stream, data, kind, key, strict)
         # A step goes on though its client has gone.
         receipt = await asyncio.shield(asyncio.wrap_future(future))
     state.service.numbers.pushed(time.perf_counter() - began, len(data))

@@ -157,6 +157,7 @@ class Service:
             "name": stream.name,
             "columns": [{"name": f.name, "type": str(f.type)} for f in stream.schema or ()],
             **settings_of(stream),
+            "strict": self.monitor.is_strict(stream.name),
             "rows": stream.accepted,
             "now": json_value(stream.monitor.now) if stream.time is not None else None,
             "latest": json_value(stream.latest_time()),
@@ -172,11 +173,13 @@ class Service:
         if stream not in self.monitor.streams and count >= self.settings.max_streams:
             raise limit("The number of streams", count + 1, "--max-streams", self.settings.max_streams)
 
-    def submit(self, stream: str, data: bytes, content_type: str | None, key: str | None) -> Future[Receipt]:
+    def submit(
+        self, stream: str, data: bytes, content_type: str | None, key: str | None, strict: bool | None = None
+    ) -> Future[Receipt]:
         """Rows come. The future's receipt is there when they are on disk and taken."""
         body = read_body(data, content_type, self._known(stream), self.settings)
         self._room_for(stream)
-        future = self.engine.submit(body.packed or body.batch, stream, key, body.unread)
+        future = self.engine.submit(body.packed or body.batch, stream, key, body.unread, strict)
         if self.sampler is not None:
             # beside the engine's thread, before it answers that the rows are taken
             future.add_done_callback(lambda done: self._sampling.submit(self._sample, stream, body, done))

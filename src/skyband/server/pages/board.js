@@ -160,9 +160,9 @@ export class Board {
     // a number that is cut off is another number: texts are cut first
     left -= this.share(firm, Math.max(0, left - LEAST * soft.length), given);
     left -= this.share(soft, Math.max(0, left), given);
+    // what no column needs goes to the texts in equal parts
+    for (const place of soft) given.set(place, given.get(place) + Math.max(0, Math.floor(left / soft.length)));
     for (const [place, width] of given) cells[place].style.width = `${width}px`;
-    // what no column needs goes to the first one that can be longer
-    if (soft.length && left > 0) cells[soft[0]].style.width = "auto";
   }
 
   /** Share some room among columns: all that it needs to each, the narrow ones first, and equal parts where it ends. */
