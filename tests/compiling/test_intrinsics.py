@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyband.compiling.intrinsics import Words, aligned, bits_in, fetch, first_bit, lent, shown
+from skyband.compiling.intrinsics import Words, bits_in, fetch, first_bit, lent, shown
 from skyband.compiling.jit import kernel
+from skyband.compiling.memory import aligned
 from skyband.core.types import Floats
 
 

@@ -50,13 +50,29 @@ class Kernel:
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self._compiled: Any = None
+        self._entry: Any = None  # what Python calls: the dispatcher, or its code for declared states itself
 
     def __call__(self, *arguments: Any) -> Any:
         if _interpreted and threading.get_ident() != _warming:
             return self.function(*arguments)
-        if self._compiled is None:
-            return self.compiled()(*arguments)
-        return self._compiled(*arguments)
+        return (self._entry or self.entry())(*arguments)
+
+    def entry(self) -> Any:
+        """Return what Python calls.
+
+        A kernel that takes nothing but states and numbers is compiled for these at once, and Python enters at the
+        compiled code: that takes a fifth of the time of numba's dispatcher, which looks at each argument's type.
+        """
+        if self._entry is None:
+            with _lock:
+                dispatcher = self.compiled()
+                kinds = None if _switched_off() else _declared_types(self.function)
+                if kinds is None:
+                    self._entry = dispatcher
+                else:
+                    dispatcher.compile(kinds)
+                    self._entry = dispatcher.overloads[kinds].entry_point
+        return self._entry
 
     def compiled(self) -> Any:
         """The numba dispatcher (or the plain function where numba is switched off)."""
@@ -64,6 +80,29 @@ class Kernel:
             with _lock:
                 self._compiled = _compile(self.function, self.inline)
         return self._compiled
+
+
+def _declared_types(function: FunctionType) -> tuple[Any, ...] | None:
+    """Return the types of the arguments of a kernel that takes states and numbers only; None for any other."""
+    from skyband.compiling.state import State
+
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    notes = [function.__annotations__.get(name) for name in names]
+    named = [function.__globals__.get(note, note) if isinstance(note, str) else note for note in notes]
+    if not any(isinstance(kind, type) and issubclass(kind, State) for kind in named):
+        return None
+    from numba.core import types
+
+    from skyband.compiling.state_types import type_of
+
+    numbers = {"int": types.int64, "float": types.float64, "bool": types.boolean}
+    kinds = [
+        type_of(kind)
+        if isinstance(kind, type) and issubclass(kind, State)
+        else numbers.get(getattr(kind, "__name__", str(kind)))
+        for kind in named
+    ]
+    return None if None in kinds else tuple(kinds)
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
@@ -119,6 +158,8 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
     if _switched_off():
         return function
     import numba
+
+    import skyband.compiling.state_types  # noqa: F401 (numba learns what declared states are)
 
     # numba resolves the names a kernel calls through its globals: hand it dispatchers, not our wrappers.
     names = {

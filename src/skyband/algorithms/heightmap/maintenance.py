@@ -43,7 +43,7 @@ from skyband.algorithms.heightmap.slack_lists import (
     SURVIVED,
 )
 from skyband.algorithms.heightmap.state import WAY, MappedState
-from skyband.compiling.intrinsics import arrays_of, whole_bytes
+from skyband.compiling.memory import arrays_of, whole_bytes
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 
 SETTLED = 32  # a query whose threshold more of 1024 rows reach is offered every row

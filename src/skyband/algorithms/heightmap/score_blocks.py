@@ -19,8 +19,8 @@ import numpy as np
 
 from skyband.algorithms.heightmap.block_maps import STEPS
 from skyband.compiling.array_version import Renewed
-from skyband.compiling.intrinsics import aligned
 from skyband.compiling.jit import generated
+from skyband.compiling.memory import aligned
 from skyband.core.types import Floats, Ints
 
 WIDTH = 64  # queries in a block

@@ -22,7 +22,7 @@ from skyband.algorithms.heightmap.slack_lists import Short
 from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.algorithms.window_base import WindowAlgorithm
 from skyband.compiling.array_version import Renewed
-from skyband.compiling.intrinsics import Shape, cut, words_of
+from skyband.compiling.memory import Shape, cut, words_of
 from skyband.core.types import Floats, Ints
 from skyband.query.expression.score_space import Space
 
