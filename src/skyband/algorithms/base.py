@@ -15,7 +15,7 @@ answers, which `engine/answers.py` compares with those before the step.
     _check()                                           every invariant, an assertion each
 
 There are two sorts. `ListAlgorithm` (here) keeps one list of candidates a slot, in order of recency: any window is a
-suffix of it, so watches that differ in k, window and beginning share a slot. `WindowAlgorithm` (windowed.py) keeps
+suffix of it, so watches that differ in k, window and beginning share a slot. `WindowAlgorithm` (window_base.py) keeps
 the window's rows behind an index and one short ranked list a slot, for one window each.
 
 A class says what it is in its `card`; the planner reads cards, `explain` prints them, and one test suite

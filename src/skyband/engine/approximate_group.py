@@ -1,6 +1,6 @@
 """A family whose algorithm may be wrong now and then: it knows when it is, and it may give way to an exact one.
 
-Three things come on top of what every family does (group.py):
+Three things come on top of what every family does (row_group.py):
 
 * **Slots of their own.** Watches share a list only if they have the same window and the same beginning, because the
   list is kept for one window: what is far behind in a long window may be in front in a short one.

@@ -12,8 +12,8 @@ all, the types of the columns, how many rows a batch has. What only the running 
 time window holds, is assumed at first, and the plan is looked at again (replanning.py).
 
 `WITH (algorithm = '…')` takes the named one, or says why it doesn't fit. `WITH (error = …)` takes `pa`, with an exact
-one that takes over where the error can't be kept (approximate.py); where `pa` doesn't fit, the answer is exact all the
-same.
+one that takes over where the error can't be kept (approximate_group.py); where `pa` doesn't fit, the answer is exact
+all the same.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The answer is one line for each run of rows: rows checked, rejects found and, if
 that k better and no earlier expiring rows of the same run keep out of every answer. Whether a task prunes or not
 changes what travels, never an answer.
 
-A task reads large Parquet files newest rows first. What those leave as k-th best scores are bars (rejecting.py) that
+A task reads large Parquet files newest rows first. What those leave as k-th best scores are bars (batch_filter.py) that
 older rows have to reach: a row that doesn't has k better rows that are newer. The survivors, few, are then pruned
 together, so what travels is the k-skyband of the task's rows, not one for each piece. Tasks of the executors placement
 do the same.

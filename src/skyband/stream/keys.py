@@ -1,9 +1,9 @@
-"""Keys as small numbers: whatever a key column holds, each key is a *slot*, handed out when it is first seen and
-handed out again when it has been dropped.
+"""Keys as small numbers: each value of a key column has a *slot*, assigned when the value is first seen and assigned
+to another value after it was dropped.
 
-Numbers, times and truths go by a hash table of their 64 bits (tables.py), texts by one of their hashes (texts.py), each
-in one compiled loop; anything else by a dict that is asked once for each distinct value of a batch. Update streams have
-a slot for the live row of each key, grouped and joined queries one for each object.
+Numbers, times and booleans are looked up in a hash table of their 64 bits (slot_table.py), texts by one of their hashes
+(text_keys.py), each in one compiled loop; anything else in a dict, once for each distinct value of a batch. Update
+streams have a slot for the live row of each key, grouped and joined queries one for each object.
 """
 
 from __future__ import annotations

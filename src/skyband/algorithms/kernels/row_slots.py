@@ -41,7 +41,7 @@ class Rows:
         self.time = np.empty(0, dtype=np.int64)
         self.seq = np.empty(0, dtype=np.int64)
         self.cell = np.empty(0, dtype=np.int32)  # where an index has it: a cell, NOWHERE or GONE
-        self.next = np.empty(0, dtype=np.int32)  # the neighbours in that cell, see grid.py
+        self.next = np.empty(0, dtype=np.int32)  # the neighbours in that cell, see grid/base.py
         self.prev = np.empty(0, dtype=np.int32)
         self.order = np.empty(0, dtype=np.int32)
         self.head = 0
