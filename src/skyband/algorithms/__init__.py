@@ -17,6 +17,7 @@ from skyband.algorithms.pairs.baselines import Basic, Naive
 from skyband.algorithms.pairs.kd import KD
 from skyband.algorithms.pairs.scase import SCase
 from skyband.algorithms.pairs.ta import TA
+from skyband.algorithms.scan.scan import Scan
 from skyband.algorithms.skyband.lazy import Lazy
 from skyband.algorithms.skyband.ra import RA
 from skyband.algorithms.skyband.sa import SA
@@ -28,7 +29,7 @@ _PLAIN: tuple[type[ListAlgorithm], ...] = (SA, RA, Lazy, PA, Threshold)
 _BUFFERED: tuple[type[ListAlgorithm], ...] = (SASF, SARF, SAPF, RASF, RARF, RAPF)
 LISTS: dict[str, type[ListAlgorithm]] = {kind.card.name: kind for kind in (*_PLAIN, *_BUFFERED)}
 WINDOWED: dict[str, type[WindowAlgorithm]] = {
-    kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap, CPM, SNN)
+    kind.card.name: kind for kind in (TSL, TMA, SMA, HeightMap, CPM, SNN, Scan)
 }
 REGISTRY: dict[str, type[ListAlgorithm] | type[WindowAlgorithm]] = {**LISTS, **WINDOWED}
 OBJECTS: dict[str, type[Sums]] = {
