@@ -167,7 +167,7 @@ def top(
 ) -> None:
     """Replay a file and print the top at its end, or every N rows.
 
-    What the file holds is told by its content; .gz, .zst, .bz2 and .lz4 are unpacked. Rows that can't be
+    The kind of file is recognised by its content; .gz, .zst, .bz2 and .lz4 are unpacked. Rows that can't be
     used are counted on standard error. JSON is one array: of the rows, or with --every of objects with
     "rows" (how many had come) and "top".
     """
@@ -214,6 +214,9 @@ def explain(
     sql: Sql = [],  # noqa: B006 - typer makes a new one
     time: Time = None,
     time_unit: TimeUnit = None,
+    all_of_it: Annotated[
+        bool, typer.Option("--all", help="Print every algorithm that was not taken, and why.")
+    ] = False,
 ) -> None:
     """Print the plan of a query.
 
@@ -224,7 +227,7 @@ def explain(
     if not sql and file is not None and file.endswith(".toml"):
         from skyband.spark.placement import explain_pipeline
 
-        print(explain_pipeline(file))
+        print(explain_pipeline(file, all_of_it))
         return
     if not sql:
         raise typer.BadParameter("give the query with --sql, or a pipeline file.")
@@ -242,7 +245,7 @@ def explain(
             replay.run(bar)
         monitor = replay.monitor
         replay.report()
-    print("\n\n".join(str(watch.explain()) for watch in monitor.watches.values()))
+    print("\n\n".join(watch.explain().text(all_of_it) for watch in monitor.watches.values()))
 
 
 def needed_time(queries: dict[str, Any]) -> str | None:
@@ -297,7 +300,10 @@ def queries(
     ] = None,
     format: Annotated[Format, typer.Option("--format", help="How to print the list.")] = Format.table,
 ) -> None:
-    """Add, drop or list a pipeline's queries while it runs, from the next batch on."""
+    """Add, drop or list the queries of a running pipeline.
+
+    Changes hold from the next micro-batch on.
+    """
     from skyband.terminal.pipeline import change_queries
 
     if (name is None) is not (action is Action.list):
@@ -320,7 +326,7 @@ _serve.__doc__ = """HTTP, WebSocket and the dashboard.
 
     Without a pipeline, an engine of its own: push rows and ask queries over HTTP; what was acknowledged is on disk.
     With one, the pipeline is run on Spark and its answers are shown the same way. On any address but this machine's
-    own, nobody gets in without a token.
+    own, every request needs a token.
     """
 describe_serve(_serve)
 serve = command(_serve)
@@ -344,7 +350,7 @@ def _insist_on_ctrl_c() -> None:
 
     A KeyboardInterrupt that strikes inside a callback (a finalizer, one of the compiler's) is swallowed there, and a
     command that waits for standard input would wait for ever: so a timer asks again until the process has gone. The
-    kernel's timer, not a thread's: whoever was interrupted may hold a lock that starting a thread needs.
+    kernel's timer, not a thread's: the interrupted code may hold a lock that starting a thread needs.
     """
     import signal
 
@@ -353,7 +359,7 @@ def _insist_on_ctrl_c() -> None:
             signal.setitimer(signal.ITIMER_REAL, 1.0)
         raise KeyboardInterrupt
 
-    with contextlib.suppress(ValueError):  # not in the main thread: whoever runs us there has Ctrl-C
+    with contextlib.suppress(ValueError):  # not in the main thread: the caller handles Ctrl-C
         signal.signal(signal.SIGINT, interrupt)
         if hasattr(signal, "SIGALRM"):
             signal.signal(signal.SIGALRM, interrupt)
@@ -372,7 +378,7 @@ def main(app: typer.Typer = app, name: str = "skyband") -> None:
             stream.reconfigure(errors="backslashreplace")
     code = _run(app, name, arguments, debug)
     if "pyspark" not in sys.modules:
-        # Arrow's reading threads may still be at work on what nobody wants any more (a query found wrong after the
+        # Arrow's reading threads may still be at work on what is not wanted any more (a query found wrong after the
         # first block); taking the interpreter down around them can end in an abort instead of the exit code.
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

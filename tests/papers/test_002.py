@@ -18,15 +18,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.algorithms.driver import Driver, Row, arrivals_of, live, skyband
-
-from skyband.algorithms import LISTS
-from skyband.algorithms.kernels.capacity import (
+from tests.algorithms.kernels.published_limits import (
     convex_from,
-    limit_for,
     published_bounds,
     published_limit,
     safe_limit,
 )
+
+from skyband.algorithms import LISTS
+from skyband.algorithms.kernels.capacity import limit_for
 from skyband.core.types import Recency
 
 SCORES = [6, 2, 4, 14, 10, 18, 8, 15, 12, 20, 16]  # o1 to o11; smaller is better

@@ -16,7 +16,7 @@ import pytest
 from tests.algorithms.field import Field, linear
 
 from skyband.algorithms.grid.sma import SMA
-from skyband.algorithms.kernels.batch_skyband import skyband_of
+from skyband.algorithms.kernels.batch_skyband import select
 from skyband.algorithms.sorted_lists.tsl import TSL
 from skyband.algorithms.window_base import WindowAlgorithm
 from skyband.core.types import Recency
@@ -36,7 +36,9 @@ def test_figure_2_the_skyband_holds_all_answers_to_come() -> None:
     names = in_order([1, 2, 3, 4, 5, 6, 7, 8])
     newest_first = names[::-1]
     good = np.array([POINTS[name][0] for name in newest_first], dtype=np.float64)
-    assert {newest_first[place] for place in skyband_of(good, 2)} == {1, 2, 3, 5, 7}
+    picks, n = np.empty(len(good), dtype=np.int64), len(good)
+    count = select(good, n, 2, np.empty(2), picks, np.empty(n))
+    assert {newest_first[place] for place in picks[:count]} == {1, 2, 3, 5, 7}
     for moment, answer in ((0, {1, 2}), (2, {2, 3}), (4, {2, 5}), (5, {5, 7})):
         valid = [name for name in names if POINTS[name][1] > moment]
         assert set(sorted(valid, key=lambda name: -POINTS[name][0])[:2]) == answer

@@ -146,7 +146,7 @@ class WindowAlgorithm(Algorithm):
         """The stored rows at or after a horizon, oldest first: columns, time, seq."""
 
     def values(self, seq: Ints) -> tuple[Floats, ...]:
-        """The columns of stored rows, by seq: nobody else keeps them. A subclass may know a quicker way."""
+        """The columns of stored rows, by seq: they are kept nowhere else. A subclass may know a quicker way."""
         columns, _, seqs = self.rows(LOWEST)
         order = np.argsort(seqs)
         places = order[np.searchsorted(seqs, seq, sorter=order)]
@@ -212,7 +212,7 @@ class WindowAlgorithm(Algorithm):
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """Slots, lists and rows; a subclass adds what its index can't be made anew from."""
+        """Slots, lists and rows; a subclass adds what its index can't be rebuilt from."""
         columns, time, seq = self.rows(LOWEST)
         blob: dict[str, Any] = {name: getattr(self, name).copy() for name in (*_SLOT_ARRAYS, "counts")}
         blob |= {name: getattr(self, name).copy() for name in ("low", "high", "constants", "touched")}

@@ -1,4 +1,4 @@
-"""Arrays that are replaced now and then: whoever has them at hand sees that they were.
+"""Arrays that are replaced now and then: code that holds them sees that they were.
 
 A kernel takes dozens of arrays, which lie in several objects. To look them all up at every step takes longer than a
 small step itself, and nearly always they are the same as before. So each such object notes when one of its arrays
@@ -21,7 +21,7 @@ class Renewed:
     """Knows when one of its arrays was last replaced."""
 
     renewed = 0
-    # names that nobody may have at hand: they change at every step
+    # names that may not be held: they change at every step
     fleeting: ClassVar[frozenset[str]] = frozenset()
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,6 +1,6 @@
 """Instructions that Python has no word for: fetch what will be needed, find the first bit of a word, count them.
 
-A list that lies in a far cache is near by the time it is needed if somebody asks for it a few hundred instructions
+A list that lies in a far cache is near by the time it is needed if it is requested a few hundred instructions
 earlier. Queries' lists are many and short, so no machine foresees which comes next; the loops that use them know it.
 
 Sets of queries are words of 64 bits. A loop over a set goes from one bit to the next with one instruction each.
@@ -139,7 +139,7 @@ def _shown() -> Any:
 
 
 def _array(context: Any, builder: Any, made: Any, address: Any, shape: list[Any]) -> Any:
-    """An array of a type over memory that somebody else holds."""
+    """An array of a type over memory that belongs to another object."""
     from numba.core import cgutils, types
     from numba.np.arrayobj import populate_array
 

@@ -175,7 +175,7 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
         dispatcher = numba.njit(inline="always", error_model="numpy", _nrt=owns)(plain)
         dispatcher.owns = owns
         return dispatcher
-    # Nobody calls a kernel from C: without that door there is less to compile.
+    # No kernel is called from C: without that entry there is less to compile.
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, _nrt=owns)(plain)
     dispatcher.owns = owns
     # The folder is set for this one function only: a user's own numba code keeps its settings.
@@ -268,7 +268,7 @@ _answered: dict[Any, Any] = {}  # function and types of arguments: the template 
 def _call_type(self: Any, context: Any, arguments: Any, named: Any) -> Any:
     """What numba's own search finds: the first template, in its order, that has a signature for these types.
 
-    For `a + b` it goes through a dozen of them, those for texts and lists and sets included, at every plus sign anew.
+    For `a + b` it goes through a dozen of them, those for texts and lists and sets included, at every plus sign.
     The one that answered is kept, and asked alone next time; whatever it no longer knows is left to numba's search."""
     from numba.core import errors, types, utils
     from numba.core.target_extension import get_local_target

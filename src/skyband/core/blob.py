@@ -28,7 +28,7 @@ FORMAT = 2  # one more whenever something that is kept gets other content
 
 
 class Plain(dict[str, Any]):
-    """A dict of nothing but what JSON can say: nobody need look for arrays in it."""
+    """A dict of nothing but what JSON can say: it has no arrays."""
 
 
 class Written(list[Plain]):
@@ -41,7 +41,7 @@ class Written(list[Plain]):
 
 
 class Read(list[Any]):
-    """Entries whose text has been read before: whoever reads it again gets the same list, and what was `made` of it."""
+    """Entries whose text has been read before: reading it again gives the same list, and what was `made` of it."""
 
     made: Any = None
 
@@ -83,13 +83,13 @@ Parts = tuple[Any, dict[str, Any]]
 
 
 def parts_of(content: dict[str, Any], copy: bool = True) -> Parts:
-    """Content taken apart; with `copy` whoever holds it may go on changing it while `assemble` makes a file of it."""
+    """Content taken apart; with `copy` its owner may go on changing it while `assemble` makes a file of it."""
     parts: dict[str, Any] = {}
     return _strip(content, "", parts, copy), parts
 
 
 def joined(parts: Parts, more: dict[str, Any]) -> Parts:
-    """The same with more entries, which nobody changes."""
+    """The same with more entries, which are not changed."""
     arrays = dict(parts[1])
     return {**parts[0], **_strip(more, "", arrays, False)}, arrays
 

@@ -1,7 +1,7 @@
 """A monitor that loses nothing: a journal of its steps, snapshots now and then, and one engine that writes both.
 
 A *step* is a pushed batch, an advance of time, or a query that comes, changes or goes. Steps are numbered from 1; the
-number is the step's *offset*. Each is written to the journal before the monitor takes it, and whoever asked for it is
+number is the step's *offset*. Each is written to the journal before the monitor takes it, and its caller is
 answered only when it is on the disk. A snapshot is what `Monitor.save` writes; the state is always the newest
 snapshot and the steps since. So after a stop at any moment the folder holds all that was acknowledged, each step once,
 and the same answers, seqs, offsets and changes come out of it again.

@@ -37,10 +37,10 @@ class Odd:
 
 @dataclass(frozen=True)
 class Packed:
-    """A table and the Arrow IPC stream that it was read from, which somebody has looked through already."""
+    """A table and the Arrow IPC stream that it was read from, which was validated already."""
 
     table: pa.Table
-    data: Any  # bytes that nobody changes
+    data: Any  # bytes that are not changed
 
 
 def pack(batch: Any, special: IndexColumns = NO_INDEX) -> tuple[Raw, int, dict[str, Any], Any]:

@@ -1,10 +1,10 @@
 """The engine: one step after the other, written before it is taken, answered when it is on disk.
 
-Callers come from any thread. Each puts its step into a queue; whoever gets the commit lock writes all that waits there
-and flushes once (*group commit*), the others find their step done. While one group is taken by the monitor the next
-may already be on its way to the disk: the turn lock is taken before the commit lock is given back, so groups are taken
-in the order in which they were written. The state is locked for one step at a time, and fairly (`turnstile`): a reader
-waits for one step and not for a group.
+Callers come from any thread. Each puts its step into a queue; the thread that gets the commit lock writes all that
+waits there and flushes once (*group commit*), the others find their step done. While one group is taken by the monitor
+the next may already be on its way to the disk: the turn lock is taken before the commit lock is given back, so groups
+are taken in the order in which they were written. The state is locked for one step at a time, and fairly (`turnstile`):
+a reader waits for one step and not for a group.
 
 Blocking calls do this work in their own thread. `submit` leaves it to two threads of the engine, started at first use.
 
@@ -81,7 +81,7 @@ class Engine:
         self._work = threading.Semaphore(0)
         self._workers: list[threading.Thread] = []
         self._subscribers: list[Callable[[Step], None]] = []
-        self._nothing = monitor.no_changes()  # for whoever needs a table and doesn't hold the state
+        self._nothing = monitor.no_changes()  # for callers that need a table and don't hold the state
         self._closed = False
         self._broken: str | None = None
         self._never: list[int] = []  # steps that were written, and must not be taken
@@ -410,7 +410,7 @@ class Engine:
         return JournalError(self._broken or f"{self._called()} is closed: open it again.")
 
     def _heal(self) -> None:
-        """After a step that ended in the middle: leave it out for good, and make the state anew from the disk."""
+        """After a step that ended in the middle: leave it out for good, and rebuild the state from the disk."""
         keeper = self._keeper
         if keeper is None:
             return
@@ -420,14 +420,14 @@ class Engine:
             try:
                 keeper.wait()
                 keeper.leave_out(self._never)
-                self.monitor._known = self.monitor.watches  # whoever holds one goes on with it
+                self.monitor._known = self.monitor.watches  # a watch that is held stays the same object
                 self._load(keeper)
             except Exception as error:
-                log.error("%s It could not be made anew: %s", self._broken, error)
+                log.error("%s It could not be rebuilt: %s", self._broken, error)
                 return
             finally:
                 self.monitor._known = {}
-            log.error("%s It was made anew from the disk, without that step.", self._broken)
+            log.error("%s It was rebuilt from the disk, without that step.", self._broken)
             self._broken, self._never = None, []
 
     # -- opening and snapshots -----------------------------------------------------------------------------
@@ -518,7 +518,7 @@ class Engine:
     # -- ending --------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Let go of the folder much as a kill does: without a snapshot of the end, and whoever waits is not taken."""
+        """Let go of the folder much as a kill does: without a snapshot of the end, and waiting steps are not taken."""
         self._closed = True
         if self._keeper is not None:
             self._keeper.close()

@@ -25,7 +25,7 @@ from skyband.durable.task import Task, written
 
 log = logging.getLogger("skyband")
 
-# what the monitor makes anew for each snapshot, so it needs no copy
+# what the monitor makes for each snapshot, so it needs no copy
 LATER = ("rejects", "watches", "journal")
 
 

@@ -5,8 +5,8 @@
               then what it says (JSON), then its bytes (an Arrow IPC stream, or none)
 
 `group` is the offset of the first step that was flushed together with this one. It tells a torn tail from damage: the
-disk may write the pages of one flush in any order, so within the last group anything may be missing, and nobody was
-told that it was there. But a group is begun only when the one before it is on the disk. So a bad record that is
+disk may write the pages of one flush in any order, so within the last group anything may be missing, and nothing
+of it was acknowledged. But a group is begun only when the one before it is on the disk. So a bad record that is
 followed by a good one of a later group was good once: that is damage, and no reason to go on as if it were not.
 
 The checksum of a record's head begins with the segment's salt, a random number. Without it a batch could hold, as a

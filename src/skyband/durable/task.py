@@ -1,7 +1,7 @@
 """A step on its way: what was asked, how it is written down, and who waits for it.
 
 Everything that can be wrong with what a caller gave, or that takes time for long batches, happens here, in the
-caller's own thread and before the step comes into the queue: nobody else has to suffer from it.
+caller's own thread and before the step comes into the queue: no other caller is delayed by it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Task:
     key: str | None = None
     name: str | None = None  # the watch that it is about
     offset: int = 0  # known once it is written
-    taken: bool = False  # somebody is writing it, or it needs no writing
+    taken: bool = False  # a thread is writing it, or it needs no writing
     future: Future[Any] = field(default_factory=Future)
 
     def __post_init__(self) -> None:
@@ -98,8 +98,10 @@ def push(
     if stream is not None and not isinstance(stream, str):
         raise InputError(f"A stream's name must be a text, not {stream!r}.")
     raw, rows, meta, body = codec.pack(batch, special)
-    texts = None if not unread else {int(row): (str(told[0]), str(told[1])) for row, told in unread.items()}
-    more = {"stream": stream, "key": key, "unread": [[row, *told] for row, told in (texts or {}).items()]}
+    texts = (
+        None if not unread else {int(row): (str(reason), str(raw)) for row, (reason, raw) in unread.items()}
+    )
+    more = {"stream": stream, "key": key, "unread": [[row, *words] for row, words in (texts or {}).items()]}
     meta = {
         "kind": "push",
         "rules": RULES,

@@ -1,8 +1,8 @@
 """A lock that is fair to those who wait.
 
-Python's own lock goes to whoever asks first after it is free, which is mostly the thread that just gave it back: an
-engine with a hundred steps to take would keep readers waiting for all of them. Here everybody queues at a gate first,
-so that a reader that waits gets in after the step under way. The same thread may come in again.
+Python's own lock goes to the thread that asks first after it is free, which is mostly the thread that just gave it
+back: an engine with a hundred steps to take would keep readers waiting for all of them. Here everybody queues at a gate
+first, so that a reader that waits gets in after the step under way. The same thread may come in again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A grouped query evaluates the arguments of SUM and MAX on each row of its stream
 query takes columns of several streams as they are, adds up (or takes the greatest, or the last of) what each stream
 tells of an object, and puts 0 where a stream tells nothing; its score and its WHERE are over objects.
 
-Both say the same things to whoever keeps the objects: which aggregates there are, which columns a row brings, and how
+Both give the algorithm that keeps the objects the same: which aggregates there are, which columns a row brings, and how
 good an object is. A row with a null or a NaN in a column that is used, or in an argument, stays out.
 """
 
@@ -265,7 +265,7 @@ class JoinedReading(Reading):
         self.key, self.several = (query.key,), True
         self.sign = 1.0 if query.descending else -1.0
         kind = KINDS[query.repeat]
-        told: dict[tuple[str, str | None], int] = {}  # columns of objects
+        places: dict[tuple[str, str | None], int] = {}  # columns of objects
         names: dict[str, int] = {}  # columns of rows
         aggregates: list[Aggregate] = []
         self.parts = []
@@ -275,13 +275,13 @@ class JoinedReading(Reading):
                 return nodes.rebuild(e, tuple(over_objects(part) for part in nodes.children(e)))
             if e.name == query.key:
                 return Column(e.name)
-            if (e.name, e.side) not in told:
-                told[e.name, e.side] = len(self.parts)
+            if (e.name, e.side) not in places:
+                places[e.name, e.side] = len(self.parts)
                 at = names.setdefault(e.name, len(names))
                 own = [i for i, s in enumerate(query.streams) if e.side in (None, s)]
                 self.parts.append([len(aggregates) + i for i in range(len(own))])
                 aggregates.extend(Aggregate(kind, at, stream) for stream in own)
-            return Column(str(told[e.name, e.side]), SIDE)
+            return Column(str(places[e.name, e.side]), SIDE)
 
         self.score = over_objects(query.score)
         self.condition = None if query.where is None else over_objects(query.where)
@@ -290,17 +290,18 @@ class JoinedReading(Reading):
         else:
             first = Output(query.key, Column(query.key))
             shown = [
-                Output(name if side is None else f"{side}.{name}", Column(name, side)) for name, side in told
+                Output(name if side is None else f"{side}.{name}", Column(name, side))
+                for name, side in places
             ]
             self.outputs = tuple((output, over_objects(output.value)) for output in (first, *shown))
-        self.aggregates, self.told, self.names = tuple(aggregates), tuple(told), tuple(names)
+        self.aggregates, self.parts_of, self.names = tuple(aggregates), tuple(places), tuple(names)
         self.width = len(names)
         self.columns, self.streams = tuple(names), query.streams
 
     def _own(self, stream: int, known: list[str]) -> list[str]:
         """The columns that rows of a stream bring: those said to be its own, and others that it has."""
         name = self.query.streams[stream]
-        found = {n for n, side in self.told if side == name or (side is None and n in known)}
+        found = {n for n, side in self.parts_of if side == name or (side is None and n in known)}
         return sorted(found)
 
     def rows_of(self, batch: Batch, stream: int = 0) -> Read:
@@ -336,7 +337,7 @@ class JoinedReading(Reading):
                 raise QueryError(
                     f'"{query.key}" is {type_} in stream {other} and {found} in {stream}: cast one of them.'
                 )
-        for name, side in self.told:
+        for name, side in self.parts_of:
             place = self._place(name, side)
             having = [(stream, schema) for stream, schema in known if side in (None, stream)]
             own = [(stream, schema) for stream, schema in having if name in schema.names]
@@ -354,13 +355,13 @@ class JoinedReading(Reading):
     def _place(self, name: str, side: str | None) -> nodes.Place | None:
         """Where a column stands in the query's text."""
         query = self.query
-        told = (query.score, query.where, *(output.value for output in query.select or ()))
-        every = (n for e in told if e is not None for n in nodes.walk(e) if isinstance(n, Column))
+        used = (query.score, query.where, *(output.value for output in query.select or ()))
+        every = (n for e in used if e is not None for n in nodes.walk(e) if isinstance(n, Column))
         return next((c.place for c in every if (c.name, c.side) == (name, side)), None)
 
 
 def _must_be_key(clause: str, name: str, type_: pa.DataType, place: nodes.Place | None) -> None:
-    """An error if objects can't be told by a column of this type; an interval has no text that could be an id."""
+    """Raise an error if a column of this type can't identify objects; an interval has no text that could be an id."""
     plain = type_.value_type if pa.types.is_dictionary(type_) else type_
     if not can_be_key(plain) or pa.types.is_interval(plain):
         wrong = f'{clause} can\'t take "{name}", which is {type_}; take a column of numbers, texts or times'

@@ -75,7 +75,9 @@ class Approximate(Group):
         super().__init__(query, algorithm, options, fits)
         assert isinstance(self.algorithm, PA)
         self.keyed = True
-        self.pa: PA = self.algorithm  # keeps the slots and what was dropped, whoever has the lists
+        self.pa: PA = (
+            self.algorithm
+        )  # keeps the slots and what was dropped, whichever algorithm has the lists
         self.auto = "auto" in options
         # for each watch how many of how many answers were certified
         self.shares = np.zeros((0, 2), dtype=np.int64)
@@ -350,7 +352,7 @@ def partner() -> str:
 
 
 def _hand_over(old: Any, slot: int, new: Any, to: int) -> None:
-    """Begin a slot anew with the rows that another one has."""
+    """Refill a slot with the rows that another one has."""
     horizon = Recency(int(old.horizon_time[slot]), int(old.horizon_seq[slot]))
     good, time, seq = old.top(slot, ALL, horizon)  # what waits in a buffer, too
     order = np.lexsort((seq, time))[::-1]

@@ -11,13 +11,13 @@ would have met all of them.
 
 **Cells.** Where scores aren't monotone, as distances aren't, there are no maps. A gate, made once of many newer rows,
 then has cells (heightmap/cell_filter.py), which tell whether a row can reach anybody's bar. They don't tell whose,
-so they serve where bars are high enough that most rows concern nobody.
+so they serve where bars are high enough that most rows matter to no query.
 
 **Clusters.** Of ten thousand queries each is a neighbour of few. They are divided by the proportions of their weights,
 and each cluster has a map of its own over the same cells; the map of all is the least of these. A row that passes that
 one meets only the clusters whose own map it passes, too: an eighth of the scores. Threads share the clusters out.
 
-**Exact.** A map errs by letting rows pass, never the other way, and a rejected row is in nobody's k-skyband: the
+**Exact.** A map errs by letting rows pass, never the other way, and a rejected row is in no query's k-skyband: the
 rows that are kept are the same, to the last one.
 
 **Wrong when** the queries are few, the score is neither monotone on every axis nor bounded over a cell, or a predicate
@@ -58,19 +58,14 @@ _NO_LIMIT = 1 << 62
 
 @dataclass(frozen=True)
 class Gate:
-    """What rows must reach to be in somebody's k-skyband, given some rows that are newer than all of them."""
+    """What rows must reach to be in some query's k-skyband, given some rows that are newer than all of them."""
 
     group: Group
     slots: Ints
     bars: Floats  # by slot
     relief: Relief | None = None  # a map of these bars, where the queries are many
     faces: Ints | None = None  # of the map, one for each slot
-    cells: Cells | None = None  # or the cells that somebody's region meets, where scores have no map
-
-    @property
-    def tests_scores(self) -> bool:
-        """Whether it has nothing to look up."""
-        return self.relief is None and self.cells is None
+    cells: Cells | None = None  # or the cells that some query's region meets, where scores have no map
 
     def passing(self, rows: Arrivals) -> Ints:
         """Places of the rows that it lets pass."""
@@ -137,7 +132,7 @@ class Family:
             return _kth_best(group) if tell and len(rows) and not self._bounded else None
 
     def bars(self, newer: Batch) -> Floats | None:
-        """Each query's k-th best score of these rows; None for a threshold query, or if somebody has fewer than k."""
+        """Each query's k-th best score of these rows; None for a threshold query, or if a query has fewer than k."""
         if self._bounded or not len(newer):
             return None
         rows = self._group.arrivals(newer, np.zeros(len(newer), dtype=np.uint8))
@@ -196,7 +191,7 @@ class Family:
         return relief
 
     def _found(self, rows: Arrivals) -> list[Ints] | None:
-        """For each cluster the rows that may be in somebody's k-skyband, newest first; None if there are no maps."""
+        """For each cluster the rows that may be in some query's k-skyband, newest first; None if there are no maps."""
         group, columns = self._group, rows.columns()
         relief = self._idle.pop() if self._idle else self._relief()
         if relief is None:
@@ -207,7 +202,7 @@ class Family:
             bars = group.algorithm.bars_of(self._shares(rows, found))
             seen = [column[:done] for column in columns]
             if not np.isfinite(bars[_slots(group)]).all():
-                break  # somebody has fewer than k
+                break  # a query has fewer than k
             if not relief.survey(seen, _slots(group), group.constants):
                 break  # nothing to be rejected by
             faces = _faces(relief, _slots(group))
@@ -247,7 +242,7 @@ class Family:
 
 
 def _kth_best(group: Group) -> Floats | None:
-    """Each query's k-th best score, by slot; None if somebody has fewer than k, or one of them is infinite."""
+    """Each query's k-th best score, by slot; None if one has fewer than k, or its k-th is infinite."""
     algorithm, slots = group.algorithm, _slots(group)
     bars = np.full(len(algorithm.ks), np.inf)
     lists, heap = algorithm.lists, np.empty(int(algorithm.ks.max()))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+SHOWN = 2  # alternatives that are printed
 
-@dataclass
+
+@dataclass(repr=False)
 class Plan:
     """How a watch is answered: the algorithm and why, state predicted and actual, what was pruned."""
 
@@ -32,17 +34,24 @@ class Plan:
     also_kept: dict[str, int] = field(default_factory=dict)
     alternatives: dict[str, str] = field(
         default_factory=dict
-    )  # the algorithms not taken: their cost, or why not
+    )  # not taken, the best first: its cost, or why not
     notes: list[str] = field(default_factory=list)
     bound: str | None = None  # of an approximate algorithm: how many rows may be missed
     certified: tuple[int, int] | None = None  # how many of how many answers were certainly exact
     certain: bool = True  # whether the last one is
     replans: int = 0  # how often another algorithm took over in the watch's stream
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, all_of_it: bool = False) -> str:
+        """Return the plan in lines; of the algorithms not taken the first few only, unless `all_of_it`."""
         asked = "every row beyond the bound" if self.k is None else f"top {self.k}"
         lines = [
             f"{self.watch}: {asked}, window {self.window}",
@@ -78,8 +87,10 @@ class Plan:
         if self.replans:
             times = "once" if self.replans == 1 else f"{self.replans:,} times"
             lines.append(f"  replanned  {times}: another algorithm took over in this stream")
-        for name, words in self.alternatives.items():
-            lines.append(f"  or         {name}: {words}")
+        shown = len(self.alternatives) if all_of_it else SHOWN
+        lines += [f"  or         {name}: {words}" for name, words in [*self.alternatives.items()][:shown]]
+        if len(self.alternatives) > shown:
+            lines.append(f"  or         {len(self.alternatives) - shown} more: `skyband explain --all`")
         for name, size in self.also_kept.items():
             lines.append(f"  also kept  {name}: {size:,} bytes")
         lines.extend(f"  note       {note}" for note in self.notes)

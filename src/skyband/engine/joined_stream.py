@@ -1,9 +1,9 @@
 """Several streams as one, for questions about objects that all of them tell of.
 
 A joined query is asked of no single stream: its rows are the rows of all, in one order of recency, and a window of n
-rows is that of the n most recent among them. So there is a stream that nobody pushes to. It counts what its members
-accept, knows where windows over all of them begin, and after each step shows the members' rows to its families, each
-with the number of its stream. A member that falls silent costs nothing: its rows leave with the window.
+rows is that of the n most recent among them. So there is a stream to which no rows are pushed. It counts what its
+members accept, knows where windows over all of them begin, and after each step shows the members' rows to its families,
+each with the number of its stream. A member that falls silent costs nothing: its rows leave with the window.
 """
 
 from __future__ import annotations

@@ -155,11 +155,11 @@ class ObjectGroup(Family):
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        told = [self.answers.of(index) for index in range(len(self.watches))]
+        reported = [self.answers.of(index) for index in range(len(self.watches))]
         return {
             "slots": {str(slot): self.algorithm.slots[slot].dump() for slot in self.slots.values()},
             "outside": self.reading.outside,
-            "told": [[found.good, found.time, found.seq, list(found.id or ())] for found in told],
+            "told": [[found.good, found.time, found.seq, list(found.id or ())] for found in reported],
             "types": {
                 name: pa.schema([(name, type_)]).empty_table() for name, type_ in self.reading.types.items()
             },

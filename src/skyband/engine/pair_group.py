@@ -157,10 +157,10 @@ class PairGroup(Family):
     # -- keeping -------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        told = [self.answers.of(index) for index in range(len(self.watches))]
+        reported = [self.answers.of(index) for index in range(len(self.watches))]
         return {
             "algorithm": self.algorithm.dump(),
-            "told": [[found.good, found.time, found.seq, found.seq_b] for found in told],
+            "told": [[found.good, found.time, found.seq, found.seq_b] for found in reported],
         }
 
     def load(self, blob: dict[str, Any], watches: list[Any], slots: list[int]) -> None:

@@ -52,7 +52,7 @@ MOST_BYTES = 1 << 30
 FEW_BYTES = 1 << 26
 SEVERAL = 8  # queries that share a window's rows: they are worth their memory sooner
 REPEATS = ("sum", "max", "last")  # of several rows of one object in one stream
-PROMISES = ("range", "appears")  # about rows yet to come; whoever has no use for them leaves them be
+PROMISES = ("range", "appears")  # about rows yet to come; an algorithm that can't use them ignores them
 
 
 @dataclass(frozen=True)
@@ -312,18 +312,19 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
         chosen = "threshold" if kind_of(query) == "threshold" else "tma"
         return chosen, "rows may be replaced and deleted, so no row makes another superfluous", {}
     costs: dict[str, float] = {}
-    alternatives: dict[str, str] = {}
+    alternatives: dict[str, str] = {}  # those that fit, the best first, then the others
+    unfitting: dict[str, str] = {}
     work = workload(query, facts)
     for name, kind in REGISTRY.items():
         if kind_of(query) not in kind.card.answers or kind.card.cost_of is None or not kind.card.exact:
             continue
         reason = unfit(name, query, facts) or _too_large(name, facts, work)
         if reason is not None:
-            alternatives[name] = reason
+            unfitting[name] = reason
         else:
             costs[name] = _cost(kind.card, query, facts, work)
     if plain not in costs:  # its card says nothing of cost: nothing to compare
-        return plain, _reason(plain), alternatives
+        return plain, _reason(plain), unfitting
     lists = [name for name in costs if not _keeps_rows(name)]
     best = min(lists, key=lambda name: costs[name])
     for name in sorted(costs, key=lambda name: costs[name]):
@@ -331,7 +332,7 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
             best = name
             break
     rate = work.batch / costs[best]
-    for name, cost in costs.items():
+    for name, cost in sorted(costs.items(), key=lambda item: item[1]):
         if name != best:
             alternatives[name] = f"{_rate(work.batch / cost)} rows/s predicted"
             if cost < costs[best]:
@@ -343,7 +344,7 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
                 )
                 alternatives[name] += f", but it would keep {kept}, {pays}"
     many = f" for {work.queries:,} queries of this shape" if work.queries > 1 else ""
-    return best, f"{_reason(best)}; {_rate(rate)} rows/s predicted{many}", alternatives
+    return best, f"{_reason(best)}; {_rate(rate)} rows/s predicted{many}", alternatives | unfitting
 
 
 def halves(query: TopK | Threshold, facts: Facts, running: str, other: str) -> bool:

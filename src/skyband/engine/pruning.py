@@ -57,7 +57,7 @@ class Sifted:
         return self.part
 
     def to_bytes(self) -> bytes:
-        """What can be told from the rest is left out: it would be most of the bytes."""
+        """What follows from the rest is left out: it would be most of the bytes."""
         part = self.part
         content: dict[str, Any] = {
             "count": part.count,
@@ -116,7 +116,7 @@ class Sifted:
 
 @dataclass(frozen=True)
 class Gates:
-    """What the newest rows of a batch tell of its older ones: those must reach somebody's bar."""
+    """What the newest rows of a batch imply for its older ones: those must reach some query's bar."""
 
     each: tuple[
         tuple[Group, Gate | None], ...
@@ -330,7 +330,7 @@ _BUILDING = threading.Lock()
 
 def families(queries: Asked) -> list[Family]:
     """The queries' families. Building a thousand queries takes longer than sifting a hundred thousand rows for them, so
-    whoever has built them keeps them."""
+    their builder keeps them."""
     with _BUILDING:
         return _families(queries)
 

@@ -3,7 +3,7 @@
 Building an Arrow table of a few hundred rows costs more than finding out what has changed. So a table of many rows is
 built once, over memory of our own: the *pool*. Each step writes its changes into the next free rows of that memory
 and hands out a slice of the table. Rows handed out are never written again; when the pool is used up, a fresh one
-is made, and the old one lives as long as somebody holds a slice of it. Memory that nobody holds any more serves again:
+is made, and the old one lives as long as a slice of it is held. Memory that is not held any more serves again:
 to touch half a megabyte for the first time takes longer than to write a dozen steps' changes to it.
 """
 
@@ -89,7 +89,7 @@ class Pool:
         self.table = None
 
     def is_free(self) -> bool:
-        """Whether nobody holds a slice of the table, which has been given up here."""
+        """Whether no slice of the table, which has been given up here, is held."""
         return all(each() is None for each in self._shown)
 
     def write(self, pieces: list[tuple[Family, Changes]], ids: list[Any]) -> pa.Table:

@@ -104,7 +104,7 @@ def _dump_schema(given: Any) -> Any:
 
 
 def _dump_watches(monitor: Saved) -> Written:
-    """Of a thousand watches this is most of a dump: nobody looks for arrays in it, and queries are written once."""
+    """Of a thousand watches this is most of a dump: it has no arrays, and queries are written once."""
     every: list[Stream] = [*monitor.streams.values(), *monitor.joints.values()]
     groups = [(number, group) for stream in every for number, group in enumerate(stream.groups)]
     places = {

@@ -83,7 +83,7 @@ class Watch:
 
     def _must_be_watched(self) -> None:
         if self.dropped:
-            raise QueryError(f'"{self.name}" was dropped and has no answer any more: watch it anew.')
+            raise QueryError(f'"{self.name}" was dropped and has no answer any more: watch it again.')
 
     def ranks(self, horizon: Recency) -> int | None:
         """How many ranks are known exactly at this horizon; None: all rows."""

@@ -186,8 +186,8 @@ def _parse_slowly(data: bytes, schema: pa.Schema, delimiter: str, wanted: list[s
     bad = {}
     for one in ragged:
         shown = one.text.encode("latin-1").decode("utf-8", "replace") if foreign else one.text
-        told = f"fields: {one.actual_columns}, expected: {one.expected_columns}"
-        bad[one.number - 1] = BadRow(one.number - 1, told, shown)
+        problem = f"fields: {one.actual_columns}, expected: {one.expected_columns}"
+        bad[one.number - 1] = BadRow(one.number - 1, problem, shown)
     places = [place for place in range(raw.num_rows + len(bad)) if place not in bad]
     records = split_records(data)
     whole = len(records) == raw.num_rows + len(bad)

@@ -33,11 +33,11 @@ class Reader(ABC):
 
     @abstractmethod
     def fraction(self) -> float | None:
-        """How much has been read so far, from 0 to 1, or None if nobody knows."""
+        """How much has been read so far, from 0 to 1, or None if it is not known."""
 
 
 def open_rows(path: str | Path, kinds: Mapping[str, str] | None = None, form: str | None = None) -> Reader:
-    """Open a CSV, JSON lines or Parquet file ("-" for standard input), told apart by what is in it.
+    """Open a CSV, JSON lines or Parquet file ("-" for standard input), whichever its content is.
 
     `kinds` says of columns that they are a "time" or a "number", so that text in them is read as such
     (times in ISO 8601). `form` says that it must be "csv" or "json". A file that can't be read is an InputError.
@@ -140,7 +140,7 @@ class _Parquet(Reader):
             texts = texts_among(kinds, stored)
             sample = next(self._file.iter_batches(1000, columns=list(texts)), None) if texts else None
         except (OSError, pa.ArrowException) as problem:
-            raise InputError(f"{self._name} is a damaged Parquet file: make it anew.") from problem
+            raise InputError(f"{self._name} is a damaged Parquet file: write it again.") from problem
         finally:
             source.close()
         self.rows = self._file.metadata.num_rows
@@ -156,7 +156,7 @@ class _Parquet(Reader):
                 self._seen += batch.num_rows
                 yield self._turn(pa.Table.from_batches([batch]))
         except (OSError, pa.ArrowException) as problem:
-            raise InputError(f"{self._name} is a damaged Parquet file: make it anew.") from problem
+            raise InputError(f"{self._name} is a damaged Parquet file: write it again.") from problem
 
     def _turn(self, table: pa.Table) -> Chunk:
         """Text that is meant to be something else, turned into it."""

@@ -1,6 +1,6 @@
 """Where the bytes come from: a file, a pipe, standard input, plain or compressed.
 
-What a file holds is told by its first bytes, never by its name: a Parquet file called data.bin is read
+The kind of a file is recognised by its first bytes, never by its name: a Parquet file called data.bin is read
 as Parquet, and standard input, which has no name, is treated like everything else.
 """
 

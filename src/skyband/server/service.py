@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("skyband")
 
 EVENTS = {"watch": "added", "change": "changed", "drop": "dropped"}
-MOST_REJECTS = 10_000
 
 
 class Service:

@@ -46,7 +46,7 @@ def choose_placement(pipeline: Pipeline, checkpoint: Checkpoint | None, first: i
     return _fitting(pipeline)
 
 
-def explain_pipeline(path: str | Path) -> str:
+def explain_pipeline(path: str | Path, all_of_it: bool = False) -> str:
     """Where a pipeline's state will be and why, and the plan of each query. Neither rows nor Spark are needed."""
     from skyband.engine.monitor import Monitor
 
@@ -61,7 +61,7 @@ def explain_pipeline(path: str | Path) -> str:
     monitor = Monitor(**pipeline.monitor_options())
     monitor.lists_only = True  # as on Spark
     watch_all(monitor, pipeline)
-    plans = [str(watch.explain()) for watch in monitor.watches.values()]
+    plans = [watch.explain().text(all_of_it) for watch in monitor.watches.values()]
     return "\n\n".join([f"placement {chosen}: {why}", *plans])
 
 

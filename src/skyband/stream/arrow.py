@@ -85,7 +85,7 @@ def python_value(value: pa.Scalar) -> Any:
 
 
 def unreadable(array: pa.Array) -> list[int]:
-    """Where an array has bytes that are no text in UTF-8: nobody looks who makes arrays, nor who reads Parquet."""
+    """Where an array has bytes that are no text in UTF-8: neither making arrays nor reading Parquet checks it."""
     if _readable(array):
         return []
     found, stretches = [], [(0, len(array))]
@@ -112,11 +112,11 @@ def _readable(array: pa.Array) -> bool:
     try:
         if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
             wide = np.dtype(np.int64 if pa.types.is_large_string(array.type) else np.int32)
-            _, told, data = array.buffers()
+            _, offsets, data = array.buffers()
             if data is None or not len(array):
                 return True
             # a buffer may be longer than what it is for, by any number of bytes
-            ends = np.frombuffer(told, wide, array.offset + len(array) + 1)
+            ends = np.frombuffer(offsets, wide, array.offset + len(array) + 1)
             first, last = ends[[array.offset, -1]].tolist()
             if data.slice(first, last - first).to_pybytes().isascii():  # far quicker than to look at each
                 return True
@@ -171,8 +171,8 @@ def json_value(value: Any) -> Any:
 
 
 def check_sound(table: pa.Table) -> None:
-    """An error if an offset or an index leads out of its buffers: whoever follows it reads anything, or dies. Bytes
-    that are no text are the matter of their rows alone; in the name of a time zone they are an error."""
+    """An error if an offset or an index leads out of its buffers: code that follows it reads anything, or crashes.
+    Bytes that are no text are the matter of their rows alone; in the name of a time zone they are an error."""
     for type_ in table.schema.types:
         _check_zones(type_)
     try:

@@ -302,7 +302,7 @@ class Batch:
 
 
 class Forward(Batch):
-    """Rows in order of arrival, for whoever looks at each by itself and needs none turned."""
+    """Rows in order of arrival, for code that looks at each by itself and needs none turned."""
 
     def __init__(self, table: pa.Table, seq: Ints, time: Ints) -> None:
         super().__init__(table, seq, time, timed=False)
@@ -337,7 +337,7 @@ class View:
     ) -> View:
         """The rows with a value in each of these columns for which the predicate holds.
 
-        Columns in `not_null` may be NaN: whoever computes with them sees to that.
+        Columns in `not_null` may be NaN: the caller handles that.
         """
         mask: Bools | None = None
         for usable in (*map(self.batch.usable, names), *map(self.batch.present, not_null)):

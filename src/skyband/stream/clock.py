@@ -71,7 +71,7 @@ def common_kind(kind: Kind, other: Kind, column: str) -> Kind:
 
 
 def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Time keys of a column and which of them are missing or can't be told."""
+    """Time keys of a column and which of them are missing or out of range."""
     if pa.types.is_null(array.type):
         return np.zeros(len(array), dtype=np.int64), np.ones(len(array), dtype=bool)
     missing = values_of(array.is_null()) if array.null_count else np.zeros(len(array), dtype=bool)
@@ -95,7 +95,7 @@ def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype
 def _whole_keys(
     array: pa.Array, missing: np.ndarray[Any, np.dtype[np.bool_]], unit: int
 ) -> tuple[Ints, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Numbers of a unit as nanoseconds; those that no int64 holds can't be told."""
+    """Numbers of a unit as nanoseconds; those that no int64 holds are out of range."""
     about = values_of(pc.cast(array, pa.float64(), safe=False))
     # as doubles the ends are powers of two; what lies within a double of them is looked at as integers below
     missing = missing | ~(np.abs(about) < 2.0**63 / unit)

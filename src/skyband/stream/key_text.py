@@ -155,16 +155,16 @@ def _nanoseconds(values: pa.Array) -> list[str]:
 def _moments_of(words: list[str | int], type_: pa.DataType) -> pa.Array:
     """What `_written_moments` was given."""
     whole = pa.array([None if isinstance(word, str) else word for word in words], _whole(type_)).view(type_)
-    told = [word if isinstance(word, str) else None for word in words]
-    if not any(told):
+    texts = [word if isinstance(word, str) else None for word in words]
+    if not any(texts):
         return whole
     if pa.types.is_time(type_):  # which Arrow doesn't read, but as part of a day
-        days = pa.array([None if text is None else f"1970-01-01 {text}" for text in told], pa.string())
+        days = pa.array([None if text is None else f"1970-01-01 {text}" for text in texts], pa.string())
         since = days.cast(pa.timestamp(type_.unit)).view(pa.int64())
         read = since.cast(_whole(type_)).view(type_)
     elif pa.types.is_timestamp(type_):  # Python writes six digits, of which Arrow takes no more than fit
         finest = pa.timestamp("ns" if type_.unit == "ns" else "us", type_.tz)
-        read = pa.array(told, pa.string()).cast(finest).cast(type_)
+        read = pa.array(texts, pa.string()).cast(finest).cast(type_)
     else:
-        read = pa.array(told, pa.string()).cast(type_)
+        read = pa.array(texts, pa.string()).cast(type_)
     return pc.coalesce(whole, read)

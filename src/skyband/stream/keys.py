@@ -68,12 +68,12 @@ class ValueKeys:
     def __init__(self, type_: pa.DataType) -> None:
         self.type = type_
         self.slots: dict[Any, int] = {}
-        self.told: list[Any] = []  # of each slot
+        self.of_slot: list[Any] = []  # of each slot
         self.free: list[int] = []
 
     @property
     def used(self) -> int:
-        return len(self.told)
+        return len(self.of_slot)
 
     def find(self, array: pa.Array) -> Ints:
         encoded = array.dictionary_encode()
@@ -83,29 +83,29 @@ class ValueKeys:
             value = values[code]
             if free:
                 slot = free.pop()
-                self.told[slot] = value
+                self.of_slot[slot] = value
             else:
-                slot = len(self.told)
-                self.told.append(value)
+                slot = len(self.of_slot)
+                self.of_slot.append(value)
             known[value] = found[code] = slot
         slots: Ints = np.array(found, dtype=np.int64)[values_of(encoded.indices)]
         return slots
 
     def drop(self, slots: Ints) -> None:
         for slot in slots.tolist():
-            del self.slots[self.told[slot]]
-            self.told[slot] = None
+            del self.slots[self.of_slot[slot]]
+            self.of_slot[slot] = None
             self.free.append(slot)
 
     def values(self, slots: Ints) -> pa.Array:
-        return pa.array([self.told[slot] for slot in slots.tolist()], self.type)
+        return pa.array([self.of_slot[slot] for slot in slots.tolist()], self.type)
 
     def bytes(self) -> int:
-        texts = sum(len(value) for value in self.told if isinstance(value, str | bytes))
-        return texts + 150 * len(self.told)  # about what Python's objects and the dict take
+        texts = sum(len(value) for value in self.of_slot if isinstance(value, str | bytes))
+        return texts + 150 * len(self.of_slot)  # about what Python's objects and the dict take
 
     def dump(self, slots: Ints) -> Any:
-        return pa.table({"key": pa.array([self.told[slot] for slot in slots.tolist()], self.type)})
+        return pa.table({"key": pa.array([self.of_slot[slot] for slot in slots.tolist()], self.type)})
 
     def load(self, blob: Any) -> None:
         self.find(blob.column("key").combine_chunks())
@@ -113,7 +113,7 @@ class ValueKeys:
     def _check(self, taken: Ints) -> None:
         # every value has its slot, and all other slots wait to be handed out again
         assert sorted(self.slots.values()) == taken.tolist()
-        assert all(self.told[slot] == value for value, slot in self.slots.items())
+        assert all(self.of_slot[slot] == value for value, slot in self.slots.items())
         assert sorted([*self.free, *taken.tolist()]) == list(range(self.used))
 
 
@@ -125,7 +125,7 @@ def is_plain(type_: pa.DataType) -> bool:
 
 
 def can_be_key(type_: pa.DataType) -> bool:
-    """Whether values of this type can be told apart. A type that is not known yet may come out as one that can."""
+    """Whether values of this type can be keys. A type that is not known yet may come out as one that can."""
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
     if is_plain(type_) or pa.types.is_null(type_):

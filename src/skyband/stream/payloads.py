@@ -1,8 +1,8 @@
 """Kept rows: the values of candidates, looked up by seq when they are reported.
 
 Where the window isn't kept, what a candidate's selected columns hold must be put aside when it comes in. Each step
-adds the rows that somebody took, in order of arrival, so seqs ascend and a look-up is a binary search. Rows that
-nobody holds any more are cleared away when they have become three times as many as the others. Where an index keeps
+adds the rows that became candidates, in order of arrival, so seqs ascend and a look-up is a binary search. Rows that
+are candidates no more are removed when they have become three times as many as the others. Where an index keeps
 the whole window, its rows' columns are here in chunks that go as a whole when the window has passed them.
 """
 
@@ -93,7 +93,7 @@ class Kept:
 
     @property
     def full(self) -> bool:
-        """Whether it is time to `clear` what nobody holds."""
+        """Whether it is time to `clear` rows that are candidates no more."""
         return self.rows > self.limit
 
     def clear(self, live: Ints) -> None:
@@ -237,7 +237,7 @@ def _plain(column: pa.ChunkedArray) -> bool:
 
 
 def copied(table: pa.Table, schema: pa.Schema) -> pa.Table | Plain:
-    """Some columns of a table in memory of their own: whoever gave it may use its memory again."""
+    """Some columns of a table in memory of their own: its caller may use its memory again."""
     columns = [table.column(name) for name in schema.names]
     if all(map(_plain, columns)):
         return Plain(schema, [values_of(column.chunk(0)).copy() for column in columns])

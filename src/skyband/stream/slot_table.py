@@ -1,8 +1,8 @@
 """A table of slots: where keys that are small numbers already, or hashes, are found.
 
 Open addressing, at most half full, and slots that are handed out again when they have been dropped. What a slot is
-known by lies in one column of an array of records: of its own, or of somebody else who needs a record whenever its key
-was found, and so meets both on one line of memory.
+known by lies in one column of an array of records: its own, or those of another object that needs a record whenever its
+key was found, and so meets both on one line of memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SlotTable:
         self.used = 0  # slots handed out at least once
         self.free = -1  # the first slot to hand out again; `home` of each has the next one
         self.cells = np.empty((LEAST_ROOM, 1), dtype=np.int64)  # records by slot
-        self.column, self.lodged = 0, False  # where in a record; whether they are somebody else's
+        self.column, self.lodged = 0, False  # where in a record; whether they are another object's
         self.home = np.empty(LEAST_ROOM, dtype=np.int32)  # where in the table the search for it begins
         self.table = np.full(2 * LEAST_ROOM, -1, dtype=np.int32)  # slots; -1: an empty place
 
@@ -41,7 +41,7 @@ class SlotTable:
         return column
 
     def lodge(self, cells: Ints, column: int) -> None:
-        """Use a column of somebody else's records from now on. They see to it that there is room, and say so again when
+        """Use a column of another object's records from now on. It makes room for them, and calls this again when
         their records have moved."""
         if not self.lodged:
             cells[: self.used, column] = self.key[: self.used]
@@ -120,7 +120,7 @@ def place(slots: Slots, table: Slots, slot_home: Slots) -> None:
 def drop(slots: Ints, table: Slots, slot_home: Slots, free: int, seen: Ints) -> int:
     """Take slots out of the table and put them before the free ones; returns the first.
 
-    The gap is closed: whoever was put further on because this place was taken moves up, so that a search may still
+    The gap is closed: entries that were put further on because this place was taken move up, so that a search may still
     stop at the first empty place.
     """
     last = table.shape[0] - 1

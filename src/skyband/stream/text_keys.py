@@ -1,7 +1,7 @@
 """Keys that are texts, or bytes: a slot for each, found by one compiled loop.
 
 As for numbers (keys.py), with a hash of the text in the place of the number, and the texts themselves one after the
-other in one long array of bytes: two texts with the same hash are told apart there. What dropped texts took is given
+other in one long array of bytes: two texts with the same hash are distinguished there. What dropped texts took is given
 back when it is more than half of the array.
 
 The hash is two polynomials of the bytes, each taken modulo 2^31 - 1 or nearly: plain arithmetic that never overflows,
@@ -82,8 +82,8 @@ class TextKeys(SlotTable):
         data = np.zeros(int(self.length[slots].sum()), dtype=np.uint8)
         offsets = gather(slots, self.at, self.length, self.store, data)
         small = not (pa.types.is_large_string(self.type) or pa.types.is_large_binary(self.type))
-        told = pa.py_buffer(offsets.astype(np.int32 if small else np.int64))
-        return pa.Array.from_buffers(self.type, len(slots), [None, told, pa.py_buffer(data)])
+        ends = pa.py_buffer(offsets.astype(np.int32 if small else np.int64))
+        return pa.Array.from_buffers(self.type, len(slots), [None, ends, pa.py_buffer(data)])
 
     def bytes(self) -> int:
         return super().bytes() + self.store.nbytes + self.at.nbytes + self.length.nbytes
@@ -103,12 +103,12 @@ class TextKeys(SlotTable):
 
 def _parts(array: pa.Array) -> tuple[Ints, Bytes]:
     """Where the texts of an array begin and end, and their bytes."""
-    _, told, data = array.buffers()
+    _, ends, data = array.buffers()
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-    if told is None or not len(array):
+    if ends is None or not len(array):
         offsets = np.zeros(len(array) + 1, dtype=np.int64)
     else:
-        offsets = np.frombuffer(told, dtype=np.int64 if wide else np.int32)
+        offsets = np.frombuffer(ends, dtype=np.int64 if wide else np.int32)
         offsets = offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
     found = (
         np.zeros(0, dtype=np.uint8) if data is None or not data.size else np.frombuffer(data, dtype=np.uint8)

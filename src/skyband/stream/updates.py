@@ -73,9 +73,9 @@ def operations(array: pa.Array) -> Codes:
     if array.null_count == len(array):
         return np.full(len(array), UNREAD, dtype=np.uint8)
     encoded = array.dictionary_encode()
-    told = [WORDS.get(word.lower(), UNREAD) for word in encoded.dictionary.to_pylist()]
-    codes = np.array([*told, UNREAD], dtype=np.uint8)  # the last is for nulls
-    found: Codes = codes[values_of(pc.fill_null(encoded.indices, len(told)))]
+    meaning = [WORDS.get(word.lower(), UNREAD) for word in encoded.dictionary.to_pylist()]
+    codes = np.array([*meaning, UNREAD], dtype=np.uint8)  # the last is for nulls
+    found: Codes = codes[values_of(pc.fill_null(encoded.indices, len(meaning)))]
     return found
 
 

@@ -75,7 +75,7 @@ def accept(
 ) -> Accepted:
     """Let rows in. `text` tells of rows that could not even be parsed what is wrong and their raw text.
 
-    Whoever keeps only so many rejects needs the raw text of the last `most_texts` only.
+    A caller that keeps only so many rejects needs the raw text of the last `most_texts` only.
     """
     table, misfits = fit(raw, rows, door.schema, door.rules)
     wrong: dict[int, tuple[str, str]] = {row: ("type", detail) for row, detail in misfits.items()}
@@ -96,8 +96,8 @@ def accept(
     silent = 0 if most_texts is None else len(wrong) - most_texts  # the first so many won't be kept
     rejects = []
     for number, (row, (reason, detail)) in enumerate(sorted(wrong.items())):
-        told = unparsed[row][1] if row in unparsed else "" if number < silent else raw_text(raw, row)
-        rejects.append(Reject(row, door.stream, reason, detail, told))
+        raw_row = unparsed[row][1] if row in unparsed else "" if number < silent else raw_text(raw, row)
+        rejects.append(Reject(row, door.stream, reason, detail, raw_row))
     table = table.take(numbers_array(position))
     total = _data(len(position), codes)
     return Accepted(rows, table, position, time[position], rejects, total=total, codes=codes)

@@ -18,7 +18,7 @@ def without_pandas() -> None:
     """Keep Arrow from loading pandas, where it is installed and not needed: it takes most of a second.
 
     Arrow looks for pandas once, at the first array that it makes from Python values. Here it looks while
-    there is none to be found; afterwards pandas is there again for whoever imports it by name.
+    there is none to be found; afterwards pandas is there again for code that imports it by name.
     """
     import pyarrow as pa
 

@@ -43,7 +43,7 @@ class Replay:
         if unit is not None and time is None:
             raise QueryError("--time-unit is the unit of a column: name it with --time.")
         _check_time(queries, time, schema)
-        # A wrong name is told against all columns of the file; then only those that are used are read.
+        # A wrong name is looked for among all columns of the file; then only those that are used are read.
         try:
             monitor_of(schema, queries, time, unit)
         except QueryError as problem:

@@ -98,7 +98,7 @@ def _leaders(moment: Moment, width: int, shown: int) -> Table:
     best = max((row["score"] for row in moment.top), default=1.0)
     lines = list(zip(moment.top, moment.left, moment.marks, strict=True))
     for row, left, mark in lines[:shown]:
-        # A new line lights up as a whole. When it enters at the head all others fall: that is told by
+        # A new line lights up as a whole. When it enters at the head all others fall: that is shown by
         # their signs alone, or the whole board would flash.
         style = mark_style(mark) if mark.kind == "new" else ""
         cells = [Text(str(row["rank"]), "bold"), mark_sign(mark)]

@@ -8,8 +8,10 @@ from itertools import permutations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.algorithms.kernels.published_limits import misses_of, safe_limit
 
-from skyband.algorithms.kernels.capacity import limit_for, misses, misses_in, misses_of, safe_limit
+from benchmarks.papers.pripuzic.errors import misses_in
+from skyband.algorithms.kernels.capacity import limit_for, misses
 
 
 def missed(ranks: tuple[int, ...], n: int, k: int, capacity: int) -> bool:

@@ -495,23 +495,6 @@ class Gridded(WindowAlgorithm):
             self._note_oldest(slot)
         self._regrid()
 
-    def bounds_of(self, slot: int) -> Floats:
-        """Return the best `good` that a row can have in each cell, as the slot's search bounds it; NaN outside its
-        box."""
-        lows, highs = self.grid.corners()
-        inside = np.ones(self.grid.total, dtype=bool)
-        for i, axis in enumerate(self.space.boxed):
-            lows[axis] = np.maximum(lows[axis], self.low[slot, i])
-            highs[axis] = np.minimum(highs[axis], self.high[slot, i])
-            inside &= lows[axis] <= highs[axis]
-        if self.way[slot] == WALK:
-            ups = self.up[slot] >= 0
-            corner = [high if up else low for low, high, up in zip(lows, highs, ups, strict=True)]
-            bound = self.space.good(corner, self.constants[slot])
-        else:
-            bound = self.space.bounds(lows, highs, self.constants[slot])[1]
-        return np.where(inside, bound, np.nan)
-
     def _check(self) -> None:
         super()._check()
         self.store._check()

@@ -86,14 +86,6 @@ def select(good: Floats, inside: int, k: int, heap: Floats, picks: Ints, values:
     return count
 
 
-def skyband_of(good: Floats, k: int) -> Ints:
-    """`select` with its own scratch, for rows newest first."""
-    n = good.shape[0]
-    picks = np.empty(n, dtype=np.int64)
-    count = select(good, n, k, np.empty(k, dtype=np.float64), picks, np.empty(n, dtype=np.float64))
-    return picks[:count]
-
-
 def expected_size(k: int, n: float) -> float:
     """E|k-skyband| of n rows in random order: the sum of min(1, k/a) over ages a, k(1 + H_n - H_k)."""
     if n <= k:

@@ -35,7 +35,6 @@ class Recent:
             None  # of the rows from `came` on, which came in this step, where others are among them
         )
         self.edge = LOWEST
-        self.shifts = 0  # how often the rows have got other places
         self.passed = (
             0  # by how much in all they have moved down: their place and this is a number that stays
         )
@@ -72,7 +71,6 @@ class Recent:
     def reopen(self) -> None:
         """Rows from before the edge may come after all; who made whom wait is not known any more."""
         newest = max((newest for newest, _ in self.steps), default=None)
-        self.shifts += 1
         self.edge = LOWEST
         self.steps.clear()
         if newest is not None:
@@ -102,7 +100,6 @@ class Recent:
             array[part] = array[part][order]
         self._late = order >= self.came - first
         self.came = first
-        self.shifts += 1
 
     def fresh(self) -> Any:
         """Of the rows from `came` on, which came in this step; None: all of them."""
@@ -113,7 +110,6 @@ class Recent:
         self._late = None
         if self.end + more <= len(self.time):
             return
-        self.shifts += 1
         self.passed += self.head
         size = len(self)
         if 2 * (size + more) <= len(self.time):  # no new pages: the rows move down in the arrays they are in
@@ -152,7 +148,6 @@ class Recent:
 
     def load(self, blob: dict[str, Any]) -> None:
         self.columns = [blob[f"column_{i}"].copy() for i in range(len(self.columns))]
-        self.shifts += 1
         self.time, self.seq = blob["time"].copy(), blob["seq"].copy()
         self.left, self.head, self.came, self.end = 0, 0, len(self.time), len(self.time)
         self.steps = deque((Recency(a, b), Recency(c, d)) for a, b, c, d in blob["steps"].tolist())
