@@ -65,7 +65,7 @@ coverage:
 COMPILE := uv pip compile -q --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --python-version 3.11
 lock:
 	$(COMPILE) requirements-build.in -o requirements-build.txt
-	$(COMPILE) --extra spark --extra postgres pyproject.toml -o requirements.txt
+	$(COMPILE) --extra spark --extra postgres --extra kafka pyproject.toml -o requirements.txt
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
 
 clean:

@@ -148,11 +148,12 @@ class Broker:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def topic(self, name: str, partitions: int) -> None:
+    def topic(self, name: str, partitions: int, **configs: str) -> None:
         from kafka.admin import KafkaAdminClient, NewTopic
 
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
-        admin.create_topics([NewTopic(name, partitions, 1)])
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)])
         admin.close()
 
     def more_partitions(self, name: str, partitions: int) -> None:
@@ -181,9 +182,14 @@ class Broker:
 
     def read(self, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
         """All records of a topic: partition, key, value."""
+        return [(r.partition, r.key, r.value) for r in self.records(topic)]
+
+    def records(self, topic: str, committed: bool = False) -> list[Any]:
+        """All records of a topic, as kafka-python has them; `committed`: those of transactions that are done."""
         from kafka import KafkaConsumer, TopicPartition
 
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
+        level = "read_committed" if committed else "read_uncommitted"
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level=level)
         there = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
         ends = consumer.end_offsets(there)
         consumer.assign(there)
@@ -191,7 +197,7 @@ class Broker:
         found = []
         while any(consumer.position(one) < ends[one] for one in there):
             for records in consumer.poll(timeout_ms=1000).values():
-                found += [(r.partition, r.key, r.value) for r in records]
+                found += records
         consumer.close()
         return found
 

@@ -95,6 +95,7 @@ def test_triggers(tmp_path: Path, told: str, trigger: str) -> None:
 
 STREAM = '[stream.s]\npath = "data"\n'
 QUERY = '[[query]]\nname = "q"\nsql = "SELECT * FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"\n'
+KAFKA = STREAM + QUERY + '[sink]\nformat = "kafka"\nbootstrap = "b:1"\ntopic = "t"\n'
 
 
 def test_the_smallest_file(tmp_path: Path) -> None:
@@ -173,6 +174,17 @@ def test_the_smallest_file(tmp_path: Path) -> None:
             "'changes' of [sink] must be the name of a table",
         ),
         (STREAM + QUERY + '[sink]\nformat = "kafka"\nbootstrap = "b:1"\n', "[sink] needs a key 'topic'"),
+        (
+            KAFKA + 'delivery = "exactly-onc"\n',
+            "'exactly-onc' of [sink] is unknown; did you mean 'exactly-once'?",
+        ),
+        (KAFKA + 'key = "ids"\n', "key 'ids' of [sink] is unknown; did you mean 'id'?"),
+        (KAFKA + 'key = ["query", "score"]\n', "key 'score' of [sink] is unknown; there is query"),
+        (KAFKA + "key = []\n", "'key' of [sink] must be a column or a list of columns, such as"),
+        (KAFKA + "key = 3\n", "'key' of [sink] must be a text"),
+        (KAFKA + 'key = "id"\nvalues = "arrow"\n', "with values = 'arrow' a record is many changes"),
+        (KAFKA + 'top_topic = "t"\n', "'top_topic' of [sink] is another topic's name too"),
+        (KAFKA + 'progress_topic = "p"\n', "has 'progress_topic' and needs delivery = 'exactly-once' too"),
         (STREAM + QUERY + '[sink]\nformat = "parquet"\n', "[sink] needs a key 'path'"),
         (STREAM + QUERY + '[sink]\nformat = "console"\npath = "x"\n', "[sink] has an unknown key 'path'"),
         (STREAM + QUERY + '[spark]\nmastr = "local"\n', "unknown key 'mastr'; did you mean 'master'?"),

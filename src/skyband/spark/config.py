@@ -25,9 +25,15 @@ OUR_SOURCE = ""  # the name of the one source of all streams of files, in what t
 FORMATS = (*FILES, "kafka", "rate")
 SINKS = ("parquet", "json", "kafka", "postgres", "sqlite", "console")
 VALUES = ("json", "arrow")  # what the value of a Kafka record may be
+KEYS = ("query", "change", "rank", "seq", "seq_b", "id")  # columns of a change that may be its record's key
+DELIVERIES = ("at-least-once", "exactly-once")
 TABLES = {name: f"skyband_{name}" for name in ("changes", "top", "rejects", "batches")}
 _GONE = {key: "Spark's tasks always read" for key in ("reading", "jvm_rows")}  # of [spark]
 _MILLISECONDS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+_KAFKA_SINK = (
+    *("bootstrap", "topic", "rejects_topic", "top_topic", "progress_topic"),
+    *("values", "key", "delivery", "options"),
+)
 _LONGEST = 10**15  # milliseconds between two micro-batches: more is beyond what Spark counts with
 _TYPES = (
     "double, float, int, long, short, byte, bool, string, date, timestamp, timestamp_utc or decimal(p, s)"
@@ -345,7 +351,7 @@ class _Reader:
         self.choice(where, "format", form, SINKS)
         own = {
             "console": (),
-            "kafka": ("bootstrap", "topic", "rejects_topic", "values", "options"),
+            "kafka": _KAFKA_SINK,
             "postgres": ("url", "dsn", *TABLES),
             "sqlite": ("path", *TABLES),
         }.get(form, ("path",))
@@ -357,15 +363,43 @@ class _Reader:
         if form == "postgres":
             options["url"] = self.text(where, table, "dsn" if "dsn" in table else "url")
         if form == "kafka":
-            topic = self.text(where, table, "topic")
-            options = {
-                "kafka.bootstrap.servers": self.text(where, table, "bootstrap"),
-                "topic": topic,
-                "rejects_topic": self.text(where, table, "rejects_topic", f"{topic}-rejects"),
-                "values": self.choice(where, "values", self.text(where, table, "values", "json"), VALUES),
-                **self.further(where, table),
-            }
+            options = self.kafka_sink(where, table)
         return SinkSpec(form, path, tuple(options.items()))
+
+    def kafka_sink(self, where: str, table: Mapping[str, Any]) -> dict[str, str]:
+        """Our own options of the sink, and those of Spark's connector or of the client with transactions."""
+        topic = self.text(where, table, "topic")
+        options = {
+            "kafka.bootstrap.servers": self.text(where, table, "bootstrap"),
+            "topic": topic,
+            "rejects_topic": self.text(where, table, "rejects_topic", f"{topic}-rejects"),
+            "values": self.choice(where, "values", self.text(where, table, "values", "json"), VALUES),
+        }
+        if "top_topic" in table:
+            options["top_topic"] = self.text(where, table, "top_topic")
+        if "key" in table:
+            if options["values"] == "arrow":
+                raise self.fail(
+                    f"{where} has 'key', and with values = 'arrow' a record is many changes; leave one out."
+                )
+            columns = table["key"] if isinstance(table["key"], list) else [self.text(where, table, "key")]
+            if not columns:
+                raise self.fail(
+                    f"'key' of {where} must be a column or a list of columns, such as key = 'id'."
+                )
+            options["key"] = ",".join(self.choice(where, "key", str(column), KEYS) for column in columns)
+        delivery = self.choice(
+            where, "delivery", self.text(where, table, "delivery", DELIVERIES[0]), DELIVERIES
+        )
+        if delivery == "exactly-once":
+            options["progress_topic"] = self.text(where, table, "progress_topic", f"{topic}-progress")
+        elif "progress_topic" in table:
+            raise self.fail(f"{where} has 'progress_topic' and needs delivery = 'exactly-once' too.")
+        topics = [name for key, name in options.items() if key == "topic" or key.endswith("_topic")]
+        for key in ("top_topic", "progress_topic"):
+            if topics.count(options.get(key, "")) > 1:
+                raise self.fail(f"'{key}' of {where} is another topic's name too; give it its own.")
+        return {**options, **self.further(where, table)}
 
     def name(self, where: str, table: Mapping[str, Any], key: str) -> str:
         """The name of a table in a database."""

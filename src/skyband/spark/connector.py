@@ -22,8 +22,9 @@ EXCLUDED = "com.google.code.findbugs:jsr305,org.scala-lang.modules:scala-paralle
 
 
 def needs_kafka(pipeline: Pipeline) -> bool:
-    """Whether a stream or the sink of a pipeline is Kafka's."""
-    return pipeline.sink.format == "kafka" or any(s.format == "kafka" for s in pipeline.streams)
+    """Whether a stream or the sink of a pipeline is Kafka's, and Spark's connector reads or writes it."""
+    sink = pipeline.sink.format == "kafka" and "progress_topic" not in dict(pipeline.sink.options)
+    return sink or any(s.format == "kafka" for s in pipeline.streams)
 
 
 def connectors(version: str, settings: Mapping[str, str]) -> Iterator[str | None]:

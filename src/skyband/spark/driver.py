@@ -141,6 +141,7 @@ class Run:
             if self._engine.frozen:
                 gc.unfreeze()
             self._lag.close(session)
+            self._sink.close()
             if spark is None:
                 with signals_ignored():
                     session.stop()

@@ -2,7 +2,7 @@
 
 - plain: the shapes of output as Parquet, JSON and text; the sinks of files and of the console.
 - tables: databases, one transaction a batch.
-- kafka: records.
+- kafka: records; transactions: each batch of them exactly once.
 """
 
 from __future__ import annotations

@@ -1,55 +1,82 @@
-"""Kafka as a sink: a record for each change, and one for each reject in a topic of its own.
+"""Kafka as a sink: records of changes, of rejects and of the current answers.
 
-A record's key is the JSON array [batch, number], its value the row as a JSON object; or, with `values = "arrow"`, all
-rows of a batch are one record, an Arrow IPC stream under the key [batch, 0]. Kafka keeps what it has been
-given, so a batch that is done again after a stop repeats its records; they are the same to the letter, in the same
-order, and a reader can skip keys that it has seen. A topic that is compacted does so by itself.
+A change is a record: its key the JSON array [batch, number], its value the row as a JSON object. With `key = "id"`,
+or another column or several, that is the key, and batch and number are in the headers. With `values = "arrow"` all
+rows of a batch are one record, an Arrow IPC stream. Rejects have a topic of their own.
 
-Spark's own connector writes them, from one task, so that they come in the order of their numbers.
+`top_topic` is for a compacted topic of the current answers: the key is [query, rank], the value a row of the `top`
+output. A rank that an answer no longer has gets a record without a value, a tombstone. What is sent is every rank of
+each query that changed, so it follows from the batch alone, and a batch that is done again repeats it.
+
+Kafka keeps what it has been given. With `delivery = "at-least-once"` Spark's own connector writes, from one task: a
+batch that is done again after a stop repeats its records, the same to the letter and in the same order. With
+"exactly-once" a batch is one transaction (`transactions`).
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skyband.core.errors import InputError
 from skyband.spark.config import SinkSpec
 from skyband.stream.arrow import python_rows
 
-from .plain import json_text
+from .plain import Sink, json_text, plain_value
+from .transactions import Record, Transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SCHEMA = pa.schema([("topic", pa.string()), ("key", pa.string()), ("value", pa.binary())])
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SCHEMA = pa.schema(
+    [("topic", pa.string()), ("key", pa.string()), ("value", pa.binary()), ("headers", _HEADERS)]
+)
 
 
-class KafkaSink:
-    """Changes and rejects as records; answers are what the changes add up to, and have no topic."""
+class KafkaSink(Sink):
+    """Changes, rejects and the current answers as records."""
 
     def __init__(self, spec: SinkSpec) -> None:
-        own = ("topic", "rejects_topic", "values")
-        self._topics = [spec.option(name) for name in own[:2]]
-        self._arrow = spec.option("values") == "arrow"
-        self._options = {key: value for key, value in spec.options if key not in own}
+        options = dict(spec.options)
+        self._topics = options.pop("topic"), options.pop("rejects_topic")
+        self._top_topic = options.pop("top_topic", None)
+        self._arrow = options.pop("values") == "arrow"
+        self._key = [name for name in options.pop("key", "").split(",") if name]
+        self._transactions: Transactions | None = None
+        progress = options.pop("progress_topic", None)
+        if progress is not None:
+            self._transactions = Transactions(options, progress)
+        self._options = options
         self._session: SparkSession | None = None
-
-    def prepare(self, first: bool) -> None:
-        pass
 
     def start(self, session: Any) -> None:
         self._session = session
 
+    def close(self) -> None:
+        if self._transactions is not None:
+            self._transactions.close()
+
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
-        assert self._session is not None
-        table = self.records(batch, changes, rejects)
-        if not table.num_rows:
+        records = [*self.records(batch, changes, rejects, tops)]
+        if not records:
             return
-        frame = self._session.createDataFrame(table).coalesce(1)
+        assert self._session is not None
         try:
-            frame.write.format("kafka").options(**self._options).save()
+            if self._transactions is None:
+                frame = self._session.createDataFrame(_table(records)).coalesce(1)
+                frame.write.format("kafka").options(**self._options).save()
+            else:
+                # the id of the checkpoint's query, the same at every start
+                name = self._session.sparkContext.getLocalProperty("sql.streaming.queryId")
+                assert name is not None
+                self._transactions.put(f"skyband-{name}", batch, records)
+        except InputError:
+            raise
         except Exception as problem:
             broker = self._options["kafka.bootstrap.servers"]
             raise InputError(
@@ -57,17 +84,61 @@ class KafkaSink:
                 f"start does the batch again."
             ) from problem
 
-    def records(self, batch: int, changes: pa.Table, rejects: pa.Table) -> pa.Table:
-        """The batch's records, in order."""
-        rows: list[tuple[str, str, bytes]] = []
+    def records(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> Iterator[Record]:
+        """Yield the batch's records, in order."""
         for topic, table in zip(self._topics, (changes, rejects), strict=True):
-            values = [packed(table)] if self._arrow and table.num_rows else []
-            if not self._arrow:
-                values = [json_text(row).encode() for row in python_rows(table)]
-            rows += [(topic, f"[{batch}, {number}]", value) for number, value in enumerate(values)]
-        columns = [*zip(*rows, strict=True)] or [(), (), ()]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=SCHEMA).combine_chunks()
+            if self._arrow:
+                if table.num_rows:
+                    yield Record(topic, f"[{batch}, 0]", packed(table), [])
+                continue
+            for number, row in enumerate(python_rows(table)):
+                key, headers = f"[{batch}, {number}]", list[tuple[str, bytes]]()
+                if self._key and table is changes:
+                    headers = [("batch", b"%d" % batch), ("number", b"%d" % number)]
+                    yield Record(topic, key_of(row, self._key), json_text(row).encode(), headers)
+                else:
+                    yield Record(topic, key, json_text(row).encode(), headers)
+        if self._top_topic is not None:
+            yield from _answers(self._top_topic, changes, tops)
+
+
+def key_of(row: dict[str, Any], columns: list[str]) -> str:
+    """Return a change's key: the text of one column, or the JSON array of several.
+
+    As `id` a row has its seq, and a pair both of its seqs: a change without a key would go to any partition."""
+    if row["id"] is None:
+        seqs = [row["seq"], row["seq_b"]]
+        row = {**row, "id": ",".join(str(seq) for seq in seqs if seq is not None)}
+    values = [plain_value(row[name]) for name in columns]
+    return str(values[0]) if len(values) == 1 else _json(values)
+
+
+def _answers(topic: str, changes: pa.Table, tops: pa.Table) -> Iterator[Record]:
+    """Yield the current answers of the queries that changed, and tombstones for the ranks that are gone."""
+    gone: dict[str, int] = {}  # how many ranks fewer each answer has than before
+    for query, change in zip(changes["query"].to_pylist(), changes["change"].to_pylist(), strict=True):
+        gone[query] = gone.get(query, 0) + (1 if change == "leave" else -1)
+    now = tops.filter(pc.is_in(tops["query"], pa.array([*gone], pa.string())))
+    places = dict.fromkeys(gone, 0)
+    for row in python_rows(now):
+        places[row["query"]] += 1
+        key = _json([row["query"], places[row["query"]]])
+        yield Record(topic, key, json_text(row).encode(), [])
+    for query, size in places.items():
+        for place in range(size + 1, size + gone[query] + 1):
+            yield Record(topic, _json([query, place]), None, [])
+
+
+def _json(values: list[Any]) -> str:
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _table(records: list[Record]) -> pa.Table:
+    """Return records as Spark's connector takes them."""
+    columns = [*zip(*records, strict=True)]
+    columns[3] = tuple([{"key": key, "value": value} for key, value in one] for one in columns[3])
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
 def packed(table: pa.Table) -> bytes:

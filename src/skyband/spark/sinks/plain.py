@@ -13,12 +13,13 @@ import json
 import math
 import shutil
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -34,20 +35,24 @@ _MANY = 65_536  # changes whose encoding is worth a thread
 _UNIQUE = {"score", "seq", "row", "raw"}  # columns of which a dictionary would be as long as they are
 
 
-class Sink(Protocol):
+class Sink(ABC):
     """Takes a batch's output; putting the same batch twice leaves one copy (the console may repeat)."""
 
-    def prepare(self, first: bool) -> None:
+    def prepare(self, first: bool) -> None:  # noqa: B027
         """Called once at the start; `first` says that no batch was ever attempted."""
 
-    def start(self, session: Any) -> None:
+    def start(self, session: Any) -> None:  # noqa: B027
         """Called once when Spark's session is there."""
 
+    @abstractmethod
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         """Put out one batch."""
 
+    def close(self) -> None:  # noqa: B027
+        """Called once at the end, however that came."""
 
-class FileSink:
+
+class FileSink(Sink):
     """Parquet or JSON lines, one file for each batch."""
 
     def __init__(self, folder: Path, form: str) -> None:
@@ -68,9 +73,6 @@ class FileSink:
                 f"The output folder {self.folder} holds the output of another run, and the checkpoint is new: "
                 f"remove the folder or choose another path in [sink]."
             )
-
-    def start(self, session: Any) -> None:
-        pass
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         changes = _coded(changes)
@@ -95,17 +97,11 @@ class NobodyReads(BrokenPipeError):
     """Who read the console has had enough (| head): no failure, and an end."""
 
 
-class ConsoleSink:
+class ConsoleSink(Sink):
     """A line for each change, on standard output."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out
-
-    def prepare(self, first: bool) -> None:
-        pass
-
-    def start(self, session: Any) -> None:
-        pass
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         try:

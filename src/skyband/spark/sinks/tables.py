@@ -23,7 +23,7 @@ from skyband.core.errors import InputError
 from skyband.spark.config import SinkSpec
 from skyband.stream.arrow import python_rows
 
-from .plain import plain_value
+from .plain import Sink, plain_value
 
 COLUMNS = {
     "changes": ("batch", "number", "query", "change", "rank", "score", "seq", "seq_b", "id", "time"),
@@ -157,7 +157,7 @@ def table_sink(spec: SinkSpec) -> TableSink:
     return TableSink(SQLite(spec) if spec.format == "sqlite" else PostgreSQL(spec), spec)
 
 
-class TableSink:
+class TableSink(Sink):
     """Changes, rejects and answers in tables."""
 
     def __init__(self, database: Database, spec: SinkSpec) -> None:
@@ -180,9 +180,6 @@ class TableSink:
             raise InputError(
                 f"{self._database.name} cannot be reached ({_first_line(problem)}): see to [sink] in the pipeline file."
             ) from None
-
-    def start(self, session: Any) -> None:
-        pass
 
     def put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         for attempt in (1, 2):
