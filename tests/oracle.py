@@ -5,6 +5,9 @@ nothing of the package: a score and a predicate are Python functions of a row (a
 n) or ("seconds", w), an event time is a number. A recency is the pair (time, seq), with time 0 where the
 stream has no time column, and a beginning is a recency that a row has to be newer than.
 
+With `max_ahead` rows that are stamped far ahead wait in a plain list, and every step goes through all of them and its
+own rows in order of time.
+
 Of an update stream it keeps every row too. What is no longer live (`gone`) is only left out of the answers, so it keeps
 its place in row windows; a delete is no row.
 """
@@ -18,6 +21,7 @@ from typing import Any, NamedTuple
 
 Recency = tuple[float, int]
 Window = tuple[str, float]
+ROOM = 100_000  # rows of a stream that wait
 OPERATIONS = ("insert", "update", "delete", "c", "r", "u", "d")
 BEFORE_EVERYTHING: Recency = (-math.inf, -1)
 
@@ -30,6 +34,17 @@ class Row(NamedTuple):
     @property
     def recency(self) -> Recency:
         return (self.time, self.seq)
+
+
+class Stamped(NamedTuple):
+    """A row that may have to wait."""
+
+    time: float  # -inf: none
+    seq: int
+    stream: str
+    values: Mapping[str, Any]
+    waited: bool = False
+    late: bool = False  # it is rejected, but ends a row of its key
 
 
 class Ranked(NamedTuple):
@@ -71,34 +86,48 @@ class Oracle:
         self.rows: dict[str, list[Row]] = {}  # accepted, by recency
         self.rejects: list[tuple[int, str]] = []
         self.watches: dict[str, Watch] = {}
-        self._steps_ahead = 0
+        self.waiting: list[Stamped] = []
+        self.notices: list[tuple[str, int]] = []  # `waiting` and `jumped`, with the number of rows
+        self._started: set[str] = set()  # streams that have had a time
+        self._ahead: dict[
+            str, list[list[float]]
+        ] = {}  # times of the steps in a row that were ahead as a whole
 
     # ---- what arrives
 
     def push(self, rows: Iterable[Mapping[str, Any]], stream: str = "s") -> dict[str, tuple[set, list]]:
         numbered = list(enumerate(rows, self.seq))
-        ahead = self._ahead(numbered)
-        accepted = []
-        for seq, values in numbered:
-            reason = self._reason(values, stream) or ("ahead" if seq in ahead else None)
-            if reason:
-                self.rejects.append((seq, reason))
-            else:
-                accepted.append(Row(self._time(values), seq, values))
-            if self.key is not None and reason in (
-                None,
-                "late",
-            ):  # a late row is rejected, but ends the one before it
-                self.gone.add(self.live.pop((stream, values[self.key]), -1))
-                if reason is None and not self._deletes(values):
-                    self.live[stream, values[self.key]] = seq
         self.seq += len(numbered)
-        times = [r.time for r in accepted if r.time is not None]  # a delete may have none
-        if self.time is not None and times:
-            self.now = max(times + ([] if self.now is None else [self.now]))
-        accepted = [r for r in accepted if not self._deletes(r.values)]
-        self.rows[stream] = sorted(self.rows.get(stream, []) + accepted, key=lambda r: r.recency)
+        new, rejects = [], []
+        for seq, values in numbered:
+            reason = self._reason(values, stream)
+            if reason:
+                rejects.append((seq, reason))
+            if reason is None or (reason == "late" and self.key is not None):
+                time = self._time(values)
+                time = -math.inf if time is None or time != time else time
+                new.append(Stamped(time, seq, stream, values, late=reason == "late"))
+        late = sum(reason == "late" for _, reason in rejects)
+        taken = self._judge(new, stream, late, rejects)
+        self._accept(taken)
         return self._changes()
+
+    def _accept(self, taken: list[Stamped]) -> None:
+        for row in sorted(taken, key=lambda row: row.seq):
+            deletes = self._deletes(row.values)
+            if self.key is not None:  # a late row is rejected, but ends the one before it
+                self.gone.add(self.live.pop((row.stream, row.values[self.key]), -1))
+                if not row.late and not deletes:
+                    self.live[row.stream, row.values[self.key]] = row.seq
+            if row.late:
+                continue
+            if self.time is not None and row.time > -math.inf:
+                self.now = row.time if self.now is None else max(self.now, row.time)
+                self._started.add(row.stream)
+            if not deletes:
+                self.rows.setdefault(row.stream, []).append(Row(row.time, row.seq, row.values))
+        for held in self.rows.values():
+            held.sort(key=lambda row: row.recency)
 
     def _deletes(self, values: Mapping[str, Any]) -> bool:
         return self.op is not None and values[self.op].lower() in ("delete", "d")
@@ -107,7 +136,87 @@ class Oracle:
         if self.now is not None and time <= self.now:
             return {}
         self.now = time
+        self._accept(self._judge([], "", 0, []))
         return self._changes()
+
+    # ---- rows that are far ahead
+
+    def _judge(
+        self, new: list[Stamped], stream: str, late: int, rejects: list[tuple[int, str]]
+    ) -> list[Stamped]:
+        """Which rows are taken in this step, in order of time; the others wait, or are rejected."""
+        if self.time is None or self.max_ahead is None:
+            self.rejects += rejects
+            return new
+        times = sorted(row.time for row in new if row.time > -math.inf)
+        reach = -math.inf if self.now is None else self.now
+        if times and stream not in self._started:
+            reach = self._first_time(times, len(times) + (late if self.key is None else 0), reach)
+        left = self.waiting + new
+        taken: list[Stamped] = []
+        overtaken: list[Stamped] = []
+        reach = self._walk(reach, left, taken, overtaken)
+        steps = self._ahead.get(stream, [])
+        if (times or late) and (late or any(row in taken for row in new if row.time > -math.inf)):
+            self._ahead[stream] = []
+        elif times:
+            self._ahead[stream] = steps = [*steps, times]
+            if len(steps) == 3:
+                every = sorted(time for step in steps for time in step)
+                start = every[(len(every) - 1) // 2]
+                self._ahead[stream] = []
+                self._started.add(stream)
+                self.notices.append(("jumped", len(times)))
+                reach = self._walk(max(reach, start), left, taken, overtaken)
+                self.now = start if self.now is None else max(self.now, start)
+        for row in left:  # a row that begins to wait may have been overtaken, too
+            if any(self._overtakes(other, row) for other in taken):
+                overtaken.append(row)
+        left = [row for row in left if row not in overtaken]
+        fresh = [row for row in left if not row.waited]
+        room = ROOM - sum(row.waited and row.stream == stream for row in left)
+        kept = sorted(fresh, key=lambda row: row.seq)[: max(room, 0)]
+        self.waiting = sorted(
+            [row for row in left if row.waited] + [row._replace(waited=True) for row in kept],
+            key=lambda row: row.seq,
+        )
+        if kept:
+            self.notices.append(("waiting", len(kept)))
+        rejects += [(row.seq, "ahead") for row in fresh if row not in kept]
+        rejects += [(row.seq, "overtaken") for row in overtaken if not row.waited]
+        self.rejects += sorted((row.seq, "overtaken") for row in overtaken if row.waited)
+        self.rejects += sorted(rejects)
+        return taken
+
+    def _first_time(self, times: list[float], rows: int, reach: float) -> float:
+        """Where time starts with a stream's first rows: at the earliest, or where most of them are."""
+        end = first = max(reach, times[0])
+        for time in times:
+            if time <= end + self.max_ahead:
+                end = max(end, time)
+        far = [time for time in times if time > end + self.max_ahead]
+        return min(far) if 2 * len(far) > rows else first
+
+    def _walk(
+        self, reach: float, left: list[Stamped], taken: list[Stamped], overtaken: list[Stamped]
+    ) -> float:
+        """Move the rows that are near enough, in order of time; returns the latest time taken."""
+        for row in sorted(left, key=lambda row: (row.time, row.seq)):
+            if row.time > reach + self.max_ahead:
+                continue
+            left.remove(row)
+            if row.waited and any(self._overtakes(other, row) for other in taken):
+                overtaken.append(row)
+            else:
+                taken.append(row)
+                reach = max(reach, row.time)
+        return reach
+
+    def _overtakes(self, other: Stamped, row: Stamped) -> bool:
+        """Whether a row that was taken makes a waiting one obsolete: of its key, and it came later."""
+        if self.key is None or other.stream != row.stream or other.seq <= row.seq:
+            return False
+        return other.time < row.time and other.values[self.key] == row.values[self.key]
 
     def _time(self, values: Mapping[str, Any]) -> float:
         return 0 if self.time is None else values.get(self.time)
@@ -139,23 +248,6 @@ class Oracle:
             for (kind, size), beginning in windows
             + ([(self.retain, BEFORE_EVERYTHING)] if self.retain else [])
         )
-
-    def _ahead(self, numbered: list[tuple[int, Mapping[str, Any]]]) -> set[int]:
-        if self.max_ahead is None or self.now is None:
-            return set()
-        wrong = ("type", "op", "key", "time")
-        told = [(s, v) for s, v in numbered if self._reason(v, "") not in wrong and self._time(v) is not None]
-        times = [(self._time(v), s) for s, v in told]
-        if self._steps_ahead == 3:  # the stream has jumped, and is followed until it is where it jumped to
-            self._steps_ahead = 0 if any(time > self.now + self.max_ahead for time, _ in times) else 3
-            return set()
-        ahead, reach = set(), self.now
-        for time, seq in sorted(times):
-            if time > reach + self.max_ahead:
-                ahead.add(seq)
-            reach = reach if seq in ahead else max(reach, time)
-        self._steps_ahead = self._steps_ahead + 1 if ahead and len(ahead) == len(numbered) else 0
-        return ahead
 
     # ---- what is asked
 

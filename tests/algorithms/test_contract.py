@@ -19,14 +19,25 @@ GOOD = st.one_of(
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[list[Row], Recency | None]]:
-    """Steps of rows (some of them late) and a horizon that moves on now and then."""
-    steps, seq, now = [], 0, 0
+    """Steps of rows, some of them late, and a horizon that moves on now and then.
+
+    Some rows had to wait: they come newer than all earlier ones, with a lower seq.
+    """
+    steps, seq, now, waiting = [], 0, 0, draw(st.sampled_from([0, 0, 1, 4]))
+    held = [*range(waiting)]
+    seq = waiting
     for batch in draw(st.lists(st.lists(st.tuples(st.integers(-3, 2), GOOD), max_size=7), max_size=7)):
         rows = []
+        if held and batch and draw(st.booleans()):
+            now += 1
+            rows.append(Row(now, held.pop(0), draw(GOOD)))
         for step, good in batch:
             now += max(step, 0)
             rows.append(Row(now + min(step, 0), seq, good))
             seq += 1
+            if draw(st.integers(0, 9)) == 0:
+                held.append(seq)
+                seq += 1
         back = draw(st.sampled_from([None, 0, 1, 3]))
         steps.append(
             (rows, None if back is None else Recency(now - back, draw(st.sampled_from([-1, seq - 2]))))

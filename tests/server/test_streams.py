@@ -90,7 +90,7 @@ def test_what_cant_be_set_is_a_sentence(http: httpx.Client) -> None:
 
 
 def test_a_stream_begins_again(starting: Callable[..., Running], tmp_path: Path) -> None:
-    server = starting(data=tmp_path / "data", time="ts")
+    server = starting(data=tmp_path / "data", time="ts", max_ahead="off")
     sql = "SELECT car, speed FROM cars ORDER BY speed DESC LIMIT 3 WINDOW 1 MINUTE"
 
     def rows(*times: float) -> list[dict[str, Any]]:
@@ -118,6 +118,49 @@ def test_a_stream_begins_again(starting: Callable[..., Running], tmp_path: Path)
         (cars,) = http.get("/api/streams").json()["streams"]
         assert cars["latest"] == 7.0
         assert [row["car"] for row in http.get("/api/queries/fastest/top").json()["rows"]] == ["ben"]
+
+
+def test_rows_more_than_a_day_ahead_wait(starting: Callable[..., Running], tmp_path: Path) -> None:
+    """By default in folders that begin now; a stream may have another setting, with rows too."""
+    server = starting(data=tmp_path / "data")
+    day = 86_400.0
+
+    def stream(http: httpx.Client, name: str = "cars") -> dict[str, Any]:
+        return next(s for s in http.get("/api/streams").json()["streams"] if s["name"] == name)
+
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        assert http.put("/api/streams/cars", json={"time": "ts"}).json()["max_ahead"] == "1 DAY"
+        assert http.put("/api/streams/plain", json={}).json()["max_ahead"] is None  # it has no times
+        problem(http.put("/api/streams/plain", json={"max_ahead": "1 hour"}), 400, "bad_input")
+        problem(http.put("/api/streams/cars", json={"max_ahead": "soon"}), 400, "bad_input")
+        push(http, "cars", [{"ts": 0.0, "x": 1.0}, {"ts": day + 1, "x": 2.0}])
+        pushed = push(http, "cars", [{"ts": 2 * day, "x": 3.0}]).json()
+        assert pushed["rejected"] == 0 and [n["notice"] for n in pushed["notices"]] == ["waiting"]
+        assert stream(http)["waiting"] == 2 and stream(http)["latest"] == 0.0
+        problem(http.post("/api/advance", json={"time": 1e308}), 400, "bad_input")
+        assert http.put("/api/streams/cars", json={"max_ahead": "1 hour"}).json()["max_ahead"] == "1 HOUR"
+        push(http, "cars", [{"ts": 3599.0, "x": 1.0}])
+        assert stream(http)["waiting"] == 2
+        http.put("/api/streams/cars", json={"max_ahead": None})
+        push(http, "cars", [{"ts": 3600.0, "x": 1.0}])
+        assert stream(http)["waiting"] == 0 and stream(http)["latest"] == 2 * day
+        push(http, "bikes", [{"ts": 0.0, "x": 1.0}])
+        http.put("/api/streams/cars", json={"max_ahead": "1 day"})
+        push(http, "cars", [{"ts": 9 * day, "x": 1.0}])
+    server.kill()
+    server = starting(data=tmp_path / "data")
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        assert stream(http)["waiting"] == 1 and stream(http)["rows"] == 5
+        assert stream(http)["max_ahead"] == "1 DAY"
+
+
+def test_folders_from_before_keep_no_row_waiting(starting: Callable[..., Running], tmp_path: Path) -> None:
+    sb.Monitor(time="ts", journal=tmp_path / "data").close()
+    server = starting(data=tmp_path / "data")
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        assert push(http, "cars", [{"ts": 0.0, "x": 1.0}, {"ts": 1e9, "x": 2.0}]).status_code == 200
+        (cars,) = http.get("/api/streams").json()["streams"]
+        assert cars["latest"] == 1e9 and cars["max_ahead"] is None and cars["waiting"] == 0
 
 
 def test_what_is_odd_about_a_batch_is_in_the_answer(starting: Callable[..., Running]) -> None:

@@ -52,7 +52,8 @@ class Engine:
     """A monitor whose steps are numbered, written down and answered one by one.
 
     `monitor` is a fresh one; if `folder` holds a journal it continues from there, and its options must be those that
-    the journal began with (or none). Without a folder all is the same but for the disk.
+    the journal began with (or none). Without a folder all is the same but for the disk. `fresh` may set what holds in
+    folders that begin now and not in older ones.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Engine:
         folder: str | os.PathLike[str] | None = None,
         settings: Settings | None = None,
         files: Files | None = None,
+        fresh: Callable[[Monitor], None] | None = None,
     ) -> None:
         if monitor.journal is not None:
             raise InputError("This monitor has a journal already: make another.")
@@ -85,7 +87,10 @@ class Engine:
         self._closed = False
         self._broken: str | None = None
         self._never: list[int] = []  # steps that were written, and must not be taken
-        if self.folder is not None:
+        self._fresh = fresh or (lambda monitor: None)
+        if self.folder is None:
+            self._fresh(monitor)
+        else:
             self._keeper = Keeper(self.folder, self.settings, files or Files())
             try:
                 self._load(self._keeper, used=bool(monitor.watches or monitor.rows_seen))
@@ -436,6 +441,7 @@ class Engine:
         """Make the state from the newest snapshot and the steps since; a new folder begins with the monitor's own."""
         content, report = keeper.load()
         if content is None:
+            self._fresh(self.monitor)
             keeper.begin(self._content())
         else:
             own = content["journal"]

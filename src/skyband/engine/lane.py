@@ -96,12 +96,7 @@ class Lane:
     @staticmethod
     def of(monitor: Host, report: Report, stream: Stream) -> Lane | None:
         """The lane of a stream that has just made a step the ordinary way; None where there is none."""
-        if (
-            len(monitor.streams) > 1
-            or monitor.joints
-            or monitor.retain is not None
-            or monitor.max_ahead is not None
-        ):
+        if len(monitor.streams) > 1 or monitor.joints or monitor.retain is not None:
             return None
         if (
             stream.time is not None

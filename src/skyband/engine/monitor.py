@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +35,11 @@ from skyband.stream import clock
 from skyband.stream.batches import Batch, IndexColumns, names_of, no_times, read
 from skyband.stream.notices import Notice, Notices, all_rejected, must_be_as_expected, surprises, widenings
 from skyband.stream.rejects import KEPT, Reject, Rejects
-from skyband.stream.rules import BOUNDED, RULES, WIDENING
+from skyband.stream.rules import BOUNDED, RULES, WAITING, WIDENING
 from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type, readable
 from skyband.stream.updates import COUNTED
-from skyband.stream.validation import Accepted, accept, without_ahead
+from skyband.stream.validation import Accepted, accept
+from skyband.stream.waiting import Judged, judge, reject_ahead
 from skyband.stream.widening import widened
 
 if TYPE_CHECKING:
@@ -46,18 +47,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("skyband")
 
-JUMP_STEPS = 3  # so many steps in a row that are ahead as a whole mean that the stream has jumped
-
 
 class Monitor:
     """Watches over streams of rows.
 
     time: the event-time column (or one for each stream, by name); time_unit: "s", "ms", "us" or "ns" of a time column
     of numbers (or one for each stream, by name), seconds by default; schema: Arrow's, else from the first batch;
-    retain: rows kept for watches yet to come (`sb.rows(n)` or `sb.last("1 hour")`); max_ahead: how far ahead
-    of now a row may be stamped; key, op: an update stream's columns (or one for each stream, by name), whose rows
-    replace and delete earlier rows of the same key; journal: a folder that keeps every step (see `durable`), to begin
-    or to go on from; strict: take a batch only if its columns and rows are as expected (or by stream; see `push`).
+    retain: rows kept for watches yet to come (`sb.rows(n)` or `sb.last("1 hour")`); max_ahead: a row that is stamped
+    further ahead of the latest time waits (or one for each stream, by name); key, op: an update stream's columns (or
+    one for each stream, by name), whose rows replace and delete earlier rows of the same key; journal: a folder that
+    keeps every step (see `durable`), to begin or to go on from; strict: take a batch only if its columns and rows are
+    as expected (or by stream; see `push`).
     """
 
     def __init__(
@@ -78,7 +78,10 @@ class Monitor:
         self.time_unit = _units(time_unit)
         self.schema = schema
         self.retain: Window | None = None if retain is None else window(retain)
-        self.max_ahead: Last | None = None if max_ahead is None else duration("max_ahead", max_ahead)
+        self.max_ahead: Last | dict[str, Last] | None = _by_stream(
+            max_ahead, lambda given: duration("max_ahead", given)
+        )
+        self._own_ahead: dict[str, Last | None] = {}  # of streams that were set by themselves
         self.streams: dict[str, Stream] = {}
         self.joints: dict[str, Joint] = {}  # several streams as one, by all their names
         self.watches: dict[str, Watch] = {}
@@ -212,6 +215,12 @@ class Monitor:
         known = self._known_stream(stream) if stream is None else None
         name = stream if known is None else known.name
         return self._strict.get(name, self._strict.get(None, False))
+
+    def max_ahead_of(self, stream: str) -> Last | None:
+        """How far ahead of the latest time a stream's row may be stamped."""
+        if stream in self._own_ahead:
+            return self._own_ahead[stream]
+        return self.max_ahead.get(stream) if isinstance(self.max_ahead, dict) else self.max_ahead
 
     def set_strict(self, strict: bool, stream: str | None = None) -> None:
         """Set it for one stream, or for all that have no setting of their own."""
@@ -384,8 +393,8 @@ class Monitor:
     ) -> pa.Table:
         names = set(self.streams)
         target = self._stream_for(stream)
-        self._notices.of_step = []
-        if target.pushed and not unread and self.max_ahead is None and _whole(target, raw):
+        self._begin_step()
+        if target.pushed and not unread and _whole(target, raw):
             target.note(raw)
             told = self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
             self._lane = Lane.of(self, self._report, target)
@@ -399,7 +408,8 @@ class Monitor:
             door = replace(target.door(), rules=rules) if rules != RULES else target.door()
             part = accept(door, raw, rows, unread, KEPT)
             if strict:
-                must_be_as_expected(odd, part, target.name)
+                far = self._judged([(target, [part])]).rejected()
+                must_be_as_expected(odd, [*part.rejects, *far], target.name)
         except SkybandError:
             if strict:  # nothing of it is taken
                 target.schema = before
@@ -414,7 +424,12 @@ class Monitor:
         target.note(part.table)
         for kind, column, hint in odd:
             self.notice(kind, target, rows, hint, column)
-        return self._step([(target, [part])])
+        return self._step([(target, [part])], rules)
+
+    def _begin_step(self) -> None:
+        """Forget what the step before was told of."""
+        self._notices.of_step = []
+        self._rejects.of_step = []
 
     def notice(self, kind: str, stream: Stream, rows: int, hint: str, column: str | None = None) -> None:
         """Count a notice of the next rows to be numbered."""
@@ -490,7 +505,7 @@ class Monitor:
         return self._advance(time, force)
 
     def _advance(self, time: Any, force: bool = False, rules: int = RULES) -> pa.Table:
-        self._notices.of_step = []
+        self._begin_step()
         if not self.timed:
             raise InputError("advance needs event time: make the monitor with time=.")
         if rules >= BOUNDED and not force:
@@ -504,14 +519,22 @@ class Monitor:
         key = clock.key(time, self._kind)
         if self._now is None or key > self._now:
             self._now = self._advanced = key
-            return self._step([])
+            return self._step([], rules)
         return self.no_changes()
+
+    def _furthest(self) -> Last | None:
+        """How far ahead of the latest time a row of some stream may be stamped; None: however far."""
+        timed = [stream.max_ahead for stream in self.streams.values() if stream.time is not None]
+        given = [*self.max_ahead.values()] if isinstance(self.max_ahead, dict) else [self.max_ahead]
+        known = [limit for limit in timed or given if limit is not None]
+        return max(known, key=lambda limit: limit.nanoseconds) if len(known) == len(timed or given) else None
 
     def _check_advance(self, time: Any) -> None:
         """An error if a time is further ahead of now than rows may be."""
-        if self.max_ahead is None:
+        limit = self._furthest()
+        if limit is None:
             return
-        ahead = self.max_ahead.nanoseconds
+        ahead = limit.nanoseconds
         if self._kind is not None:
             far = self._now is not None and clock.key(time, self._kind) > clock.plus(
                 self._now, ahead, self._kind
@@ -522,7 +545,7 @@ class Monitor:
             )
         if far:
             raise InputError(
-                f"{time} is more than {self.max_ahead} ahead of {self.now}, the latest time (max_ahead): give "
+                f"{time} is more than {limit} ahead of {self.now}, the latest time (max_ahead): give "
                 "force=True if it is right."
             )
 
@@ -561,7 +584,7 @@ class Monitor:
         """One step of rows that were sifted elsewhere, in order of arrival."""
         if self.journal is not None:
             raise InputError("Sifted rows can't go to a journal: push the rows themselves.")
-        self._notices.of_step = []
+        self._begin_step()
         step: list[tuple[Stream, list[Accepted]]] = []
         for name, sifted in parts:
             target = self._stream_for(name)
@@ -569,8 +592,22 @@ class Monitor:
             step.append((target, [part.accepted() for part in sifted]))
         return self._step(step)
 
-    def _step(self, arriving: list[tuple[Stream, list[Accepted]]]) -> pa.Table:
+    def _step(self, arriving: list[tuple[Stream, list[Accepted]]], rules: int = RULES) -> pa.Table:
+        """Take a step's rows, and those that have waited long enough."""
+        if rules < WAITING:
+            arriving = [(s, reject_ahead(s, parts, self._now, self._kind)) for s, parts in arriving]
+        else:
+            judged = self._judged(arriving)
+            for notice in judged.notices:
+                self._notices.add(notice)
+            arriving = judged.take()
+            if judged.jumped is not None:
+                self._now = judged.jumped if self._now is None else max(self._now, judged.jumped)
         return self._tell({stream.name: self._number(stream, parts) for stream, parts in arriving})
+
+    def _judged(self, arriving: list[tuple[Stream, list[Accepted]]]) -> Judged:
+        """Decide which rows of a step are taken, and which wait."""
+        return judge(arriving, self.streams.values(), self._now, self._kind, self._next_seq)
 
     def _tell(self, arrived: Arrived) -> pa.Table:
         """Show each stream's rows, and which of its earlier ones they end, to those who watch; what that changed."""
@@ -587,10 +624,6 @@ class Monitor:
 
         What remains of them, and the recencies of the rows that they delete or replace.
         """
-        if self.max_ahead is not None and self._now is not None and self._kind is not None:
-            if stream.time is not None and stream.ahead_steps < JUMP_STEPS:
-                parts = without_ahead(parts, self._now, self.max_ahead.nanoseconds, self._kind, stream.name)
-            self._jumped(stream, parts)
         if len(parts) == 1 and parts[0].plain and stream.time is None and stream.updates is None:
             return self._number_whole(stream, parts[0].table, parts[0].count), NONE_DELETED
         if rejects := all_rejected(parts):
@@ -635,27 +668,6 @@ class Monitor:
         stream.count(time, seq, rows)
         return Batch(table, seq, time, timed=False) if rows else None
 
-    def _jumped(self, stream: Stream, parts: list[Accepted]) -> None:
-        """Three steps in a row that are ahead as a whole: the stream has jumped, and its rows are accepted."""
-        if not any(part.count for part in parts):
-            return
-        if (
-            stream.ahead_steps >= JUMP_STEPS
-        ):  # it has jumped: what is far ahead is accepted, and carries `now` along
-            assert self._now is not None and self._kind is not None and self.max_ahead is not None
-            far = clock.plus(self._now, self.max_ahead.nanoseconds, self._kind)
-            if any(part.total and int(part.time.max()) > far for part in parts):
-                stream.ahead_steps = 0
-            return
-        stream.ahead_steps = stream.ahead_steps + 1 if all(p.all_ahead for p in parts if p.count) else 0
-        if stream.ahead_steps == JUMP_STEPS:
-            log.warning(
-                'stream "%s" has jumped: all rows of %d steps in a row were stamped further ahead than max_ahead; '
-                "rows are accepted from now on",
-                stream.name,
-                JUMP_STEPS,
-            )
-
     # -- telling -------------------------------------------------------------------------------------------
 
     @property
@@ -692,6 +704,11 @@ class Monitor:
     def step_notices(self) -> list[Notice]:
         """The notices of the latest step."""
         return self._notices.of_step
+
+    @property
+    def step_rejects(self) -> list[Reject]:
+        """The rows that the latest step rejected."""
+        return self._rejects.of_step
 
     @property
     def reject_counts(self) -> dict[str, int]:
@@ -816,11 +833,17 @@ def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:
     return columns.get(stream) if isinstance(columns, Mapping) else columns
 
 
+def _by_stream(given: Any, read: Callable[[Any], Any]) -> Any:
+    """An option that may be given for each stream by name, read."""
+    if isinstance(given, Mapping):
+        return {name: read(value) for name, value in given.items()} or None
+    return None if given is None else read(given)
+
+
 def _units(given: Any) -> clock.Kind | dict[str, clock.Kind] | None:
     """time_unit= as it may be given."""
-    if isinstance(given, Mapping):
-        return {name: clock.unit_of(unit) for name, unit in given.items()} or None
-    return None if given is None else clock.unit_of(given)
+    found: clock.Kind | dict[str, clock.Kind] | None = _by_stream(given, clock.unit_of)
+    return found
 
 
 def _special_columns(time: Any, key: Any, op: Any) -> list[Any]:

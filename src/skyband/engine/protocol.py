@@ -62,7 +62,7 @@ class Host(Protocol):
     key: Any
     schema: Any
     retain: Window | None
-    max_ahead: Last | None
+    max_ahead: Any
     lists_only: bool
     share: tuple[int, int] | None
     _next_seq: int
@@ -86,6 +86,7 @@ class Host(Protocol):
     @property
     def now(self) -> Any: ...
     def declared(self, stream: str) -> pa.Schema | None: ...
+    def max_ahead_of(self, stream: str) -> Last | None: ...
 
 
 class Streamed(Protocol):

@@ -62,7 +62,6 @@ class Sifted:
         content: dict[str, Any] = {
             "count": part.count,
             "total": part.total,
-            "all_ahead": part.all_ahead,
             "table": part.table,
             "rejects": [list(reject) for reject in part.rejects],
         }
@@ -106,7 +105,6 @@ class Sifted:
                 position=content.get("position", every),
                 time=content.get("time", np.zeros(kept, dtype=np.int64)),
                 rejects=rejects,
-                all_ahead=content["all_ahead"],
                 passed=passed,
                 total=content["total"],
                 codes=content.get("codes"),
@@ -158,7 +156,7 @@ class Sifter:
             can_prune=monitor.retain is None
             and not stream.joints()
             and stream.updates is None
-            and monitor.max_ahead is None
+            and (stream.time is None or stream.max_ahead is None)
             and all(isinstance(group, Group) and not group.windowed for group in stream.groups),
         )
 

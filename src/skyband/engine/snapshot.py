@@ -40,6 +40,7 @@ class Saved(Host, Protocol):
     _rejects: Rejects
     _notices: Notices
     _strict: dict[str | None, bool]
+    _own_ahead: dict[str, Last | None]
     _known: dict[str, Watch]
     _report: Report
 
@@ -74,6 +75,7 @@ def dump(monitor: Saved) -> dict[str, Any]:
         "rejects": monitor._rejects.dump(),
         "notices": monitor._notices.dump(),
         "strict": [[name, value] for name, value in monitor._strict.items()],
+        "own_ahead": {name: _nanoseconds(limit) for name, limit in monitor._own_ahead.items()},
         "streams": [stream.dump() for stream in monitor.streams.values()],
         "joints": [{**joint.dump(), "members": list(joint.members)} for joint in monitor.joints.values()],
         WATCHES: _dump_watches(monitor),
@@ -88,10 +90,24 @@ def options(monitor: Saved) -> dict[str, Any]:
         "op": monitor.op,
         "schema": _dump_schema(monitor.schema),
         "retain": None if monitor.retain is None else str(monitor.retain),
-        "max_ahead": None if monitor.max_ahead is None else monitor.max_ahead.nanoseconds,
+        "max_ahead": _nanoseconds(monitor.max_ahead),
         **({} if monitor.time_unit is None else {"time_unit": monitor.time_unit}),
         **({} if monitor.share is None else {"share": list(monitor.share)}),
     }
+
+
+def _nanoseconds(given: Last | dict[str, Last] | None) -> Any:
+    """How far ahead rows may be, as plain data."""
+    if isinstance(given, dict):
+        return {name: limit.nanoseconds for name, limit in given.items()}
+    return None if given is None else given.nanoseconds
+
+
+def _limits(given: Any) -> Any:
+    """The same, read."""
+    if isinstance(given, dict):
+        return {name: Last(int(limit)) for name, limit in given.items()}
+    return None if given is None else Last(int(given))
 
 
 def _dump_schema(given: Any) -> Any:
@@ -147,7 +163,8 @@ def fill(monitor: Saved, content: dict[str, Any]) -> None:
         monitor.schema = {name: table.schema for name, table in given.items()}
     else:
         monitor.schema = None if given is None else given.schema
-    monitor.max_ahead = None if content["max_ahead"] is None else Last(int(content["max_ahead"]))
+    monitor.max_ahead = _limits(content["max_ahead"])
+    monitor._own_ahead = {name: _limits(limit) for name, limit in content.get("own_ahead", {}).items()}
     monitor.share = (share[0], share[1]) if (share := content.get("share")) else None
     monitor._next_seq, monitor._now, monitor._kind = content["next_seq"], content["now"], content["kind"]
     monitor._pending = content["pending"]

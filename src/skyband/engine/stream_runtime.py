@@ -21,7 +21,7 @@ from skyband.engine.row_group import Group
 from skyband.engine.watch import Watch
 from skyband.query.column_kinds import named_columns
 from skyband.query.expression import lift, unknown_column
-from skyband.query.model import Query, Rows, Threshold, Window
+from skyband.query.model import Last, Query, Rows, Threshold, Window
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, flat
@@ -31,6 +31,7 @@ from skyband.stream.row_rate import Tally
 from skyband.stream.schema import Raw, columns
 from skyband.stream.updates import DATA, Codes, Updates, must_be_key, must_be_op
 from skyband.stream.validation import Door
+from skyband.stream.waiting import Waiting
 from skyband.stream.widening import Seen
 from skyband.stream.windows import Horizons, Recencies, Runs
 
@@ -100,7 +101,8 @@ class Stream:
             self.updates = Updates(self.updates.key, self.updates.op)
         self.accepted = 0
         self.latest: int | None = None  # the latest time of a row
-        self.ahead_steps = 0
+        self.waiting = Waiting()
+        self.ahead_steps = 0  # by rules before rows could wait
 
     def restart(self) -> None:
         """Begin again without rows, with the same schema and watches; what members of a join retain stays."""
@@ -187,6 +189,7 @@ class Stream:
         types = {f.name: schema.field(f.name).type for f in known}
         self.kept.cast(types)
         self.retained.cast(types)
+        self.waiting.cast(types)
         for group in self.groups:
             group.cast(schema)
         for f in known:
@@ -283,6 +286,11 @@ class Stream:
 
     def newest(self) -> Recency:
         return self.recencies.newest()
+
+    @property
+    def max_ahead(self) -> Last | None:
+        """How far ahead of the latest time a row may be stamped."""
+        return self.monitor.max_ahead_of(self.name)
 
     def latest_time(self) -> Any:
         """The latest time of a row, as its column has it; None without one."""
@@ -412,6 +420,8 @@ class Stream:
             found["recencies of the newest rows, for all row windows of the stream"] = self.recencies.bytes()
         if self.updates is not None:
             found[f"the live row of each of {self.updates.known():,} keys"] = self.updates.bytes()
+        if len(self.waiting):
+            found[f"{len(self.waiting):,} rows that wait, stamped far ahead"] = self.waiting.bytes()
         if self.monitor.retain is not None:
             found[f"retained rows ({self.monitor.retain})"] = self.retained.bytes()
         return found
@@ -639,6 +649,7 @@ class Stream:
             "accepted": self.accepted,
             "latest": self.latest,
             "ahead_steps": self.ahead_steps,
+            "waiting": self.waiting.dump(),
             "row_limit": self.row_limit,
             "kept": self.kept.dump(),
             "retained": {} if retain is None else self.retained.dump(self.horizon(retain)),
@@ -659,6 +670,7 @@ class Stream:
         for name in ("kept", "retained", "recencies", "tally"):
             getattr(self, name).load(content[name])
         newest = self.recencies.newest()
+        self.waiting.load(content.get("waiting", {}))
         self.latest = content.get("latest", None if self.time is None or newest == LOWEST else newest.time)
         if self.updates is not None:
             self.updates.load(content["updates"])
@@ -696,6 +708,7 @@ class Stream:
     def _check(self) -> None:
         if self.updates is not None:
             self.updates._check()
+        self.waiting._check()
         for group in self.groups:
             group._check()
             # no family without watches is kept

@@ -1,9 +1,10 @@
 """The settings of one stream: all of them before its first row, afterwards those that change no row's meaning.
 
 A monitor is made with settings for all of its streams. A stream may have its own instead: a schema, a time column, the
-key and the operation of an update stream. Before its first row nothing depends on them but its watches, so the stream
-is made again with them and its watches move to it. Afterwards rows have been read by them: a column may still be added
-to the schema, and whatever is set again as it is changes nothing.
+key and the operation of an update stream, how far ahead a row may be stamped. Before its first row nothing depends on
+them but its watches, so the stream is made again with them and its watches move to it. Afterwards rows have been read
+by them: a column may still be added to the schema, what decides about rows yet to come may change, and whatever is set
+again as it is changes nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from skyband.core.errors import InputError, SkybandError
+from skyband.core.errors import InputError, QueryError, SkybandError
 from skyband.engine.planner import choose
 from skyband.engine.protocol import Host
 from skyband.engine.stream_runtime import Columns, Stream
+from skyband.query.model import Last
+from skyband.query.window import duration
 from skyband.stream.clock import Kind, unit_of
 from skyband.stream.schema import declared, known_type, type_of
 
-SETTINGS = ("schema", "time", "time_unit", "key", "op", "strict")
+SETTINGS = ("schema", "time", "time_unit", "key", "op", "max_ahead", "strict")
 
 
 class Settable(Host, Protocol):
@@ -30,6 +33,7 @@ class Settable(Host, Protocol):
     _pending: Any
     _rejects: Any
     _strict: dict[str | None, bool]
+    _own_ahead: dict[str, Last | None]
 
     def nameless(self) -> list[Stream]: ...
     def columns_of(self, name: str) -> Columns: ...
@@ -54,6 +58,7 @@ def settings_of(stream: Stream) -> dict[str, Any]:
         "time_unit": stream.unit,
         "key": None if stream.updates is None else stream.updates.key,
         "op": None if stream.updates is None else stream.updates.op,
+        "max_ahead": None if stream.max_ahead is None or stream.time is None else str(stream.max_ahead),
     }
 
 
@@ -80,6 +85,9 @@ def set_stream(monitor: Settable, name: str, given: Mapping[str, Any]) -> None:
         except SkybandError:
             monitor.streams, monitor._kind, monitor._now, monitor._advanced, monitor._pending = before
             raise
+    if "max_ahead" in given:
+        limit = given["max_ahead"]
+        monitor._own_ahead[name] = None if limit is None else duration("max_ahead", limit)
     if given.get("strict") is not None:
         monitor._strict[name] = given["strict"]
     elif "strict" in given:
@@ -98,6 +106,13 @@ def _check(given: Mapping[str, Any]) -> None:
         elif name == "time_unit":
             if value is not None:
                 unit_of(value)
+        elif name == "max_ahead":
+            try:
+                _ = value is None or duration("max_ahead", value)
+            except QueryError:
+                raise InputError(
+                    f'"max_ahead" must be a duration such as "5 minutes", or null, not {value!r}.'
+                ) from None
         elif value is not None and (not isinstance(value, str) or not value):
             raise InputError(f'"{name}" must be the name of a column, not {value!r}.')
 
@@ -132,6 +147,8 @@ def _set_first(monitor: Settable, name: str, stream: Stream | None, given: Mappi
         raise InputError('"op" needs "key", too: the column that tells which row is updated or deleted.')
     if given.get("time_unit") is not None and wanted["time"] is None:
         raise InputError('"time_unit" needs "time", too: the column of numbers that it is of.')
+    if given.get("max_ahead") is not None and wanted["time"] is None:
+        raise InputError('"max_ahead" needs "time", too: the column that says how far ahead a row is.')
     schema = declared(wanted["schema"])
     made = Stream(monitor, name, wanted["time"], schema, wanted["key"], wanted["op"], wanted["time_unit"])
     watches = [watch for old in replaced for watch in old.watches]
@@ -175,6 +192,8 @@ def _set_later(monitor: Settable, stream: Stream, given: Mapping[str, Any]) -> N
                 f'The stream "{stream.name}" has rows, which were read with {_said(name, known[name])}: that can be '
                 "set before the first row only. Push to another stream."
             )
+    if given.get("max_ahead") is not None and stream.time is None:
+        raise InputError('"max_ahead" needs "time", too, and the stream has none.')
     schema = declared(given.get("schema"))
     if schema is None:
         return

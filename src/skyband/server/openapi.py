@@ -103,9 +103,10 @@ SCHEMAS: Data = {
             "name": TEXT,
             "columns": _list(_object({"name": TEXT, "type": TEXT})),
             "schema": {**_of("object", additionalProperties=TEXT), "nullable": True},
-            **dict.fromkeys(("time", "time_unit", "key", "op"), _or_null("string")),
+            **dict.fromkeys(("time", "time_unit", "key", "op", "max_ahead"), _or_null("string")),
             "strict": _of("boolean"),
             "rows": WHOLE,
+            "waiting": {"description": "rows that wait, stamped far ahead", **WHOLE},
             **dict.fromkeys(("now", "latest"), TIME),
             "behind": {"description": "seconds behind the clock", **_or_null("number")},
             "last_minute": _object(
@@ -207,13 +208,14 @@ PATHS: dict[tuple[str, str], tuple[str, list[Data], Data | None, int, Data]] = {
         "The streams and their columns.", [], None, 200, _json(_object({"streams": _list(_ref("Stream"))})),
     ),
     ("PUT", "/api/streams/{stream}"): (
-        "Set a stream up before its first row: the types of its columns, its time column, key and operation. What "
-        "isn't named stays as it is, null takes it back. A stream with rows takes strict and further columns only.",
+        "Set a stream up before its first row: the types of its columns, its time column, key and operation, how far "
+        "ahead a row may be stamped. What isn't named stays as it is, null takes it back. A stream with rows takes "
+        "strict, max_ahead and further columns only.",
         [_STREAM],
         _body(
             _object(
                 {}, schema={**_of("object", additionalProperties=TEXT), "nullable": True},
-                **dict.fromkeys(("time", "time_unit", "key", "op"), _or_null("string", minLength=1)),
+                **dict.fromkeys(("time", "time_unit", "key", "op", "max_ahead"), _or_null("string", minLength=1)),
                 strict=_or_null("boolean"),
             ),
             {"schema": {"ts": "timestamp[us]", "car": "string", "speed": "double"}, "time": "ts"},

@@ -71,6 +71,7 @@ class PipelineService:
         self._lock = threading.Lock()
         self._tops: dict[str, pa.Table] = {}
         self._rejects: dict[str, int] = {}
+        self._waiting: dict[str, int] = {}  # by stream
         self._resident: Resident | None = None
         self._crossed = 0  # rows that came to the driver
         self._state: tuple[float, dict[str, Any]] = 0.0, {"state_rows": 0, "state_bytes": 0, "window_rows": 0}
@@ -109,6 +110,7 @@ class PipelineService:
             if info.queries and info.queries != self.specs:
                 self._set_queries(info.queries)
             self._rejects = dict(info.reject_counts)
+            self._waiting = dict(info.waiting)
             self._resident = info.resident
             self._crossed += info.crossed
         self._look_at_state(info)
@@ -197,7 +199,10 @@ class PipelineService:
                 "time": spec.time,
                 "key": spec.key,
                 "op": spec.op,
+                "time_unit": spec.time_unit,
+                "max_ahead": spec.max_ahead,
                 "rows": self.numbers.rows,
+                "waiting": self._waiting.get(spec.name, 0),
                 "now": None,
                 "latest": None,
                 "behind": None,

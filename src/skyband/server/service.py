@@ -27,6 +27,7 @@ from skyband.engine.stream_settings import copy_to, settings_of
 from skyband.query.expression import columns_of
 from skyband.query.model import Joined, Query
 from skyband.query.text import to_sql
+from skyband.query.window import duration, last
 from skyband.server import allowed
 from skyband.server.bodies import Body, Known, read_body
 from skyband.server.guard import Names
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("skyband")
 
+AHEAD = last("1 day")  # further ahead of the latest time a row waits, if nothing else is said
 EVENTS = {"watch": "added", "change": "changed", "drop": "dropped"}
 
 
@@ -61,11 +63,25 @@ class Service:
             key=settings.key,
             op=settings.op,
             retain=settings.retain,
-            max_ahead=settings.max_ahead,
         )
+        off = settings.max_ahead == "off"
+        if settings.max_ahead is not None and not off:
+            monitor.max_ahead = duration("max_ahead", settings.max_ahead)
+
+        def fresh(monitor: Monitor) -> None:
+            if settings.max_ahead is None:
+                monitor.max_ahead = AHEAD
+
         bounds = Bounds(history_changes=settings.max_changes)
+        folder = None if settings.in_memory else settings.data
         try:
-            self.engine = Engine(monitor, None if settings.in_memory else settings.data, bounds)
+            self.engine = Engine(monitor, folder, bounds, fresh=fresh)
+            if off and monitor.max_ahead is not None:
+                self.engine.leave()
+                raise InputError(
+                    f"max_ahead= is not that which the journal {folder} began with: leave it out, or choose another "
+                    "folder."
+                )
         except InputError as error:
             raise _by_option(error) from None
         self.monitor = self.engine.monitor
@@ -158,6 +174,7 @@ class Service:
             **settings_of(stream),
             "strict": self.monitor.is_strict(stream.name),
             "rows": stream.accepted,
+            "waiting": len(stream.waiting),
             "now": json_value(stream.monitor.now) if stream.time is not None else None,
             "latest": json_value(stream.latest_time()),
             "behind": seconds_behind(stream.latest_seconds()),

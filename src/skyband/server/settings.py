@@ -47,7 +47,11 @@ class Settings:
         None, 'Rows kept for queries yet to come, as in "100000 rows" or "1 hour".', ENGINE, "WINDOW"
     )
     max_ahead: str | None = _option(
-        None, "How far ahead of now a row may be stamped, as in 5 minutes.", ENGINE, "DURATION"
+        None,
+        "How far ahead of the latest time a row may be stamped before it waits, as in 5 minutes, or off: 1 day, "
+        "off in folders of older versions.",
+        ENGINE,
+        "DURATION",
     )
     tokens: str | None = _option(
         None,

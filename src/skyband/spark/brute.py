@@ -1,8 +1,8 @@
 """The brute force that `skyband verify` compares with: keep the window, sort it.
 
-It shares the parser of queries and the evaluation of expressions with the engine, and none of what makes the
-engine quick: no skybands, no shared state, no pruning. Rows that lie outside every window are forgotten, so that
-a long history fits into memory. What an answer is, kind by kind, is in `brute_answers`.
+It shares the parser of queries, the evaluation of expressions and the rule of the rows that wait with the engine, and
+none of what makes the engine quick: no skybands, no shared state, no pruning. Rows that lie outside every window are
+forgotten, so that a long history fits into memory. What an answer is, kind by kind, is in `brute_answers`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from skyband.core.types import MINIMUM
 from skyband.files.rows import Chunk
 from skyband.query.model import Joined, Last, Query
 from skyband.stream import clock
 from skyband.stream.batches import flat
 from skyband.stream.rejects import raw_text
 from skyband.stream.schema import fit
-from skyband.stream.updates import DELETE, UNREAD, keyless, operations
+from skyband.stream.updates import DATA, DELETE, UNREAD, Updates, keyless, operations
+from skyband.stream.validation import Accepted
+from skyband.stream.waiting import Waiting, judge
 
 from .brute_answers import Part, Ranked, answer
 
@@ -50,8 +53,10 @@ class _Stream:
     table: pa.Table
     seq: Ints
     times: Ints
-    key: str | None = None
-    op: str | None = None
+    updates: Updates | None = None
+    max_ahead: Last | None = None
+    waiting: Waiting = field(default_factory=Waiting)  # rows that are stamped far ahead
+    latest: int | None = None  # the latest time taken
     newest: tuple[int, int] = _BEFORE
     live: dict[Any, int] = field(default_factory=dict)  # of an update stream: the seq of each key's live row
     gone: set[int] = field(default_factory=set)  # rows that were replaced or deleted
@@ -73,6 +78,7 @@ class Brute:
         times: Mapping[str, str | None],
         updates: Mapping[str, tuple[str | None, str | None]] | None = None,
         units: Mapping[str, clock.Kind | None] | None = None,
+        ahead: Mapping[str, Last | None] | None = None,
     ) -> None:
         self._streams: dict[str, _Stream] = {}
         for name, schema in schemas.items():
@@ -81,7 +87,11 @@ class Brute:
             kind = clock.kind_of(schema.field(time).type, time, unit) if time is not None else None
             none = np.zeros(0, np.int64)
             key, op = (updates or {}).get(name, (None, None))
-            self._streams[name] = _Stream(name, schema, time, kind, schema.empty_table(), none, none, key, op)
+            special = None if key is None else Updates(key, op)
+            limit = (ahead or {}).get(name)
+            self._streams[name] = _Stream(
+                name, schema, time, kind, schema.empty_table(), none, none, special, limit
+            )
         self._watches: dict[str, _Watch] = {}
         self._now: int | None = None
         self._next = 0
@@ -103,24 +113,49 @@ class Brute:
         del self._watches[name]
 
     def push(self, rows: list[tuple[str, Chunk]]) -> None:
-        """Take the rows of one step."""
+        """Take the rows of one step, and those that have waited long enough."""
         self.unfit = {}
-        latest: list[int] = []
+        first = self._next
+        arriving: list[tuple[_Stream, list[Accepted]]] = []
         for name, chunk in rows:
             stream = self._streams[name]
-            seq, times, table = self._accept(stream, chunk, latest)
-            if len(seq):
-                stream.table = pa.concat_tables([stream.table, table])
-                stream.seq = np.concatenate([stream.seq, seq])
-                stream.times = np.concatenate([stream.times, times])
-                last = np.lexsort((seq, times))[-1]
-                stream.newest = max(stream.newest, (int(times[last]), int(seq[last])))
-                if stream.time is not None:
-                    latest.append(int(times.max()))
-        if latest:
-            self._now = max(latest) if self._now is None else max(self._now, *latest)
+            if not arriving or arriving[-1][0] is not stream:
+                arriving.append((stream, []))
+            arriving[-1][1].append(self._read(stream, chunk))
+        kind = next((stream.kind for stream in self._streams.values() if stream.kind is not None), None)
+        judged = judge([*arriving], self._streams.values(), self._now, kind, first)
+        base = first
+        for stream, parts in judged.take():
+            for part in parts:
+                self._take(stream, part, base)
+                base += part.count
+        if judged.jumped is not None:
+            self._now = judged.jumped if self._now is None else max(self._now, judged.jumped)
         for name, stream in self._streams.items():
             self._forget(name, stream)
+
+    def _take(self, stream: _Stream, part: Accepted, base: int) -> None:
+        """Keep the rows of a part; `base` is the seq of its first row."""
+        for reject in part.rejects:
+            self.unfit[base + reject.seq] = Unfit(reject.reason, stream.name, reject.raw)
+        assert part.position is not None
+        seq, times, table = base + part.position, part.time, part.table
+        if stream.time is not None:
+            latest = int(times.max(initial=MINIMUM))  # a delete may have a time, and moves now
+            if latest > MINIMUM:
+                self._now = latest if self._now is None else max(self._now, latest)
+                stream.latest = latest if stream.latest is None else max(stream.latest, latest)
+        if part.codes is not None:
+            self._update(stream, table, seq, part.codes)
+            kept = part.codes == DATA
+            seq, times, table = seq[kept], times[kept], table.filter(pa.array(kept))
+        if not len(seq):
+            return
+        stream.table = pa.concat_tables([stream.table, table])
+        stream.seq = np.concatenate([stream.seq, seq])
+        stream.times = np.concatenate([stream.times, times])
+        last = np.lexsort((seq, times))[-1]
+        stream.newest = max(stream.newest, (int(times[last]), int(seq[last])))
 
     def top(self, name: str, with_rows: bool = False) -> list[Ranked]:
         """An answer, best first."""
@@ -137,7 +172,7 @@ class Brute:
             return found
         return [replace(ranked, time=None) for ranked in found]
 
-    def _accept(self, stream: _Stream, chunk: Chunk, latest: list[int]) -> tuple[Ints, Ints, pa.Table]:
+    def _read(self, stream: _Stream, chunk: Chunk) -> Accepted:
         """Number the rows; leave out those that don't fit. Late ones can do no harm and stay."""
         bad = {row.position: row.raw for row in chunk.bad}
         places = np.array([p for p in range(chunk.count) if p not in bad], np.int64)
@@ -155,33 +190,36 @@ class Brute:
             good[wrong] = False
 
         reject(np.isin(np.arange(len(seq)), list(misfits)), "type")
-        deletes = np.zeros(len(seq), bool)
-        if stream.op is not None and len(seq):
-            codes = operations(flat(table.column(stream.op)))
-            deletes = codes == DELETE
-            reject(codes == UNREAD, "op")
-        if stream.key is not None and len(seq):
-            reject(keyless(flat(table.column(stream.key))), "key")
+        codes = None if stream.updates is None else np.full(len(seq), DATA, np.uint8)
+        if stream.updates is not None and codes is not None and len(seq):
+            if stream.updates.op is not None:
+                codes = operations(flat(table.column(stream.updates.op)))
+                reject(codes == UNREAD, "op")
+            reject(keyless(flat(table.column(stream.updates.key))), "key")
         times = np.zeros(len(seq), np.int64)
         if stream.time is not None and stream.kind is not None and len(seq):
             times, missing = clock.keys_of(flat(table.column(stream.time)), stream.kind)
-            reject(missing & ~deletes, "time")
-            latest.extend(
-                times[good & deletes & ~missing].tolist()
-            )  # a delete may have a time, and moves now
-        if stream.key is not None and len(seq):
-            self._update(stream, table, seq, good, deletes)
-            good &= ~deletes
-        return seq[good], times[good], table.filter(pa.array(good))
+            reject(missing if codes is None else missing & (codes != DELETE), "time")
+            times = np.where(missing, MINIMUM, times)
+        return Accepted(
+            count=chunk.count,
+            table=table.filter(pa.array(good)),
+            position=places[good],
+            time=times[good],
+            rejects=[],
+            total=int(good.sum()),
+            codes=None if codes is None else codes[good],
+        )
 
-    def _update(self, stream: _Stream, table: pa.Table, seq: Ints, good: Any, deletes: Any) -> None:
+    def _update(self, stream: _Stream, table: pa.Table, seq: Ints, codes: Any) -> None:
         """Row by row in order of arrival: the last one of a key lives, if it is no delete."""
-        keys = table.column(stream.key).to_pylist()
-        for at in np.flatnonzero(good).tolist():
+        assert stream.updates is not None
+        keys = table.column(stream.updates.key).to_pylist()
+        for at in range(len(keys)):
             before = stream.live.pop(keys[at], None)
             if before is not None:
                 stream.gone.add(before)
-            if not deletes[at]:
+            if codes[at] != DELETE:
                 stream.live[keys[at]] = int(seq[at])
 
     def _window(self, watch: _Watch) -> list[Ints]:

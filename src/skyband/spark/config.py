@@ -50,6 +50,7 @@ class StreamSpec:
     text: str  # the path as the file has it: what the checkpoint remembers
     time: str | None = None
     time_unit: str | None = None  # of a time column of numbers
+    max_ahead: str | None = None  # how far ahead of the latest time a row may be stamped before it waits
     max_files: int | None = None
     schema: tuple[tuple[str, str], ...] | None = None
     key: str | None = None  # of an update stream
@@ -124,7 +125,7 @@ class Pipeline:
         """The options of a monitor of these streams: each by stream."""
         return {
             name: {s.name: getattr(s, name) for s in self.streams if getattr(s, name) is not None} or None
-            for name in ("time", "key", "op", "time_unit")
+            for name in ("time", "key", "op", "time_unit", "max_ahead")
         }
 
 
@@ -208,6 +209,18 @@ class _Reader:
         except InputError as problem:
             raise self.fail(f"'{key}' of {where}: {problem}") from None
 
+    def duration(self, where: str, table: Mapping[str, Any], key: str) -> str | None:
+        from skyband.query.window import duration
+
+        if key not in table:
+            return None
+        try:
+            return str(duration(key, table[key]))
+        except QueryError:
+            raise self.fail(
+                f"'{key}' of {where} must be a duration such as \"5 minutes\", not {table[key]!r}."
+            ) from None
+
     def count(self, where: str, table: Mapping[str, Any], key: str, least: int) -> int | None:
         value = table.get(key)
         if value is None:
@@ -238,12 +251,16 @@ class _Reader:
             "kafka": ("bootstrap", "topic", "values", "starting", "max_records", "options"),
             "rate": ("rows_per_second",),
         }.get(form, ("path", "max_files"))
-        self.known(where, table, ("format", *own, "time", "time_unit", "schema", "key", "op"))
+        self.known(where, table, ("format", *own, "time", "time_unit", "max_ahead", "schema", "key", "op"))
         if "op" in table and "key" not in table:
             raise self.fail(f"{where} has 'op' and needs 'key' too: the column that names the row.")
         if "time_unit" in table and "time" not in table:
             raise self.fail(
                 f"{where} has 'time_unit' and needs 'time' too: the column of numbers that it is of."
+            )
+        if "max_ahead" in table and "time" not in table:
+            raise self.fail(
+                f"{where} has 'max_ahead' and needs 'time' too: the column that says how far ahead a row is."
             )
         if form == "kafka":
             text, options = self.kafka(where, table)
@@ -265,6 +282,7 @@ class _Reader:
             time_unit=self.choice(where, "time_unit", self.text(where, table, "time_unit"), UNITS)
             if "time_unit" in table
             else None,
+            max_ahead=self.duration(where, table, "max_ahead"),
             max_files=self.count(where, table, "max_files", 1),
             schema=self.schema(where, table.get("schema")),
             key=self.text(where, table, "key") if "key" in table else None,

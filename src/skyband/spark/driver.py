@@ -329,6 +329,7 @@ class Run:
             replayed=replayed,
             tasks=step.tasks,
             reject_counts=dict(engine.monitor.reject_counts),
+            waiting={name: len(stream.waiting) for name, stream in engine.monitor.streams.items()},
             changed=output.changes,
             state_rows=state_rows,
             state_bytes=state_bytes,

@@ -123,9 +123,11 @@ class Engine:
 
     def take(self, step: Step) -> Output:
         """Give a step to the monitor; what comes out."""
+        from skyband.stream.rejects import to_table
+
         parts, leaves = _sifted(step), self._leaves
-        rejects = self._rejects(parts)
         changes = self._push(step, parts)
+        rejects = to_table(self.monitor.step_rejects)
         if leaves:
             changes = pa.concat_tables([*map(_plain, leaves), _plain(changes)])
         return Output(
@@ -139,16 +141,6 @@ class Engine:
         if batches >= _SNAPSHOT_BATCHES or size >= _SNAPSHOT_BYTES:
             self._checkpoint.write_snapshot(self._reached, self._queries, self.monitor.to_bytes())
             self._since = (0, 0)
-
-    def _rejects(self, parts: list[tuple[str, Sifted]]) -> pa.Table:
-        """All rows of a step that are rejected; the monitor itself keeps the last ten thousand."""
-        from skyband.stream.rejects import to_table
-
-        first, found = self.monitor.rows_seen, []
-        for _, sifted in parts:
-            found += [reject._replace(seq=first + reject.seq) for reject in sifted.accepted().rejects]
-            first += sifted.count
-        return to_table(found)
 
     def _push(self, step: Step, sifted: list[tuple[str, Sifted]]) -> pa.Table:
         parts: list[tuple[str | None, list[Any]]] = []
@@ -168,7 +160,9 @@ class Engine:
 
     def _replay(self, step: Step) -> None:
         self._prepare(step.batch)
+        self.monitor._notices.silent = True  # they were logged when the batch came
         self._push(step, _sifted(step))
+        self.monitor._notices.silent = False
 
     def _start(self, batch: int, queries: Queries, state: bytes | None) -> None:
         from skyband.engine.monitor import Monitor

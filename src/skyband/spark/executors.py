@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from skyband.core.errors import InputError
+from skyband.stream.notices import Notices
 
 from .checkpoint import Queries
 from .driver import Run, say
@@ -59,6 +60,7 @@ class ExecutorsRun(Run):
         self._streams = Streams.of(self._pipeline, self._schemas)
         self._log = LayoutLog(own)
         self._gather = Gather(self._streams)
+        self._notices = Notices()
         self._bound: list[tuple[Queries, Asked]] = []
         self._again = self._checkpoint.batches()
         begins = self._committed() + 1
@@ -218,6 +220,8 @@ class ExecutorsRun(Run):
         rows = frame["rows"] - (0 if before is None else before["rows"])
         self._checkpoint.write_batch(batch, offset, rows)
         gather = self._gather
+        for notice in reports.notices():
+            self._notices.add(notice)
         changes = batch_column(gather.changes(reports, self._asked(batch - 1), self._asked(batch)), batch)
         rejects = batch_column(reports.rejects(), batch)
         self._sink.put(batch, changes, rejects, gather.answers(reports, self._asked(batch)))
@@ -234,6 +238,7 @@ class ExecutorsRun(Run):
             replayed=batch in self._again,
             tasks=reports.tasks(),
             reject_counts=reports.reject_counts(),
+            waiting=reports.waiting(),
             changed=changes,
             state_bytes=reports.count("bytes"),
             lag_files=self._unread(offset),

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from skyband.query.model import Joined, Pairs
 from skyband.stream.arrow import numbers_array
+from skyband.stream.notices import Notice
 
 from .frames import make_frame
 from .merging import table_of
@@ -170,6 +171,14 @@ class Reports:
 
     def tasks(self) -> tuple[tuple[str, int], ...]:
         return tuple((host, pid) for frame in self._frames for host, pid in frame.get("tasks", ()))
+
+    def notices(self) -> list[Notice]:
+        """What was hardly meant in the batch."""
+        return [Notice(*values) for frame in self._frames for values in frame.get("notices", ())]
+
+    def waiting(self) -> dict[str, int]:
+        """How many rows of each stream wait."""
+        return {name: rows for frame in self._frames for name, rows in frame.get("waiting", {}).items()}
 
     def rejects(self) -> pa.Table:
         return table_of(self.blobs("rejects")[0])

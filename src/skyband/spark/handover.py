@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from skyband.core.blob import FORMAT
 from skyband.core.errors import InputError
 
@@ -17,6 +19,7 @@ from .checkpoint import Checkpoint
 from .files import frame, write_atomic
 from .merging import state_bytes, unpacked
 from .paths import hadoop_path
+from .routing import owns
 from .shards import ROWS, Unit, part_of
 
 if TYPE_CHECKING:
@@ -71,6 +74,12 @@ def _cut(states: list[bytes], unit: Unit) -> bytes:
         kept = [spare]
     for monitor in kept:
         monitor.share = unit.share
+        for stream in monitor.streams.values() if unit.ids else ():
+            waiting, table = stream.waiting, stream.waiting.table
+            if table is not None:
+                mine = stream.name in unit.streams
+                own = owns(unit, table) if mine else np.zeros(table.num_rows, dtype=bool)
+                waiting.keep(own, np.ones(len(waiting), dtype=bool))
     return frame({"format": FORMAT, "queries": ""}, *(monitor.to_bytes() for monitor in kept))
 
 

@@ -136,12 +136,9 @@ def take(
         held.queries = unit.digest
     report.begin(held.monitors)
     rows = _grouped(parts)
-    first = held.monitors[0].rows_seen
     for monitor in held.monitors:
         report.changed(monitor, monitor.push_sifted(rows))
-    lines = report.lines(held.monitors) + _counted(
-        unit, held.monitors, rows, first, parts, len(before or b"")
-    )
+    lines = report.lines(held.monitors) + _counted(unit, held.monitors, rows, parts, len(before or b""))
     if gone:
         _forget(held)
         return None, lines
@@ -241,6 +238,7 @@ def _taken_over(job: Job, unit: Unit, first: bool) -> _Held:
 
 def _prepare(monitor: Monitor) -> None:
     monitor.lists_only = True  # tasks prune
+    monitor._notices.silent = True  # the driver logs them
 
 
 # -- reporting
@@ -323,7 +321,6 @@ def _counted(
     unit: Unit,
     monitors: list[Monitor],
     rows: list[tuple[str | None, list[Sifted]]],
-    first: int,
     parts: Sequence[Part],
     size: int,
 ) -> list[Line]:
@@ -336,15 +333,13 @@ def _counted(
     frame_["bytes"] = size  # of the state before this batch
     if unit.reporter:
         frame_["tasks"] = [part.task for part in parts]
+        frame_["notices"] = [list(notice) for notice in monitor.step_notices]
+        frame_["waiting"] = {name: len(stream.waiting) for name, stream in monitor.streams.items()}
     lines = [Line("frame", None, 0, json.dumps(frame_).encode())]
     for other in monitors:
         other._rejects.last.clear()  # they are put out: no need to keep the last of them
     if unit.reporter:
-        found = []
-        for _, sifted in rows:
-            for part in sifted:
-                found += [r._replace(seq=first + r.seq) for r in part.accepted().rejects]
-                first += part.count
+        found = monitor.step_rejects
         lines.append(Line("rejects", None, len(found), table_bytes(to_table(found))))
         lines.append(Line("counts", None, 0, json.dumps(monitor.reject_counts).encode()))
     return lines

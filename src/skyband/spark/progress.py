@@ -37,6 +37,7 @@ class BatchInfo:
     replayed: bool = False  # the batch had been logged before a stop and was put out again
     tasks: tuple[tuple[str, int], ...] = ()  # host and process of every task that read rows
     reject_counts: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)  # by stream: rows stamped far ahead
     changed: pa.Table | None = None  # the batch's change table
     state_rows: int = 0  # what the engine keeps; looked at every few seconds
     state_bytes: int = 0

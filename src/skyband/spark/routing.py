@@ -114,8 +114,7 @@ class Route:
         if not self.wanted:
             return Sifted(_only(part, np.empty(0, dtype=np.int64), self.counts))
         if self.unit.ids:
-            own = id_hash(part.table, self.unit.ids) % np.uint64(self.unit.of) == self.unit.part
-            return Sifted(_only(part, np.flatnonzero(own), self.counts))
+            return Sifted(_only(part, np.flatnonzero(owns(self.unit, part.table)), self.counts))
         if self.sifter is not None and self.pruning and prune:
             return self.sifter.pruned(part)
         if self.sifter is not None and self.sifter.can_prune and self.sifter.columns:
@@ -133,6 +132,11 @@ def _only(part: Accepted, rows: npt.NDArray[np.int64], counts: bool) -> Accepted
         passed = position[newest], part.time[newest]
     table = part.table.take(numbers_array(rows)).combine_chunks()
     return replace(part, table=table, position=position[rows], time=part.time[rows], passed=passed)
+
+
+def owns(unit: Unit, table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows are of a unit's ids."""
+    return np.asarray(id_hash(table, unit.ids) % np.uint64(unit.of) == unit.part)
 
 
 def id_hash(table: pa.Table, columns: tuple[str, ...]) -> npt.NDArray[np.uint64]:
@@ -160,8 +164,11 @@ def routes(job: Job, era: Era) -> dict[str, list[Route]]:
             monitor.watch(query, name=name)
         for stream in found:
             timed = stream in job.streams.time
-            counts = not timed or any(isinstance(query.window, Rows) for _, query in unit.queries)
-            wanted = _wants(unit, stream, monitor)
+            # which rows wait is decided by the times of all rows; a query yet to come may need those that wait
+            waits = bool(job.streams.max_ahead)
+            counts = not timed or waits or any(isinstance(query.window, Rows) for _, query in unit.queries)
+            own = not unit.ids or stream in unit.streams
+            wanted = own and (waits or _wants(unit, stream, monitor))
             sifter = monitor.sifter(stream) if unit.kind == ROWS and wanted else None
             found[stream].append(Route(unit, sifter, wanted, counts))
     _ROUTES.clear()
@@ -172,7 +179,7 @@ def routes(job: Job, era: Era) -> dict[str, list[Route]]:
 
 def _wants(unit: Unit, stream: str, monitor: Any) -> bool:
     if unit.ids:
-        return stream in unit.streams and bool(unit.queries)
+        return bool(unit.queries)
     return bool(monitor.streams[stream].watches or monitor.streams[stream].joints())
 
 

@@ -197,12 +197,13 @@ class Streams:
     op: Mapping[str, str]
     schemas: Mapping[str, pa.Schema]
     time_unit: Mapping[str, str] | None = None
+    max_ahead: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, pipeline: Pipeline, schemas: Mapping[str, pa.Schema]) -> Streams:
         given = pipeline.monitor_options()
         time, key, op = (given[name] or {} for name in ("time", "key", "op"))
-        return cls(time, key, op, dict(schemas), given["time_unit"])
+        return cls(time, key, op, dict(schemas), given["time_unit"], given["max_ahead"])
 
     def monitor(self) -> Monitor:
         from skyband.engine.monitor import Monitor
@@ -213,6 +214,7 @@ class Streams:
             key=self.key or None,
             op=self.op or None,
             time_unit=self.time_unit,
+            max_ahead=self.max_ahead,
         )
         monitor.lists_only = True
         return monitor

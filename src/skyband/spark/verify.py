@@ -69,7 +69,9 @@ _JUDGED = (
     "time",
     "key",
     "op",
-)  # reasons that a row itself gives; lateness depends on the cut into steps
+    "ahead",
+    "overtaken",
+)  # reasons that rows themselves give; lateness depends on the cut into steps
 
 
 class _Different(Exception):
@@ -111,6 +113,7 @@ class _Verification:
             {s.name: s.time for s in streams},
             {s.name: (s.key, s.op) for s in streams},
             {s.name: monitor.unit_of(s.name) for s in streams},
+            {s.name: monitor.max_ahead_of(s.name) for s in streams},
         )
         self._time = monitor._time_type()
         self._queries: Queries = ()

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from skyband.core.errors import StrictError
 from skyband.query.suggestions import nearest
+from skyband.stream.rejects import Reject
 from skyband.stream.schema import MOST_COLUMNS
 from skyband.stream.validation import Accepted
 
@@ -131,7 +132,7 @@ def surprises(
         yield "unknown column", name, hint
 
 
-def must_be_as_expected(odd: Iterable[tuple[str, str, str]], part: Accepted, stream: str) -> None:
+def must_be_as_expected(odd: Iterable[tuple[str, str, str]], rejects: Iterable[Reject], stream: str) -> None:
     """Raise StrictError for a missing or an unknown column, and for a row that is rejected for more than lateness."""
     of = f' of stream "{stream}"' if stream else ""
     for kind, column, hint in odd:
@@ -140,7 +141,7 @@ def must_be_as_expected(odd: Iterable[tuple[str, str, str]], part: Accepted, str
                 f'The batch{of} has the {kind} "{column}" ({hint}), and strict takes nothing of it: mend it, or push '
                 "it with strict=False."
             )
-    reject = next((reject for reject in part.rejects if reject.reason != "late"), None)
+    reject = next((reject for reject in rejects if reject.reason != "late"), None)
     if reject is not None:
         raise StrictError(
             f"Row {reject.seq} of the batch{of} would be rejected ({reject.reason}: {reject.detail}), and strict takes "

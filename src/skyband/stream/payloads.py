@@ -2,7 +2,8 @@
 
 Where the window isn't kept, what a candidate's selected columns hold must be put aside when it comes in. Each step
 adds the rows that became candidates, in order of arrival, so seqs ascend and a look-up is a binary search. Rows that
-are candidates no more are removed when they have become three times as many as the others. Where an index keeps
+had to wait (waiting.py) have lower seqs than others: the chunks with later rows are then put in order with them. Rows
+that are candidates no more are removed when they have become three times as many as the others. Where an index keeps
 the whole window, its rows' columns are here in chunks that go as a whole when the window has passed them.
 """
 
@@ -79,6 +80,8 @@ class Kept:
         if not len(seq):
             return
         self.rows += len(seq)
+        if self.chunks and int(seq[0]) < int(self.chunks[-1][0][-1]):
+            seq, table, newest = self._between(seq, table, newest)
         self.chunks.append((seq, table, newest))
         while len(seq) < SMALL:
             # like the digits of a counter: each row is moved a few times, whatever the batches' sizes
@@ -90,6 +93,19 @@ class Kept:
             seqs, tables, newests = zip(*self.chunks[-few:], strict=True)
             seq, table = np.concatenate(seqs), _joined(tables)
             self.chunks[-few:] = [(seq, table, max(newests))]
+
+    def _between(
+        self, seq: Ints, table: pa.Table | Plain, newest: Recency
+    ) -> tuple[Ints, pa.Table | Plain, Recency]:
+        """Take out the chunks with later rows; return one chunk of these and of rows that had to wait."""
+        first = next(place for place, chunk in enumerate(self.chunks) if int(chunk[0][-1]) > int(seq[0]))
+        seqs, tables, newests = zip(*self.chunks[first:], (seq, table, newest), strict=True)
+        del self.chunks[first:]
+        every = np.concatenate(seqs)
+        order = np.argsort(every, kind="stable")
+        whole = _joined(tables)
+        whole = whole.pick(order) if isinstance(whole, Plain) else whole.take(numbers_array(order))
+        return every[order], whole, max(newests)
 
     @property
     def full(self) -> bool:

@@ -1,8 +1,9 @@
 """Rows that don't fit: counted by reason for ever, the last 10,000 kept with reason and raw text.
 
 The reasons: `type` (a value that is not of its column's type), `time` (no event time), `late` (older than every
-window and than what is retained), `ahead` (stamped further ahead of now than max_ahead). In update streams also `op`
-(an operation that isn't known) and `key` (no key).
+window and than what is retained), `ahead` (stamped further ahead than max_ahead, and no room to wait). In update
+streams also `op` (an operation that isn't known), `key` (no key) and `overtaken` (a newer row of its key was taken
+while it waited).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from skyband.stream.schema import Raw, columns
 
 KEPT = 10_000
 REASONS = ("type", "time", "late", "ahead")
-UPDATE_REASONS = ("op", "key")
+UPDATE_REASONS = ("op", "key", "overtaken")
 SCHEMA = pa.schema(
     [("seq", pa.int64()), *((name, pa.string()) for name in ("stream", "reason", "detail", "raw"))]
 )
@@ -41,6 +42,7 @@ class Rejects:
     def __init__(self, updates: bool = False) -> None:
         self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
         self.last: deque[Reject] = deque(maxlen=KEPT)
+        self.of_step: list[Reject] = []  # those of the latest step
         if updates:
             self.count_updates()
 
@@ -52,6 +54,7 @@ class Rejects:
         for reject in rejects:
             self.counts[reject.reason] += 1
             self.last.append(reject)
+            self.of_step.append(reject)
 
     def table(self) -> pa.Table:
         return to_table(self.last)

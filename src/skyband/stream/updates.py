@@ -125,11 +125,12 @@ class Updates:
             slots, codes, time, seq, self.time, self.seq, floor.time, floor.seq, gone_time, gone_seq, self.counts
         )  # fmt: skip
         gone_time, gone_seq = gone_time[:gone], gone_seq[:gone]
-        early = gone_seq < (seq[0] if len(seq) else 0)
+        place = np.searchsorted(seq, gone_seq)
+        early = seq.take(place, mode="clip") != gone_seq if len(seq) else np.ones(0, dtype=bool)
         live: Bools | None = None
         if not early.all():  # rows that came and went within the step
             live = np.ones(len(seq), dtype=bool)
-            live[np.searchsorted(seq, gone_seq[~early])] = False
+            live[place[~early]] = False
             live = live[codes == DATA]
         return Outcome(live, gone_time[early], gone_seq[early])
 

@@ -1,9 +1,9 @@
 """The door: which rows of a batch are accepted, and why the others are not.
 
 In this order: a value that isn't of its column's type; in an update stream an operation that isn't known, a missing
-key; a missing time, a time older than every window and than what is retained (judged against `now` before the step), a
-time too far ahead (judged for a step as a whole). It needs nothing but plain data, so it runs in the monitor and in
-Spark's executors alike.
+key; a missing time, a time older than every window and than what is retained (judged against `now` before the step). It
+needs nothing but plain data, so it runs in the monitor and in Spark's executors alike. Rows that are far ahead are
+judged after it, for a step as a whole (waiting.py).
 
 Of an update stream more rows go on than are accepted (updates.py): deletes, which need a key and nothing else,
 and rows that are rejected as late, since they still end the row that they were to replace.
@@ -51,7 +51,6 @@ class Accepted:
     position: Ints | None  # of each row of the table in the batch; None: all of them
     time: Ints
     rejects: list[Reject]
-    all_ahead: bool = False  # there were rows, and every one was too far ahead
     # Where rows were pruned on the way: position (a range: all of them) and time of the accepted rows that windows must
     # count
     passed: tuple[Any, Ints] | None = None
@@ -150,55 +149,3 @@ def _times(
 
 def _data(rows: int, codes: Codes | None) -> int:
     return rows if codes is None else int(np.count_nonzero(codes == DATA))
-
-
-def without_ahead(
-    parts: list[Accepted], now: int, max_ahead: int, kind: clock.Kind, stream: str
-) -> list[Accepted]:
-    """A step's parts without the rows that are stamped too far ahead of now; those become rejects.
-
-    All parts are judged together, so that it makes no difference how a step was cut.
-    """
-    limit = _furthest(np.concatenate([part.time for part in parts]), now, max_ahead, kind)
-    return [_cut(part, limit, stream) for part in parts]
-
-
-def _cut(part: Accepted, limit: int, stream: str) -> Accepted:
-    ahead = part.time > limit
-    if not ahead.any():
-        return part
-    position = np.arange(part.count) if part.position is None else part.position
-    rejects = [
-        Reject(
-            int(position[row]),
-            stream,
-            "ahead",
-            "stamped further ahead of now than max_ahead",
-            raw_text(part.table, row),
-        )
-        for row in np.flatnonzero(ahead).tolist()
-    ]
-    kept = np.flatnonzero(~ahead)
-    codes = None if part.codes is None else part.codes[kept]
-    return Accepted(
-        count=part.count,
-        table=part.table.take(numbers_array(kept)),
-        position=position[kept],
-        time=part.time[kept],
-        rejects=sorted([*part.rejects, *rejects]),
-        all_ahead=len(rejects) == part.count,
-        total=_data(len(kept), codes),
-        codes=codes,
-    )
-
-
-def _furthest(time: Ints, now: int, max_ahead: int, kind: clock.Kind) -> int:
-    """The latest time that is acceptable: each accepted row, in order of time, carries `now` on."""
-    steps = np.concatenate([[now], np.unique(time[time > now])])
-    if kind == "number":
-        values = clock.numbers_of(steps)
-        gaps = values[1:] > values[:-1] + max_ahead / 1e9
-    else:  # as unsigned numbers no difference of two keys overflows
-        gaps = np.diff(steps).view(np.uint64) > np.uint64(max_ahead)
-    first = int(np.argmax(gaps)) if gaps.any() else len(steps) - 1
-    return clock.plus(int(steps[first]), max_ahead, kind)

@@ -299,8 +299,8 @@ class Blocks(Renewed):
         """Return the columns of stored rows by seq, which takes no search where seqs are consecutive; else None."""
         places = np.arange(self.first, self.next) % max(1, len(self.pool))
         base = self.meta[places, BASE]
-        if not len(places) or not self.plain or self.late:
-            return None
+        if not len(places) or not self.plain or self.late or bool(np.any(base[1:] < base[:-1])):
+            return None  # of rows that had to wait, seqs don't ascend from block to block
         number = np.searchsorted(base, seq, side="right") - 1
         at = seq - base[number]
         if (number < 0).any() or (at >= self.meta[places[number], COUNT]).any():

@@ -26,7 +26,7 @@ from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.compiling.jit import inlined, kernel
 from skyband.core.exchange import Present
 from skyband.core.order import before
-from skyband.core.types import Floats, Ints
+from skyband.core.types import MINIMUM, Floats, Ints
 
 SEARCH, LOOK = 1, 2  # what is left to do for a watch: search for its answer; look at it, or it was looked at
 
@@ -42,7 +42,9 @@ class Following:
     def __init__(self) -> None:
         self.held = np.empty(0, dtype=np.int64)  # by watch
         self.whole = np.empty(0, dtype=np.int64)  # by watch: 1 if nothing inside the window is missing
-        self.seen = np.empty(0, dtype=np.int64)  # by slot: the latest row that has been shown to its watches
+        # by slot: the greatest seq and the latest time that have been shown to its watches; a new row is beyond one of
+        # them, for a late one has a greater seq, and one that had to wait is newer than all others
+        self.seen = np.empty((2, 0), dtype=np.int64)
         self.searched = 0  # answers that were searched for
         self._answers: ListAnswers | None = None
         self._laid: Ints | None = None  # the layout that `held` is about
@@ -53,7 +55,13 @@ class Following:
     def begin(self, lists: Lists) -> None:
         """After a load: the answers are of these lists."""
         spans = [lists.span(slot) for slot in range(len(lists.start))]
-        self.seen = np.array([int(lists.seq[span].max(initial=-1)) for span in spans], dtype=np.int64)
+        self.seen = np.array(
+            [
+                [int(values[span].max(initial=none)) for span in spans]
+                for values, none in ((lists.seq, -1), (lists.time, MINIMUM))
+            ],
+            dtype=np.int64,
+        ).reshape(2, -1)
 
     def _fit(self, answers: ListAnswers, lists: Lists, slots: Ints, ks: Ints) -> Ints:
         """Room for what is to be held at most, which is returned; where the answers were laid out again, they are all
@@ -69,8 +77,10 @@ class Following:
             self._laid = answers.start
             self.held, self.whole = answers.size.copy(), np.zeros(len(answers.size), dtype=np.int64)
             self._left = np.zeros(len(answers.size) + 1, dtype=np.int64)
-        if len(self.seen) < len(lists.start):
-            self.seen = np.append(self.seen, np.full(len(lists.start) - len(self.seen), -1, dtype=np.int64))
+        more = len(lists.start) - self.seen.shape[1]
+        if more > 0:
+            nothing = np.repeat(np.array([[-1], [MINIMUM]], dtype=np.int64), more, axis=1)
+            self.seen = np.concatenate([self.seen, nothing], axis=1)
         return rooms
 
     def present(
@@ -155,13 +165,13 @@ def _look(
 
 @kernel
 def newcomers(
-    begin: int, end: int, seen: int, least: float, pool_good: Floats, pool_time: Ints, pool_seq: Ints, values: Floats,
-    where: Ints, places: Ints, good: Floats, time: Ints, seq: Ints,
+    begin: int, end: int, seen: int, latest: int, least: float, pool_good: Floats, pool_time: Ints, pool_seq: Ints,
+    values: Floats, where: Ints, places: Ints, good: Floats, time: Ints, seq: Ints,
 ) -> int:  # fmt: skip
-    """The candidates that came after the row `seen` and are good enough, best first; how many."""
+    """The candidates that are new and good enough, best first; how many."""
     count = 0
     for place in range(begin, end):
-        if pool_seq[place] > seen and pool_good[place] >= least:
+        if (pool_seq[place] > seen or pool_time[place] > latest) and pool_good[place] >= least:
             values[count], where[count] = pool_good[place], place
             count += 1
     best(values, 0, count, count, good, places)  # of equal ones the newer first: they are in order of recency
@@ -202,7 +212,7 @@ def follow(
             begin, end = list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]
             timeless = begin < end and pool_time[begin] == 0 and pool_time[end - 1] == 0
             coming = newcomers(
-                begin, end, seen[slot], least[slot], pool_good, pool_time, pool_seq,
+                begin, end, seen[0, slot], seen[1, slot], least[slot], pool_good, pool_time, pool_seq,
                 values, where, places, new_good, new_time, new_seq,
             )  # fmt: skip
         # without event times all are 0, and need not be looked at
@@ -251,7 +261,8 @@ def follow(
     for slot in range(list_start.shape[0]):
         if shown[slot]:
             for place in range(list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]):
-                seen[slot] = max(seen[slot], pool_seq[place])
+                seen[0, slot] = max(seen[0, slot], pool_seq[place])
+                seen[1, slot] = max(seen[1, slot], pool_time[place])
 
 
 @inlined
