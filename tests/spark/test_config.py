@@ -180,6 +180,12 @@ def test_the_smallest_file(tmp_path: Path) -> None:
         ),
         (KAFKA + 'key = "ids"\n', "key 'ids' of [sink] is unknown; did you mean 'id'?"),
         (KAFKA + 'key = ["query", "score"]\n', "key 'score' of [sink] is unknown; there is query"),
+        (KAFKA + 'values = "avro"\n', "[sink] needs a key 'registry'"),
+        (
+            KAFKA + 'values = "avro"\nregistry = "registry:8081"\n',
+            "must be the URL of a schema registry, such as",
+        ),
+        (KAFKA + 'registry = "http://r"\n', "has 'registry' and needs values = 'avro' or 'protobuf' too"),
         (KAFKA + "key = []\n", "'key' of [sink] must be a column or a list of columns, such as"),
         (KAFKA + "key = 3\n", "'key' of [sink] must be a text"),
         (KAFKA + 'key = "id"\nvalues = "arrow"\n', "with values = 'arrow' a record is many changes"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from skyband.spark import inputs, values
 from skyband.spark.config import StreamSpec
 from skyband.spark.inputs import record_parts
+from skyband.spark.values import Form
 
 _VALUES = [b'{"x": 1}', b'{"x": 2, "g": "a"}', b'{"x": "no"}', b"{", b'{"x": 3}{"x": 4}', b'{"g": "\xff"}']
 _ODD = [None, b"", b" ", b"\xff", b"null", b'\n{"x": 5}', b'{"x":\r\n6}', b"[1]"]
@@ -42,13 +43,13 @@ def test_records_are_read_in_runs_of_one_partition(monkeypatch: pytest.MonkeyPat
 
     def lines(rows: list[tuple[int, int]]) -> pa.RecordBatch:
         value = pa.array([b'{"x": %d}' % (10 * number + first) for number, first in rows], pa.binary())
-        number = pa.array([(1 << 33) + number for number, _ in rows], pa.int64())  # of the second stream
+        number = pa.array([(1 << 32) + number for number, _ in rows], pa.int64())  # of the second stream
         first = pa.array([first for _, first in rows], pa.int64())
         return pa.record_batch([number, first, value], names=["number", "first", "value"])
 
     def runs(*cuts: int) -> list[tuple[int, int, list[int]]]:
         batches = [lines(places[a:b]) for a, b in pairwise([0, *cuts, len(places)])]
-        found = [*record_parts(iter(batches), {"other": schema, "cars": schema})]
+        found = [*record_parts(iter(batches), {"other": schema, "cars": schema}, (Form(), Form()))]
         assert all((place, stream) == (1, "cars") for (place, _, _), stream, _ in found)
         return [
             (number, first, chunk.table.column("x").to_pylist()) for (_, number, first), _, chunk in found
@@ -85,7 +86,7 @@ def test_arrow_records_that_lead_out_of_their_data() -> None:
     twice = pa.table([["a"], ["b"]], names=["g", "g"])
     wrong = [pa.table({"g": texts}), pa.table({"g": coded}), pa.table({"n": large}), twice]
     records = [packed(table) for table in (*wrong, pa.table({"g": foreign}), pa.table({"g": ["c"]}))]
-    ((_, chunk),) = values.value_chunks("arrow", pa.array(records, pa.binary()), schema)
+    ((_, chunk),) = values.value_chunks(Form("arrow"), pa.array(records, pa.binary()), schema)
     assert [row.position for row in chunk.bad] == [0, 1, 2, 3]
     assert chunk.bad[3].detail == "the record has more than one column named 'g'"
     assert chunk.table.num_rows == 3
@@ -102,7 +103,7 @@ def test_values_of_records() -> None:
         b"\xff",
         b'{"x": 2, "other": [1]}',
     ]
-    ((place, chunk),) = values.value_chunks("json", pa.array(texts, pa.binary()), schema)
+    ((place, chunk),) = values.value_chunks(Form(), pa.array(texts, pa.binary()), schema)
     assert place == 0 and chunk.count == 7
     assert chunk.table.to_pylist() == [{"x": 1, "g": "a\nb"}, {"x": 2, "g": None}]
     assert [(row.position, row.raw) for row in chunk.bad] == [
@@ -115,7 +116,7 @@ def test_values_of_records() -> None:
 
     one, other = pa.table({"x": [1, 2], "z": [0, 0]}), pa.table({"g": ["a"]})
     records = [packed(one), b"\xffno", packed(one.slice(0, 0)), packed(one), packed(other), None]
-    found = [*values.value_chunks("arrow", pa.array(records, pa.binary()), schema)]
+    found = [*values.value_chunks(Form("arrow"), pa.array(records, pa.binary()), schema)]
     assert [(at, chunk.table.to_pydict()) for at, chunk in found] == [
         (0, {"x": [1, 2, 1, 2]}),
         (4, {"g": ["a"]}),
@@ -124,7 +125,7 @@ def test_values_of_records() -> None:
         [(2, "ff6e6f")],
         [(1, "")],
     ]
-    assert next(values.value_chunks("arrow", pa.array([b""], pa.binary()), schema))[1].count == 1
+    assert next(values.value_chunks(Form("arrow"), pa.array([b""], pa.binary()), schema))[1].count == 1
     assert found[1][1].bad[0].detail == "the record has no value"
 
 

@@ -75,6 +75,14 @@ def cast_each(values: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], li
     return pa.concat_arrays([left, right]), left_bad + [middle + place for place in right_bad]
 
 
+def text_of(value: bytes) -> str:
+    """A value to show: its text, or else its bytes in hexadecimal digits."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.hex()
+
+
 def is_utf8(data: bytes) -> bool:
     """Whether bytes are text; Arrow's readers don't all look."""
     if data.isascii():

@@ -20,7 +20,7 @@ from .checkpoint import Checkpoint
 from .config import Pipeline, StreamSpec
 from .connector import kafka_sentence
 from .filelog import FileLog
-from .inputs import RATE_SCHEMA, record_lines, record_parts, stream_files
+from .inputs import RATE_SCHEMA, forms_of, record_lines, record_parts, stream_files
 from .reading import join_chunks, read_runs
 from .splits import plan_splits
 
@@ -87,7 +87,7 @@ class Again:
             )
         except Exception as problem:
             raise InputError(kafka_sentence(str(problem), self._pipeline) or str(problem)) from None
-        parts = record_parts(iter(lines.to_batches()), self._schemas)
+        parts = record_parts(iter(lines.to_batches()), self._schemas, forms_of(self._pipeline))
         return [chunk for *_, chunk in parts]
 
     def _spark(self) -> SparkSession:

@@ -13,8 +13,10 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from skyband.core.errors import InputError, QueryError
 from skyband.spark.paths import local_path
@@ -24,7 +26,11 @@ FILES = ("parquet", "csv", "json")
 OUR_SOURCE = ""  # the name of the one source of all streams of files, in what the checkpoint remembers
 FORMATS = (*FILES, "kafka", "rate")
 SINKS = ("parquet", "json", "kafka", "postgres", "sqlite", "console")
-VALUES = ("json", "arrow")  # what the value of a Kafka record may be
+VALUES = ("json", "arrow", "avro", "protobuf")  # what the value of a Kafka record may be
+_REGISTERED = {
+    "avro": "fastavro",
+    "protobuf": "google.protobuf",
+}  # those with a schema registry, and what reads them
 KEYS = ("query", "change", "rank", "seq", "seq_b", "id")  # columns of a change that may be its record's key
 DELIVERIES = ("at-least-once", "exactly-once")
 TABLES = {name: f"skyband_{name}" for name in ("changes", "top", "rejects", "batches")}
@@ -32,7 +38,7 @@ _GONE = {key: "Spark's tasks always read" for key in ("reading", "jvm_rows")}  #
 _MILLISECONDS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _KAFKA_SINK = (
     *("bootstrap", "topic", "rejects_topic", "top_topic", "progress_topic"),
-    *("values", "key", "delivery", "options"),
+    *("values", "registry", "key", "delivery", "options"),
 )
 _LONGEST = 10**15  # milliseconds between two micro-batches: more is beyond what Spark counts with
 _TYPES = (
@@ -57,6 +63,7 @@ class StreamSpec:
     op: str | None = None
     options: tuple[tuple[str, str], ...] = ()  # of a stream that is no files: what Spark's own source takes
     values: str = "json"  # what a Kafka record's value is
+    registry: str | None = None  # of Avro and Protobuf: the URL of the schema registry
 
     @property
     def files(self) -> bool:
@@ -248,7 +255,7 @@ class _Reader:
         form = self.text(where, table, "format", "parquet")
         self.choice(where, "format", form, FORMATS)
         own = {
-            "kafka": ("bootstrap", "topic", "values", "starting", "max_records", "options"),
+            "kafka": ("bootstrap", "topic", "values", "registry", "starting", "max_records", "options"),
             "rate": ("rows_per_second",),
         }.get(form, ("path", "max_files"))
         self.known(where, table, ("format", *own, "time", "time_unit", "max_ahead", "schema", "key", "op"))
@@ -271,13 +278,15 @@ class _Reader:
             )
         else:
             text, options = self.text(where, table, "path"), ()
+        values, registry = self.values(where, table)
         return StreamSpec(
             name=name,
             format=form,
             path=Path(text) if options else self.path(where, table),
             text=text,
             options=options,
-            values=self.choice(where, "values", self.text(where, table, "values", "json"), VALUES),
+            values=values,
+            registry=registry,
             time=self.text(where, table, "time") if "time" in table else None,
             time_unit=self.choice(where, "time_unit", self.text(where, table, "time_unit"), UNITS)
             if "time_unit" in table
@@ -288,6 +297,28 @@ class _Reader:
             key=self.text(where, table, "key") if "key" in table else None,
             op=self.text(where, table, "op") if "op" in table else None,
         )
+
+    def values(self, where: str, table: Mapping[str, Any]) -> tuple[str, str | None]:
+        """What the values of records are, and the registry that has their schemas."""
+        values = self.choice(where, "values", self.text(where, table, "values", "json"), VALUES)
+        if values not in _REGISTERED:
+            if "registry" in table:
+                raise self.fail(f"{where} has 'registry' and needs values = 'avro' or 'protobuf' too.")
+            return values, None
+        url = self.text(where, table, "registry")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise self.fail(
+                f"'registry' of {where} must be the URL of a schema registry, such as http://registry:8081."
+            )
+        try:
+            import_module(_REGISTERED[values])
+        except ImportError as problem:
+            raise self.fail(
+                f"values = '{values}' of {where} needs {_REGISTERED[values]} ({problem}): install it with 'pip install "
+                f"skyband[kafka]'."
+            ) from None
+        return values, url
 
     def kafka(self, where: str, table: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
         """The topic, and the options of Spark's own source."""
@@ -391,8 +422,10 @@ class _Reader:
             "kafka.bootstrap.servers": self.text(where, table, "bootstrap"),
             "topic": topic,
             "rejects_topic": self.text(where, table, "rejects_topic", f"{topic}-rejects"),
-            "values": self.choice(where, "values", self.text(where, table, "values", "json"), VALUES),
         }
+        options["values"], registry = self.values(where, table)
+        if registry is not None:
+            options["registry"] = registry
         if "top_topic" in table:
             options["top_topic"] = self.text(where, table, "top_topic")
         if "key" in table:

@@ -30,7 +30,7 @@ from .config import Pipeline
 from .connector import kafka_sentence, needs_kafka
 from .engine import Engine, compare_queries, new_monitor, sifters_of, watch_all
 from .filelog import FileLog
-from .inputs import in_one, part_frames
+from .inputs import forms_of, in_one, part_frames
 from .jobs import Packed, in_order
 from .metrics import Lag, StateSize, observed
 from .paths import check_seen, hadoop_path
@@ -195,7 +195,7 @@ class Run:
         eras = [(begins, self._engine.sifters())]
         if self._next is not None and self._next[0] > begins:
             eras.append(self._next)  # the queries that hold after the batch that was under way
-        packed = Packed.of(SiftJob(self._schemas, tuple(eras)))
+        packed = Packed.of(SiftJob(self._schemas, tuple(eras), forms_of(self._pipeline)))
         lines = in_one(part_frames(session, self._pipeline, self._checkpoint, packed))
         with settings(session, few_lines(records=not all(spec.files for spec in self._pipeline.streams))):
             return self._write(observed(lines), available_now)

@@ -27,7 +27,7 @@ from .engine import compare_queries
 from .frames import late_of, read_frame, write_frame
 from .gather import Asked, Gather, Reports
 from .handover import hand_over
-from .inputs import in_one, part_frames
+from .inputs import forms_of, in_one, part_frames
 from .jobs import Packed
 from .jvm import has_listeners
 from .merging import LINE_COLUMNS, STATE, stepper
@@ -172,6 +172,7 @@ class ExecutorsRun(Run):
             checkpoint=str(self._checkpoint.own),
             begins=begins,
             prune_rows=self._pipeline.spark.prune_rows,
+            forms=forms_of(self._pipeline),
         )
         packed = Packed.of(job)
         parts = self._parts(session, packed, eras[-1])

@@ -7,7 +7,7 @@ lines (`jobs`), so that one query, with one offset log and one numbering of batc
 then every other stream in the order of the pipeline file.
 
 A record's line is three columns, since every one is copied for every record on its way to Python: a number that says
-the stream's place, what its values are and the partition, the offset, and the value.
+the stream's place and the partition, the offset, and the value.
 
 Arrival order is (stream, piece of a file or Kafka partition, position or offset): all of it stands in the lines, so a
 replay gives every row the same seq, whichever task reads it.
@@ -32,7 +32,7 @@ from .filelog import StreamFiles
 from .jobs import PART_COLUMNS, Order, Packed, read_records
 from .reading import join_chunks, read_runs
 from .splits import Split
-from .values import value_chunks
+from .values import Form, value_chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,8 +47,7 @@ _ENDS = {
 _TOPICS = {"subscribe", "subscribepattern", "assign"}
 _PARTITION = (1 << 32) - 1  # the bits of a record's number that are its partition
 _TOPIC = 1 << 22  # in these bits, the partitions of a topic, where a stream has several
-_ARROW = 1 << 32  # the bit that says that its value is an Arrow stream
-_PLACE = 33  # the first of those that are its stream's place
+_PLACE = 32  # the first of those that are its stream's place
 _RUN_RECORDS = 200_000  # records that are read together
 _RUN_BYTES = 64 << 20
 
@@ -58,6 +57,11 @@ def stream_files(pipeline: Pipeline) -> list[StreamFiles]:
     return [
         StreamFiles(s.name, s.format, str(s.path.resolve()), s.max_files) for s in pipeline.streams if s.files
     ]
+
+
+def forms_of(pipeline: Pipeline) -> tuple[Form, ...]:
+    """What the values of each stream's records are."""
+    return tuple(Form(spec.values, spec.registry) for spec in pipeline.streams)
 
 
 def part_frames(
@@ -100,7 +104,7 @@ def in_one(frames: list[DataFrame]) -> DataFrame:
 def record_lines(reader: Any, spec: StreamSpec, place: int, **options: str) -> DataFrame:
     """The records of the stream at this place as lines; those between some offsets, if the options say so."""
     frame: DataFrame
-    code = f"{(place << _PLACE) | (_ARROW if spec.values == 'arrow' else 0)}L"
+    code = f"{place << _PLACE}L"
     if spec.format == "rate":
         # one partition, so that rows come in the order of their values
         frame = reader.format("rate").options(**dict(spec.options), numPartitions="1", **options).load()
@@ -128,10 +132,13 @@ def record_lines(reader: Any, spec: StreamSpec, place: int, **options: str) -> D
 Piece = tuple[Order, str, Chunk]  # the place in the order of arrival, the stream, the rows
 
 
-def record_parts(lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema]) -> Iterator[Piece]:
+def record_parts(
+    lines: Iterator[pa.RecordBatch], schemas: Mapping[str, pa.Schema], forms: Sequence[Form]
+) -> Iterator[Piece]:
     """The rows of records, run by run."""
     streams = [*schemas]
-    for number, offset, chunk in _record_runs(lines, [*schemas.values()]):
+    kinds = [*zip(forms, schemas.values(), strict=True)]
+    for number, offset, chunk in _record_runs(lines, kinds):
         place = number >> _PLACE
         yield (place, number & _PARTITION, offset), streams[place], chunk
 
@@ -145,7 +152,7 @@ def file_parts(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Ite
 
 
 def _record_runs(
-    lines: Iterator[pa.RecordBatch], schemas: Sequence[pa.Schema]
+    lines: Iterator[pa.RecordBatch], kinds: Sequence[tuple[Form, pa.Schema]]
 ) -> Iterator[tuple[int, int, Chunk]]:
     """(number, offset of the first record, rows), run by run."""
     held: list[pa.RecordBatch] = []
@@ -153,12 +160,12 @@ def _record_runs(
     count = size = 0
     for here, piece in chain.from_iterable(map(_pieces, lines)):
         if number != here or count >= _RUN_RECORDS or size >= _RUN_BYTES:
-            yield from _run(number, held, schemas)
+            yield from _run(number, held, kinds)
             held, number, count, size = [], here, 0, 0
         held.append(piece)
         count += piece.num_rows
         size += _bytes(piece)
-    yield from _run(number, held, schemas)
+    yield from _run(number, held, kinds)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -184,12 +191,12 @@ def _bytes(piece: pa.RecordBatch) -> int:
 
 
 def _run(
-    number: int | None, held: list[pa.RecordBatch], schemas: Sequence[pa.Schema]
+    number: int | None, held: list[pa.RecordBatch], kinds: Sequence[tuple[Form, pa.Schema]]
 ) -> Iterator[tuple[int, int, Chunk]]:
     if number is None:
         return
     run = pa.Table.from_batches(held).combine_chunks()
     offsets, values = (run.column(name).combine_chunks() for name in ("first", "value"))
-    form = "arrow" if number & _ARROW else "json"
-    for place, chunk in value_chunks(form, values.cast(pa.binary()), schemas[number >> _PLACE]):
+    form, schema = kinds[number >> _PLACE]
+    for place, chunk in value_chunks(form, values.cast(pa.binary()), schema):
         yield number, offsets[place].as_py(), chunk

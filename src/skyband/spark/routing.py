@@ -37,6 +37,7 @@ from .residents import built
 from .shards import ROWS, UPDATES, Streams, Unit
 from .sifting import are_large, newest_first
 from .splits import Split
+from .values import Form
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,6 +65,7 @@ class Job:
     checkpoint: str  # our own folder in it, which every executor sees
     begins: int  # the first batch of this run: every answer is reported
     prune_rows: int | None = None
+    forms: tuple[Form, ...] = ()  # what the values of each stream's records are
 
     def era(self, batch: int) -> Era:
         return [era for era in self.eras if era.first <= batch][-1]
@@ -81,7 +83,7 @@ class Job:
         """From records to parts for units."""
         batch, _ = task()
         era = self.era(batch)
-        for order, stream, chunk in record_parts(batches, self.streams.schemas):
+        for order, stream, chunk in record_parts(batches, self.streams.schemas, self.forms):
             yield _lines(self, era, batch, order, stream, chunk)
 
 

@@ -33,6 +33,7 @@ from .inputs import file_parts, record_parts
 from .jobs import Order, line_of, lines_batch, property_of, task
 from .reading import join_chunks, read_runs, with_gaps
 from .splits import Split, in_pieces
+from .values import Form
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -69,6 +70,7 @@ class SiftJob:
 
     schemas: Mapping[str, pa.Schema]
     eras: tuple[tuple[int, Mapping[str, Sifter]], ...]  # from which batch on each stream's sifter holds
+    forms: tuple[Form, ...] = ()  # what the values of each stream's records are
 
     def of_files(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
         batch, sifters = self._now()
@@ -85,7 +87,7 @@ class SiftJob:
 
     def of_records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batch, sifters = self._now()
-        for order, stream, chunk in record_parts(batches, self.schemas):
+        for order, stream, chunk in record_parts(batches, self.schemas, self.forms):
             yield self._sifted(batch, sifters[stream], order, stream, chunk)
 
     def _now(self) -> tuple[Batch, dict[str, Sifter]]:

@@ -1,33 +1,45 @@
 """From the values of records to rows.
 
-A record's value is a JSON object (one row) or an Arrow IPC stream (any number of rows). What can't be read is one row
-that doesn't fit: it keeps its place, its seq and its text, and ends up among the rejects.
+A record's value is a JSON object (one row), an Arrow IPC stream (any number of rows), or Avro or Protobuf written
+with a schema registry (one row). What can't be read is one row that doesn't fit: it keeps its place, its seq and its
+text, and ends up among the rejects.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.files.jsontext import parse_json_lines
-from skyband.files.rows import BadRow, Chunk
+from skyband.files.rows import BadRow, Chunk, text_of
 from skyband.stream.arrow import check_sound
+
+from .registered import registered_values
 
 Values: TypeAlias = pa.BinaryArray
 _LARGEST_SCALE = 76
 
 
-def value_chunks(form: str, values: Values, schema: pa.Schema) -> Iterator[tuple[int, Chunk]]:
+class Form(NamedTuple):
+    """What the values of a stream's records are."""
+
+    values: str = "json"
+    registry: str | None = None  # of Avro and Protobuf: the URL of the one that has the schemas
+
+
+def value_chunks(form: Form, values: Values, schema: pa.Schema) -> Iterator[tuple[int, Chunk]]:
     """The rows of consecutive values, in pieces of one set of columns, each with the place of its first value."""
-    if form == "json":
-        yield 0, json_values(values, schema)
-    else:
+    if form.registry is not None:
+        yield from registered_values(form.values, form.registry, values, schema)
+    elif form.values == "arrow":
         yield from arrow_values(values, schema)
+    else:
+        yield 0, json_values(values, schema)
 
 
 def json_values(values: Values, schema: pa.Schema) -> Chunk:
@@ -116,11 +128,3 @@ def _check(table: pa.Table) -> None:
     for kind in table.schema.types:
         if pa.types.is_decimal(kind) and abs(kind.scale) > _LARGEST_SCALE:
             raise pa.ArrowInvalid(f"a decimal of scale {kind.scale}")
-
-
-def text_of(value: bytes) -> str:
-    """A value to show: its text, or else its bytes in hexadecimal digits."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.hex()

@@ -2,7 +2,8 @@
 
 A change is a record: its key the JSON array [batch, number], its value the row as a JSON object. With `key = "id"`,
 or another column or several, that is the key, and batch and number are in the headers. With `values = "arrow"` all
-rows of a batch are one record, an Arrow IPC stream. Rejects have a topic of their own.
+rows of a batch are one record, an Arrow IPC stream; with "avro" or "protobuf" a schema registry has their schemas.
+Rejects have a topic of their own.
 
 `top_topic` is for a compacted topic of the current answers: the key is [query, rank], the value a row of the `top`
 output. A rank that an answer no longer has gets a record without a value, a tombstone. What is sent is every rank of
@@ -16,6 +17,7 @@ batch that is done again after a stop repeats its records, the same to the lette
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ import pyarrow.compute as pc
 
 from skyband.core.errors import InputError
 from skyband.spark.config import SinkSpec
+from skyband.spark.registry import Registry, writable
 from skyband.stream.arrow import python_rows
 
 from .plain import Sink, json_text, plain_value
@@ -45,7 +48,9 @@ class KafkaSink(Sink):
         options = dict(spec.options)
         self._topics = options.pop("topic"), options.pop("rejects_topic")
         self._top_topic = options.pop("top_topic", None)
-        self._arrow = options.pop("values") == "arrow"
+        self._form = options.pop("values")
+        self._registry = Registry(options.pop("registry", ""))
+        self._numbers: dict[tuple[str, str], int] = {}  # of schemas, by topic and text
         self._key = [name for name in options.pop("key", "").split(",") if name]
         self._transactions: Transactions | None = None
         progress = options.pop("progress_topic", None)
@@ -86,20 +91,47 @@ class KafkaSink(Sink):
 
     def records(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> Iterator[Record]:
         """Yield the batch's records, in order."""
-        for topic, table in zip(self._topics, (changes, rejects), strict=True):
-            if self._arrow:
-                if table.num_rows:
-                    yield Record(topic, f"[{batch}, 0]", packed(table), [])
-                continue
-            for number, row in enumerate(python_rows(table)):
-                key, headers = f"[{batch}, {number}]", list[tuple[str, bytes]]()
-                if self._key and table is changes:
+        for topic, name, table in zip(self._topics, ("Change", "Reject"), (changes, rejects), strict=True):
+            values = self._values(topic, name, table)
+            if self._key and table is changes:
+                for number, (row, value) in enumerate(zip(python_rows(table), values, strict=True)):
                     headers = [("batch", b"%d" % batch), ("number", b"%d" % number)]
-                    yield Record(topic, key_of(row, self._key), json_text(row).encode(), headers)
-                else:
-                    yield Record(topic, key, json_text(row).encode(), headers)
+                    yield Record(topic, key_of(row, self._key), value, headers)
+            else:
+                for number, value in enumerate(values):
+                    yield Record(topic, f"[{batch}, {number}]", value, [])
         if self._top_topic is not None:
-            yield from _answers(self._top_topic, changes, tops)
+            now, gone = _answers(changes, tops)
+            keys = zip(now["query"].to_pylist(), _places(now), strict=True)
+            for key, value in zip(keys, self._values(self._top_topic, "Answer", now), strict=True):
+                yield Record(self._top_topic, _json([*key]), value, [])
+            for query, place in gone:
+                yield Record(self._top_topic, _json([query, place]), None, [])
+
+    def _values(self, topic: str, name: str, table: pa.Table) -> Iterator[bytes]:
+        """Yield a record's value for each row; as Arrow one for all rows, of answers one for each."""
+        if not table.num_rows:
+            return
+        if self._form == "arrow":
+            pieces = [table.slice(n, 1) for n in range(table.num_rows)] if name == "Answer" else [table]
+            yield from map(packed, pieces)
+        elif self._form == "json":
+            for row in python_rows(table):
+                yield json_text(row).encode()
+        else:
+            from skyband.spark import avro, protobuf
+
+            known = writable(table)
+            write, values = {
+                "avro": (avro.avro_text, avro.avro_values),
+                "protobuf": (protobuf.protobuf_text, protobuf.protobuf_values),
+            }[self._form]
+            key = topic, write(name, known.schema)
+            if key not in self._numbers:
+                self._numbers[key] = self._registry.register(topic, self._form, key[1])
+            start = b"\0" + self._numbers[key].to_bytes(4)
+            for value in values(name, known):
+                yield start + value
 
 
 def key_of(row: dict[str, Any], columns: list[str]) -> str:
@@ -113,20 +145,23 @@ def key_of(row: dict[str, Any], columns: list[str]) -> str:
     return str(values[0]) if len(values) == 1 else _json(values)
 
 
-def _answers(topic: str, changes: pa.Table, tops: pa.Table) -> Iterator[Record]:
-    """Yield the current answers of the queries that changed, and tombstones for the ranks that are gone."""
-    gone: dict[str, int] = {}  # how many ranks fewer each answer has than before
+def _answers(changes: pa.Table, tops: pa.Table) -> tuple[pa.Table, list[tuple[str, int]]]:
+    """Return the current answers of the queries that changed, and the ranks that are gone."""
+    fewer: dict[str, int] = {}  # how many ranks fewer each answer has than before
     for query, change in zip(changes["query"].to_pylist(), changes["change"].to_pylist(), strict=True):
-        gone[query] = gone.get(query, 0) + (1 if change == "leave" else -1)
-    now = tops.filter(pc.is_in(tops["query"], pa.array([*gone], pa.string())))
-    places = dict.fromkeys(gone, 0)
-    for row in python_rows(now):
-        places[row["query"]] += 1
-        key = _json([row["query"], places[row["query"]]])
-        yield Record(topic, key, json_text(row).encode(), [])
-    for query, size in places.items():
-        for place in range(size + 1, size + gone[query] + 1):
-            yield Record(topic, _json([query, place]), None, [])
+        fewer[query] = fewer.get(query, 0) + (1 if change == "leave" else -1)
+    now = tops.filter(pc.is_in(tops["query"], pa.array([*fewer], pa.string()))).combine_chunks()
+    sizes = Counter(now["query"].to_pylist())
+    gone = [(query, sizes[query] + n + 1) for query, less in fewer.items() for n in range(less)]
+    return now, gone
+
+
+def _places(answers: pa.Table) -> Iterator[int]:
+    """Yield each row's place in its query's answer."""
+    seen = Counter[str]()
+    for query in answers["query"].to_pylist():
+        seen[query] += 1
+        yield seen[query]
 
 
 def _json(values: list[Any]) -> str:
