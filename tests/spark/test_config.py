@@ -128,6 +128,14 @@ def test_the_smallest_file(tmp_path: Path) -> None:
             "[stream.s] needs a key 'bootstrap'",
         ),
         (
+            STREAM + 'time = "t"\nmax_ahead = "9 rows"\n' + QUERY,
+            "'max_ahead' of [stream.s] must be a duration such as \"5 minutes\", not '9 rows'",
+        ),
+        (
+            STREAM + 'max_ahead = "9 hours"\n' + QUERY,
+            "[stream.s] has 'max_ahead' and needs 'time' too",
+        ),
+        (
             STREAM + "max_files = 0\n" + QUERY,
             "'max_files' of [stream.s] must be a whole number of at least 1",
         ),

@@ -166,6 +166,48 @@ def test_every_kind_on_spark(
     assert report.answers == 2 * (len(asked) + len(others))
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("streams", [STREAMS, STREAMS[:2]])
+def test_rows_that_wait_on_spark(
+    tmp_path: Path, spark: SparkSession, streams: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both placements let the same rows wait, through restarts, and the brute force agrees."""
+    chance = random.Random(5)
+    steps = [{name: step[name] for name in streams} for step in make_steps(6, 11, (10, 40))]
+    for number, step in enumerate(steps):
+        for row in (row for rows in step.values() for row in rows if row["ts"] is not None):
+            row["ts"] += 9_000 * (number >= 3) + chance.choice([0, 0, 0, 0, 6, 9, 30, 800])
+    asked = {name: sql for name, sql in QUERIES.items() if "up" in streams or "FROM up" not in sql}
+    changes: dict[str, list[object]] = {}
+    for placement in ("driver", "executors"):
+        folder = tmp_path / placement
+        folder.mkdir()
+        text = pipeline_text(asked, f'placement = "{placement}"\nshards = 2\n')
+        text = text.replace('time = "ts"\n', 'time = "ts"\nmax_ahead = "5 seconds"\n')
+        if "up" not in streams:
+            text = text[: text.index("[stream.up]")] + text[text.index("[[query]]") :]
+        (folder / "pipeline.toml").write_text(text)
+        infos: list[BatchInfo] = []
+        for start in (0, 3):
+            for number in range(start, start + 3):
+                write_step(folder, number, steps[number])
+            run_pipeline(folder / "pipeline.toml", available_now=True, on_batch=infos.append, spark=spark)
+        assert any(info.waiting[streams[0]] for info in infos)
+        report = verify_pipeline(folder / "pipeline.toml")
+        assert report.ok, str(report)
+        changes[placement] = [
+            sorted(
+                pq.read_table(folder / "out" / what / f"batch-{batch}.parquet").to_pylist(),
+                key=lambda row: row.get("query", ""),  # stable: the order of the queries is the placement's
+            )
+            for batch in range(len(steps))
+            for what in ("changes", "rejects")
+        ]
+    for found, right in zip(changes["executors"], changes["driver"], strict=True):
+        assert found == right
+    assert "time starts again at" in caplog.text and "waiting" in caplog.text
+
+
 def test_what_a_pipeline_file_may_not_ask(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.toml"
     file.write_text(

@@ -166,13 +166,9 @@ class One:
         return left
 
     def push(self, rows: Sequence[tuple[str, pa.Table]]) -> tuple[pa.Table, list[tuple[int, str]]]:
-        first = self.monitor.rows_seen
         parts = [(stream, [self.monitor.sifter(stream).sift(table)]) for stream, table in rows]
-        rejects = []
-        for _, (part,) in parts:
-            rejects += [(first + r.seq, r.reason) for r in part.accepted().rejects]
-            first += part.count
-        return plain(self.monitor.push_sifted(parts)), rejects
+        changes = plain(self.monitor.push_sifted(parts))
+        return changes, [(reject.seq, reject.reason) for reject in self.monitor.step_rejects]
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -214,6 +210,18 @@ def compare(
 
 
 STREAMS = Streams({"s": "ts"}, {}, {}, {"s": SCHEMA})
+WAITING = Streams({"s": "ts"}, {}, {}, {"s": SCHEMA}, max_ahead={"s": "4 seconds"})
+
+
+def far_ahead(files: list[list[dict[str, Any]]], seed: int) -> list[list[tuple[str, pa.Table]]]:
+    """Files some of whose rows are stamped ahead, and the last of which go on at another time."""
+    chance = random.Random(seed)
+    for number, rows in enumerate(files):
+        for row in rows:
+            if row["ts"] is not None:
+                jumped = 5_000 if number >= len(files) * 2 // 3 else 0
+                row["ts"] += jumped + chance.choice([0, 0, 0, 0, 0, 1, 6, 9, 40, 700])
+    return [[("s", arrow(rows))] for rows in files]
 
 
 def layout(queries: Mapping[str, str], rows: int, parts: int, epoch: int = 0) -> Layout:
@@ -227,6 +235,23 @@ def test_units_equal_one_monitor(tmp_path: Path, twice: bool) -> None:
     local.start(KINDS, layout(KINDS, 3, 2))
     one.start(KINDS)
     compare(local, one, [[("s", arrow(rows))] for rows in make_files(6, seed=83)])
+
+
+def test_rows_that_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which rows wait is decided once for a batch, whichever units they go to; units that are new take them over."""
+    monkeypatch.setattr("skyband.stream.waiting.MOST", 12)
+    local, one = Local(tmp_path, WAITING, twice=True), One(WAITING)
+    files = far_ahead(make_files(12, seed=85, rows=(10, 60)), seed=1)
+    asked = {name: sql for name, sql in KINDS.items() if name not in ("sums", "couples", "untied")}
+    known = layout(asked, 2, 2)
+    local.start(asked, known)
+    compare(local, one, files[:3], one.start(asked))
+    assert len(one.monitor.streams["s"].waiting) == 12 and one.monitor.reject_counts["ahead"]
+    asked |= {name: KINDS[name] for name in ("sums", "couples", "untied")}
+    more = layout(asked, 3, 2, epoch=1)
+    local.start(asked, Layout(2, {**more.kinds, **{k: v for k, v in known.kinds.items() if k != ROWS}}))
+    compare(local, one, files[3:], one.start(asked))
+    assert any(notice.notice == "jumped" for notice in one.monitor.all_notices())
 
 
 def test_a_name_that_goes_to_a_query_of_another_kind(tmp_path: Path) -> None:

@@ -354,6 +354,7 @@ def _identity(spec: StreamSpec) -> dict[str, Any]:
         "schema": schema,
         "key": spec.key,
         "op": spec.op,
+        "max_ahead": spec.max_ahead,
     }
 
 
