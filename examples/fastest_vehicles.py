@@ -42,12 +42,12 @@ def main() -> tuple[int, int]:
     monitor = sb.Monitor(time="t")
     exact = monitor.watch(question("eaa"), name="exact")
     likely = monitor.watch(question("correlated", ", sample = 1"), name="likely")
-    told = readings(2000, random.Random(3))
-    for begin in range(0, len(told), 200):
+    read = readings(2000, random.Random(3))
+    for begin in range(0, len(read), 200):
         for camera in CAMERAS:
             rows = [
                 {"t": time, "plate": plate, "speed": speed}
-                for time, where, plate, speed in told[begin : begin + 200]
+                for time, where, plate, speed in read[begin : begin + 200]
                 if where == camera
             ]
             monitor.push(rows, stream=camera)
@@ -55,7 +55,7 @@ def main() -> tuple[int, int]:
         print(f"  {row['rank']}. {row['plate']}  {row['score']:.1f}")
     for watch in (exact, likely):
         did = watch.explain().counters
-        print(f"{watch.name}: {did['instances let go']} of {len(told)} instances let go before their time")
+        print(f"{watch.name}: {did['instances let go']} of {len(read)} instances let go before their time")
     print(next(note for note in likely.explain().notes if "measured" in note))
     return exact.explain().counters["instances let go"], likely.explain().counters["instances let go"]
 
