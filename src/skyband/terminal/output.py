@@ -108,8 +108,8 @@ class Answers:
         screen.width = max(screen.width, least)
         with screen.capture() as drawn:
             screen.print(table)
-        shown = [line.rstrip() for line in drawn.get().splitlines()]
-        self.out.write("\n".join(line for line in shown if line) + "\n")
+        drawn_lines = [line.rstrip() for line in drawn.get().splitlines()]
+        self.out.write("\n".join(line for line in drawn_lines if line) + "\n")
 
 
 def _says_everything(out: IO[str]) -> bool:
