@@ -66,6 +66,16 @@ def test_every_column_that_a_query_names_is_missed(sql: str) -> None:
     assert missed == {("v", 1), ("w", 1), ("x", 1), ("ts", 2)}
 
 
+def test_an_empty_batch_without_columns_lacks_none() -> None:
+    m = sb.Monitor(schema={"s": pa.schema([("x", pa.float64())])}, strict=True)
+    m.watch("SELECT x FROM s ORDER BY x DESC LIMIT 1 WINDOW 2 ROWS")
+    m.push([])
+    m.push([{"x": 1.0}])
+    m.push({})
+    m.push([{}], strict=False)
+    assert noticed(m) == [("missing column", "s", "x", 1, 1, 1)]
+
+
 def test_the_streams_of_a_join() -> None:
     sql = "SELECT id FROM r FULL JOIN q USING (id) ORDER BY r.x + q.y DESC LIMIT 2 WINDOW 9 ROWS"
     m = watching(sql)

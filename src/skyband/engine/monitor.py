@@ -404,7 +404,7 @@ class Monitor:
         before = target.schema
         time = self._kind, self._now, self._advanced, self._pending, target.unit
         try:
-            odd = self._read_types(target, raw, rules)
+            odd = self._read_types(target, raw, rules) if rows or names_of(raw) else []
             door = replace(target.door(), rules=rules) if rules != RULES else target.door()
             part = accept(door, raw, rows, unread, KEPT)
             if strict:
