@@ -13,7 +13,7 @@ from skyband.core.errors import InputError
 from skyband.files.csvtext import csv_texts, header_of, infer_csv, last_record_end, parse_csv
 from skyband.files.jsontext import infer_json, parse_json_lines
 from skyband.files.rows import BadRow, Chunk, cast_texts, set_aside, settle, texts_among, without_rows
-from skyband.files.source import Source
+from skyband.files.source import Openable, Source
 from skyband.stream.arrow import python_value
 
 BATCH = 1 << 16  # rows of a Parquet batch: large enough to be quick, small enough to stay in the cache
@@ -36,7 +36,9 @@ class Reader(ABC):
         """How much has been read so far, from 0 to 1, or None if it is not known."""
 
 
-def open_rows(path: str | Path, kinds: Mapping[str, str] | None = None, form: str | None = None) -> Reader:
+def open_rows(
+    path: str | Path | Openable, kinds: Mapping[str, str] | None = None, form: str | None = None
+) -> Reader:
     """Open a CSV, JSON lines or Parquet file ("-" for standard input), whichever its content is.
 
     `kinds` says of columns that they are a "time" or a "number", so that text in them is read as such

@@ -13,7 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -30,30 +30,44 @@ _PACKED: dict[bytes, Any] = {
 }
 
 
-def packing(path: str | Path) -> str | None:
+class Openable(Protocol):
+    """A file that isn't on this machine's disk; a `Path` has the same methods."""
+
+    def open(self, mode: str) -> Any: ...
+
+    def stat(self) -> Any: ...
+
+
+def packing(path: Path | Openable) -> str | None:
     """How a file is packed, by its first bytes; None if it isn't."""
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         head = file.read(max(map(len, _PACKED)))
     return next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
 
 
-def open_plain(path: str | Path) -> BinaryIO:
+def open_plain(path: Path | Openable) -> BinaryIO:
     """A file's bytes, unpacked if they are packed."""
     kind: Any = packing(path)
+    file: BinaryIO = path.open("rb")
     if kind is None:
-        return open(path, "rb")
+        return file
     # Arrow itself would not take a name that is no UTF-8
-    return io.BufferedReader(pa.input_stream(io.FileIO(path), compression=kind))
+    return io.BufferedReader(pa.input_stream(file, compression=kind))
 
 
 class Source:
     """Bytes to be read once, from the beginning, with a first look at them."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = None if str(path) == "-" else Path(path)
-        self.name = "standard input" if self.path is None else str(path)
-        self._file = _open(self.path, self.name)
-        self.size = _size(self._file)
+    def __init__(self, path: str | Path | Openable) -> None:
+        self.path: Path | None = None  # where there is one on the disk
+        self.size: int | None
+        if isinstance(path, str | Path):
+            self.path = None if str(path) == "-" else Path(path)
+            self.name = "standard input" if self.path is None else str(path)
+            self._file = _open(self.path, self.name)
+            self.size = _size(self._file)
+        else:
+            self.name, self._file, self.size = str(path), path.open("rb"), int(path.stat().st_size)
         self.taken = 0  # bytes of the file itself, before they were unpacked
         self._ahead = self._read_file(BLOCK, patience=0.25)
         if not self._ahead:
@@ -67,7 +81,7 @@ class Source:
 
     @property
     def sentence_name(self) -> str:
-        return self.name[0].upper() + self.name[1:] if self.path is None else self.name
+        return "Standard input" if self.name == "standard input" else self.name
 
     def _unpack(self, kind: Any) -> None:
         packed = pa.PythonFile(_Rest(self._ahead, self._read_file), mode="r")
@@ -138,7 +152,7 @@ class Source:
         return min(1.0, self.taken / self.size) if self.size else None
 
     def close(self) -> None:
-        if self.path is not None:
+        if self._file is not getattr(sys.stdin, "buffer", None):
             self._file.close()
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from skyband.core.errors import InputError, SkybandError
+from skyband.files.source import Openable
 from skyband.query.model import Last
 from skyband.query.sql.parser import parse
 from skyband.query.text import to_sql
@@ -57,6 +58,7 @@ class PipelineService:
 
     def __init__(self, settings: Settings, path: str, start: bool = True) -> None:
         from skyband.spark.config import load_pipeline
+        from skyband.spark.session import reach
 
         if importlib.util.find_spec("pyspark") is None:
             raise InputError("Spark isn't installed: install it with pip install 'skyband[spark]'.")
@@ -76,6 +78,7 @@ class PipelineService:
         self._crossed = 0  # rows that came to the driver
         self._state: tuple[float, dict[str, Any]] = 0.0, {"state_rows": 0, "state_bytes": 0, "window_rows": 0}
         self._stop = threading.Event()
+        reach(self.pipeline)
         self._begin()
         self._thread = threading.Thread(target=self._run, name="skyband-pipeline", daemon=True)
         if start:
@@ -288,10 +291,8 @@ class PipelineService:
         rows: list[dict[str, Any]] = []
         folder = self.pipeline.sink.path
         if folder is not None and self.pipeline.sink.format == "parquet" and most:
-            files = sorted(
-                (folder / "rejects").glob("batch-*.parquet"), key=lambda file: file.stat().st_mtime_ns
-            )
-            for file in reversed(files):
+            files = [*(folder / "rejects").glob("batch-*.parquet")]
+            for file in sorted(files, key=lambda file: file.stat().st_mtime_ns, reverse=True):
                 found = json_rows(_read(file))
                 rows = [row for row in found if streams is None or row["stream"] in streams] + rows
                 if len(rows) >= most:
@@ -381,10 +382,11 @@ def _plan(query: Any, name: str) -> Plan:
     return Monitor(time="ts" if isinstance(query.window, Last) else None).watch(query, name).explain()
 
 
-def _read(file: Path) -> pa.Table:
+def _read(file: Openable) -> pa.Table:
     import pyarrow.parquet as pq
 
-    return pq.read_table(file, partitioning=None)
+    with file.open("rb") as data, pq.ParquetFile(data) as parquet:
+        return parquet.read()
 
 
 def _kept_tops(table: pa.Table) -> dict[str, pa.Table]:

@@ -92,10 +92,10 @@ class Again:
 
     def _spark(self) -> SparkSession:
         from .jvm import is_started
-        from .session import start_session
+        from .session import log_of, start_session
 
         if self._session is None:
             self._own = not is_started()  # another one stays as it was
-            log = self._checkpoint.own / "verify.log"
+            log = log_of(self._pipeline, "verify.log")
             self._session = start_session(self._pipeline.spark, log, kafka=True)
         return self._session

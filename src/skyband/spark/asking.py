@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,11 @@ from skyband.core.errors import InputError
 from .checkpoint import Checkpoint, Queries, open_checkpoint
 from .config import Pipeline, QuerySpec, check_query, load_pipeline
 from .files import read_json, write_json
+from .hadoop import HadoopPath
+from .session import reach
+
+_LOOK_SECONDS = 2.0
+_LOCK_SECONDS = 20.0  # a command holds it for a moment
 
 
 class Asked:
@@ -25,14 +31,20 @@ class Asked:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._path = checkpoint.own / "asked.json"
+        self._looked: tuple[float, Any] = (0.0, None)  # when a store was last asked, and what it said
 
     def stamp(self) -> Any:
-        """Return something that is another after every change of the file."""
+        """Return something that is another after every change of the file; a store is asked every two seconds."""
+        if isinstance(self._path, HadoopPath):
+            if time.monotonic() >= self._looked[0]:
+                found = [one for one in self._path.parent.list() if one.name == self._path.name]
+                self._looked = time.monotonic() + _LOOK_SECONDS, found
+            return self._looked[1]
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except FileNotFoundError:
             return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return status.st_mtime_ns, status.st_ino, status.st_size
 
     def applied(self, queries: Queries) -> Queries:
         """Return the queries that hold, given those of the pipeline file."""
@@ -74,9 +86,31 @@ class Asked:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Let one command at a time change the file."""
+        if isinstance(self._path, HadoopPath):
+            with _held(self._path.parent / "asked.lock"):
+                yield
+            return
         with open(self._path.with_suffix(".lock"), "w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+
+@contextlib.contextmanager
+def _held(lock: HadoopPath) -> Iterator[None]:
+    """An object that only one process can make; one that a killed process left goes after a while."""
+    end = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            lock.put_new(b"")
+            break
+        except FileExistsError:
+            if time.monotonic() > end:
+                lock.unlink()
+            time.sleep(0.2)
+    try:
+        yield
+    finally:
+        lock.unlink()
 
 
 class Listed(NamedTuple):
@@ -121,5 +155,6 @@ def list_queries(path: str | Path) -> list[Listed]:
 
 def _open(path: str | Path) -> tuple[Pipeline, Checkpoint, Asked]:
     pipeline = load_pipeline(path)
+    reach(pipeline)
     checkpoint = open_checkpoint(pipeline)
     return pipeline, checkpoint, Asked(checkpoint)

@@ -25,6 +25,7 @@ import fcntl
 import json
 import os
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ from skyband.core.errors import InputError
 from .config import OUR_SOURCE, Pipeline, QuerySpec, StreamSpec, sources_of
 from .filelog import FileLog
 from .files import append_line, damaged, frame, read_frame, read_json, read_lines, write_atomic, write_json
+from .hadoop import HadoopPath
+from .paths import Place
 
 Queries = tuple[QuerySpec, ...]
 
@@ -56,7 +59,7 @@ class Step:
 class Checkpoint:
     """The folder of one pipeline's checkpoint."""
 
-    def __init__(self, folder: Path, sources: tuple[str, ...] = (OUR_SOURCE,)) -> None:
+    def __init__(self, folder: Place, sources: tuple[str, ...] = (OUR_SOURCE,)) -> None:
         self.folder = folder
         self.sources = sources  # in the order of Spark's offset log
         self.own = folder / "skyband"
@@ -64,13 +67,21 @@ class Checkpoint:
         self._batches = self.own / "batches.jsonl"
         self._steps = self.own / "steps"
         self._snapshots = self.own / "snapshots"
+        self._driver: int | None = None  # the number of this process, in a store
         self._history: list[tuple[int, Queries]] | None = (
             None  # what queries.json says; only this process writes it
         )
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process at a time may run a pipeline on a checkpoint."""
+        """Only one process at a time may run a pipeline on a checkpoint.
+
+        On a disk the second one is refused. A store has no locks that end with their process: there every driver takes
+        the next number, the one with the greatest goes on, and one before it is stopped by `check_owner`."""
+        if isinstance(self.own, HadoopPath):
+            self._driver = self._next_driver(self.own / "drivers")
+            yield
+            return
         self.own.mkdir(parents=True, exist_ok=True)
         with open(self.own / "lock", "w") as handle:
             try:
@@ -80,6 +91,41 @@ class Checkpoint:
                     f"Another process runs a pipeline on the checkpoint {self.folder}: stop it first."
                 ) from None
             yield
+
+    def _next_driver(self, drivers: HadoopPath) -> int:
+        mine = json.dumps({"host": socket.gethostname(), "process": os.getpid()}).encode()
+        while True:
+            there = self._drivers(drivers)
+            number = max(there, default=0) + 1
+            try:
+                (drivers / str(number)).put_new(mine)
+            except FileExistsError:
+                continue  # another one, at the same moment
+            except OSError as problem:
+                raise InputError(
+                    f"The checkpoint folder {self.folder} cannot be written ({problem}): choose another in [spark], or "
+                    f"see to its rights."
+                ) from None
+            for old in there:
+                (drivers / str(old)).unlink()
+            return number
+
+    def _drivers(self, drivers: HadoopPath) -> list[int]:
+        return [int(one.name) for one in drivers.list() if one.name.isdigit()]
+
+    def check_owner(self) -> None:
+        """Raise a sentence if another driver has begun to work on this checkpoint since this one did."""
+        if self._driver is None:
+            return
+        assert isinstance(self.own, HadoopPath)
+        drivers = self.own / "drivers"
+        last = max(self._drivers(drivers), default=0)
+        if last != self._driver:
+            what = "has" if last else "had"
+            raise InputError(
+                f"Another process {what} the checkpoint {self.folder}: it was started later, so this one stops; let "
+                f"only one of them run."
+            )
 
     # -- streams
 
@@ -290,7 +336,7 @@ class Checkpoint:
     def unreadable(self, problem: Exception) -> InputError | None:
         """The sentence for what Spark keeps and can't read; None if a problem is another."""
         torn = re.search(r"Checksum error: file:(/\S+) at ", str(problem))
-        if torn is not None and Path(torn[1]).is_relative_to(self.folder):
+        if torn is not None and Path(torn[1]).is_relative_to(str(self.folder)):
             return damaged(Path(torn[1]))
         found = re.search(r"\[(?:CANNOT_LOAD_STATE_STORE|STDS_\w+)[.\w]*\] (.*)", str(problem))
         if found is None:
@@ -300,7 +346,7 @@ class Checkpoint:
             f"back from a copy, or start again with an empty checkpoint and output folder."
         )
 
-    def _numbers(self, folder: Path, suffix: str) -> list[int]:
+    def _numbers(self, folder: Place, suffix: str) -> list[int]:
         if not folder.is_dir():
             return []
         return [int(p.stem) for p in folder.iterdir() if p.suffix == suffix and p.stem.isdigit()]
@@ -318,7 +364,7 @@ class Checkpoint:
         )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[bytes]] | None:
+def _read(path: Place) -> tuple[dict[str, Any], list[bytes]] | None:
     """A step or a snapshot; None if it isn't there whole."""
     found = read_frame(path)
     if found is not None:
@@ -327,7 +373,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[bytes]] | None:
     return found
 
 
-def _is_log(path: Path) -> bool:
+def _is_log(path: Place) -> bool:
     """Whether a file of Spark's is there and says something: a JSON object, in a log after a line with a version."""
     try:
         lines = path.read_text().splitlines()
@@ -361,6 +407,8 @@ def _identity(spec: StreamSpec) -> dict[str, Any]:
 def open_checkpoint(pipeline: Pipeline) -> Checkpoint:
     """The checkpoint of a pipeline; an error if its folder cannot be written."""
     folder = pipeline.spark.checkpoint
+    if isinstance(folder, HadoopPath):
+        return Checkpoint(folder, sources_of(pipeline))
     try:
         (folder / "skyband").mkdir(parents=True, exist_ok=True)
     except OSError as problem:

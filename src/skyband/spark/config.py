@@ -19,7 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from skyband.core.errors import InputError, QueryError
-from skyband.spark.paths import local_path
+from skyband.spark.hadoop import HadoopPath
+from skyband.spark.paths import Place, place_of
 from skyband.stream.clock import UNITS
 
 FILES = ("parquet", "csv", "json")
@@ -52,7 +53,7 @@ class StreamSpec:
 
     name: str
     format: str
-    path: Path
+    path: Place
     text: str  # the path as the file has it: what the checkpoint remembers
     time: str | None = None
     time_unit: str | None = None  # of a time column of numbers
@@ -84,7 +85,7 @@ class SinkSpec:
     """The [sink] table."""
 
     format: str = "console"
-    path: Path | None = None
+    path: Place | None = None
     options: tuple[tuple[str, str], ...] = ()  # tables, topics, where the database or the broker is
 
     def option(self, name: str) -> str:
@@ -95,7 +96,7 @@ class SinkSpec:
 class SparkSpec:
     """The [spark] table: our own keys, and everything else for Spark's configuration."""
 
-    checkpoint: Path
+    checkpoint: Place
     master: str = "local[*]"
     trigger: str | None = None
     placement: str = "auto"
@@ -127,6 +128,12 @@ class Pipeline:
     sink: SinkSpec
     spark: SparkSpec
     metrics: MetricsSpec | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a path is a URI of a store, which takes a JVM to reach."""
+        places = [self.spark.checkpoint, self.sink.path, *(s.path for s in self.streams if s.files)]
+        return any(isinstance(place, HadoopPath) for place in places)
 
     def monitor_options(self) -> dict[str, Any]:
         """The options of a monitor of these streams: each by stream."""
@@ -210,9 +217,10 @@ class _Reader:
 
     def path(
         self, where: str, table: Mapping[str, Any], key: str = "path", default: str | None = None
-    ) -> Path:
+    ) -> Place:
         try:
-            return self.base / local_path(self.text(where, table, key, default))
+            found = place_of(self.text(where, table, key, default))
+            return self.base / found if isinstance(found, Path) else found
         except InputError as problem:
             raise self.fail(f"'{key}' of {where}: {problem}") from None
 
@@ -406,6 +414,10 @@ class _Reader:
         }.get(form, ("path",))
         self.known(where, table, ("format", *own))
         path = self.path(where, table) if "path" in own else None
+        if form == "sqlite" and isinstance(path, HadoopPath):
+            raise self.fail(
+                f"'path' of {where}: SQLite's file must be on a disk of the driver's machine, not {path}."
+            )
         options: dict[str, str] = {}
         if form in ("postgres", "sqlite"):
             options = {name: self.name(where, table, name) for name in TABLES}

@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,12 +29,13 @@ from .config import Pipeline
 from .connector import kafka_sentence, needs_kafka
 from .engine import Engine, compare_queries, new_monitor, sifters_of, watch_all
 from .filelog import FileLog
+from .hadoop import HadoopPath
 from .inputs import forms_of, in_one, part_frames
 from .jobs import Packed, in_order
 from .metrics import Lag, StateSize, observed
-from .paths import check_seen, hadoop_path
+from .paths import Place, check_seen, uri_of
 from .progress import BatchInfo, OnBatch, Resident, Summary
-from .session import few_lines, settings
+from .session import few_lines, log_of, reachable, settings
 from .sifting import Batch, SiftJob
 from .signals import Signals, signals_ignored
 from .sinks import NobodyReads, Sink
@@ -132,9 +132,10 @@ class Run:
             self._sink.start(session)
             if not all(spec.files for spec in self._pipeline.streams):
                 self._lag.listen(session)
-            self._await(self._start(session, available_now))
-            while self._renew():
+            with reachable(session, self._pipeline):
                 self._await(self._start(session, available_now))
+                while self._renew():
+                    self._await(self._start(session, available_now))
         finally:
             if self._ahead is not None:
                 self._ahead.join()
@@ -159,12 +160,12 @@ class Run:
             waiting=waiting,
         )
 
-    def _shared(self) -> list[Path]:
+    def _shared(self) -> list[Place]:
         """The folders that tasks read, as far as they are there."""
         folders = [spec.path.resolve() for spec in self._pipeline.streams if spec.files]
         if self._stateful:
             folders.append(self._checkpoint.own)
-        return [folder for folder in folders if folder.exists()]
+        return [folder for folder in folders if isinstance(folder, HadoopPath) or folder.exists()]
 
     def _reach_ahead(self) -> None:
         """Let the engine get to where it was while Spark starts. Whatever is wrong there, the first batch will say."""
@@ -182,7 +183,7 @@ class Run:
         from .session import start_session
 
         kafka = needs_kafka(self._pipeline)
-        log = self._checkpoint.own / "spark.log"
+        log = log_of(self._pipeline, "spark.log")
         session = start_session(self._pipeline.spark, log, kafka=kafka, states=self._stateful)
         self._stop.install()  # Spark has put a handler of its own there
         return session
@@ -203,7 +204,7 @@ class Run:
     def _write(self, lines: DataFrame, available_now: bool) -> StreamingQuery:
         """Start the query: every micro-batch of lines comes to `_batch`."""
         writer = lines.writeStream.foreachBatch(self._batch).option(
-            "checkpointLocation", hadoop_path(self._checkpoint.folder)
+            "checkpointLocation", uri_of(self._checkpoint.folder)
         )
         trigger = self._pipeline.spark.trigger
         if available_now:
@@ -288,6 +289,7 @@ class Run:
             if self._stop.asked() or self._changing:
                 raise InputError("The pipeline is stopping.")
             try:
+                self._checkpoint.check_owner()
                 self._do(lines, batch)
                 self._done = batch
             except NobodyReads as problem:
@@ -315,7 +317,7 @@ class Run:
             checkpoint.write_step(step, offset)
         output = engine.take(step)
         engine.save_if_due()
-        self._sink.put(batch, output.changes, output.rejects, output.tops)
+        self._put(batch, output.changes, output.rejects, output.tops)
         state_rows, state_bytes = self._size.of(engine.monitor)
         info = BatchInfo(
             batch=batch,
@@ -339,6 +341,11 @@ class Run:
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)
+
+    def _put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
+        """Put out a batch, if no other driver has taken over."""
+        self._checkpoint.check_owner()
+        self._sink.put(batch, changes, rejects, tops)
 
     def _read(self, lines: DataFrame, batch: int, offset: dict[str, Any]) -> Step:
         """Let Spark's tasks read and sift a batch."""

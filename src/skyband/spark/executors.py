@@ -12,7 +12,6 @@ begins from the same state with the same rows, and what comes out is the same.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +23,7 @@ from skyband.stream.notices import Notices
 from .checkpoint import Queries
 from .driver import Run, say
 from .engine import compare_queries
+from .files import remove_tree
 from .frames import late_of, read_frame, write_frame
 from .gather import Asked, Gather, Reports
 from .handover import hand_over
@@ -32,7 +32,7 @@ from .jobs import Packed
 from .jvm import has_listeners
 from .merging import LINE_COLUMNS, STATE, stepper
 from .metrics import observed_parts
-from .paths import hadoop_path
+from .paths import uri_of
 from .progress import BatchInfo
 from .routing import Era, Job, control_frame
 from .session import few_lines, settings
@@ -120,7 +120,7 @@ class ExecutorsRun(Run):
             hand_over(session, self._checkpoint, first, before, era.units)
             say(f"the state of {len(before)} units is dealt out to {len(era.units)}")
         elif first:
-            shutil.rmtree(self._checkpoint.own / "handover", ignore_errors=True)  # it was taken over long ago
+            remove_tree(self._checkpoint.own / "handover")  # it was taken over long ago
         self._log.set(first, layout)
         self._renew_frame(first)
         return era
@@ -185,7 +185,7 @@ class ExecutorsRun(Run):
         with state_settings(session, layout.partitions, self._records):
             if once:
                 writer = lines.writeStream.foreachBatch(self._batch)
-                where = hadoop_path(self._checkpoint.folder)
+                where = uri_of(self._checkpoint.folder)
                 return writer.option("checkpointLocation", where).trigger(once=True).start()
             return self._write(lines, available_now)
 
@@ -225,7 +225,7 @@ class ExecutorsRun(Run):
             self._notices.add(notice)
         changes = batch_column(gather.changes(reports, self._asked(batch - 1), self._asked(batch)), batch)
         rejects = batch_column(reports.rejects(), batch)
-        self._sink.put(batch, changes, rejects, gather.answers(reports, self._asked(batch)))
+        self._put(batch, changes, rejects, gather.answers(reports, self._asked(batch)))
         write_frame(self._checkpoint.own, batch, frame, self._late(frame, batch))
         info = BatchInfo(
             batch=batch,

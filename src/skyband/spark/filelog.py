@@ -22,12 +22,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from skyband.core.errors import InputError
 
 from .files import append_line, read_from, read_lines
+from .hadoop import HadoopPath
+from .paths import Place, place_of
 
 # What one micro-batch takes of a stream without max_files: enough to be worth a batch, little enough to fit.
 _BATCH_BYTES = 256 << 20
@@ -71,7 +72,7 @@ class _StreamLog:
 class FileLog:
     """The log of one pipeline. Only Spark's planner process writes it (`writer=True`)."""
 
-    def __init__(self, path: Path, writer: bool = False) -> None:
+    def __init__(self, path: Place, writer: bool = False) -> None:
         self._path = path
         self._streams: dict[str, _StreamLog] = {}
         self._size = 0  # bytes that have been read
@@ -81,11 +82,9 @@ class FileLog:
 
     def refresh(self) -> None:
         """Take in what another process has added."""
-        size = self._path.stat().st_size if self._path.exists() else 0
-        if size > self._size:
-            records, self._size = read_from(self._path, self._size)
-            for record in records:
-                self._apply(record)
+        records, self._size = read_from(self._path, self._size)
+        for record in records:
+            self._apply(record)
 
     def taken(self, stream: str) -> list[Taken]:
         """All files of a stream that have a place, in that order."""
@@ -100,7 +99,7 @@ class FileLog:
         records = []
         for stream in streams:
             log = self._stream(stream.name)
-            for name, size, changed in sorted(list_files(Path(stream.root))):
+            for name, size, changed in sorted(list_files(place_of(stream.root))):
                 if name not in log.seen:
                     records.append({"see": stream.name, "name": name})
                 elif name in log.by_name:
@@ -152,7 +151,7 @@ class FileLog:
         return self._streams.setdefault(name, _StreamLog())
 
 
-def list_files(root: Path) -> Iterator[tuple[str, int, int]]:
+def list_files(root: Place) -> Iterator[tuple[str, int, int]]:
     """Name, size and time of change of every file of a stream; names are relative to its folder."""
     try:
         status = root.stat()
@@ -160,8 +159,20 @@ def list_files(root: Path) -> Iterator[tuple[str, int, int]]:
         return  # the folder may be made later
     if not root.is_dir():
         yield root.name, status.st_size, status.st_mtime_ns
-        return
-    yield from _below(str(root), "")
+    elif isinstance(root, HadoopPath):
+        yield from _stored(root, "")
+    else:
+        yield from _below(str(root), "")
+
+
+def _stored(folder: HadoopPath, prefix: str) -> Iterator[tuple[str, int, int]]:
+    for one in folder.list():
+        if _hidden(one.name):
+            continue
+        if one.is_folder:
+            yield from _stored(folder / one.name, f"{prefix}{one.name}/")
+        else:
+            yield prefix + one.name, one.st_size, one.st_mtime_ns
 
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, int, int]]:
@@ -179,10 +190,10 @@ def _below(folder: str, prefix: str) -> Iterator[tuple[str, int, int]]:
             yield prefix + entry.name, status.st_size, status.st_mtime_ns
 
 
-def file_path(root: str, name: str) -> Path:
+def file_path(root: str, name: str) -> Place:
     """A file's path from its stream's path, which may be that very file."""
-    path = Path(root)
-    return path / name if path.is_dir() or path.name != name else path
+    path = place_of(root)
+    return path / name if path.name != name or path.is_dir() else path
 
 
 def check_unchanged(stream: StreamFiles, taken: Taken, size: int, changed: int) -> None:
@@ -214,11 +225,11 @@ def _describe(stream: StreamFiles, name: str) -> dict[str, Any] | None:
     }
 
 
-def _row_groups(path: Path) -> list[list[int]]:
+def _row_groups(path: Place) -> list[list[int]]:
     """Rows and bytes of each row group; ValueError (Arrow's invalid data) without a readable footer."""
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with path.open("rb") as data, pq.ParquetFile(data) as file:
         metadata = file.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         return [[group.num_rows, group.total_byte_size] for group in groups]

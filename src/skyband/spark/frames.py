@@ -8,7 +8,6 @@ the next batch read that. Written before Spark commits the batch, it is there wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyband.core.errors import InputError
@@ -17,6 +16,7 @@ from skyband.query.model import Joined, Last
 from skyband.stream import clock
 
 from .files import read_json, write_json
+from .paths import Place
 
 if TYPE_CHECKING:
     from skyband.engine.monitor import Monitor
@@ -72,13 +72,13 @@ def _fresh(frame: Mapping[str, Any], query: Query) -> int | None:
     return clock.minus(frame["now"], query.window.nanoseconds, frame["kind"])
 
 
-def write_frame(own: Path, batch: int, frame: Mapping[str, Any], late: Mapping[str, int | None]) -> None:
+def write_frame(own: Place, batch: int, frame: Mapping[str, Any], late: Mapping[str, int | None]) -> None:
     """Keep what is known after a batch, and what is late in the next one."""
     write_json(_path(own, batch), {**frame, "late": late}, indent=None)
     (_path(own, batch - _KEPT)).unlink(missing_ok=True)
 
 
-def read_frame(own: Path, batch: int) -> dict[str, Any] | None:
+def read_frame(own: Place, batch: int) -> dict[str, Any] | None:
     """What is known after a batch; None before the first."""
     if batch < 0:
         return None
@@ -91,11 +91,11 @@ def read_frame(own: Path, batch: int) -> dict[str, Any] | None:
         ) from None
 
 
-def late_before(own: Path, batch: int) -> dict[str, int | None]:
+def late_before(own: Place, batch: int) -> dict[str, int | None]:
     """What is late in a batch, by stream."""
     frame = read_frame(own, batch - 1)
     return {} if frame is None else dict(frame["late"])
 
 
-def _path(own: Path, batch: int) -> Path:
+def _path(own: Place, batch: int) -> Place:
     return own / "frames" / f"{batch}.json"

@@ -18,7 +18,7 @@ from skyband.core.errors import InputError
 from .checkpoint import Checkpoint
 from .files import frame, write_atomic
 from .merging import state_bytes, unpacked
-from .paths import hadoop_path
+from .paths import uri_of
 from .routing import owns
 from .shards import ROWS, Unit, part_of
 
@@ -88,7 +88,7 @@ def read_states(session: SparkSession, checkpoint: Checkpoint, batch: int) -> di
     table = (
         session.read.format("statestore")
         .option("batchId", batch)
-        .load(hadoop_path(checkpoint.folder))
+        .load(uri_of(checkpoint.folder))
         .selectExpr("key.*", "value.*")
         .toArrow()
     )

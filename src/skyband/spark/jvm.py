@@ -5,9 +5,10 @@ Each function says why nothing public serves, and on which versions of PySpark i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,3 +63,78 @@ def root_of(problem: BaseException) -> BaseException:
     while (cause := getattr(problem, "_cause", None)) is not None:
         problem = cause
     return problem
+
+
+def view() -> Any | None:
+    """Return what sees the classes of the driver's JVM; None in another process.
+
+    Hadoop's file systems have no public Python face. PySpark 4.3.0."""
+    import sys
+
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    return None if gateway is None else gateway.jvm
+
+
+def address() -> tuple[int, str]:
+    """Return the port and the secret of the driver's JVM, for processes of Spark's on the same machine.
+
+    The planner of a Python source lists files, and has no connection to the JVM that started it. PySpark 4.3.0."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    parameters = gateway.gateway_parameters
+    return int(parameters.port), str(parameters.auth_token)
+
+
+def attach(port: int, secret: str) -> Any:
+    """Connect to a JVM of this machine, and return what sees its classes.
+
+    The same as PySpark does where a JVM has started it. PySpark 4.3.0."""
+    from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+
+    return ClientServer(
+        java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
+        python_parameters=PythonParameters(port=0, eager_load=False),
+    ).jvm
+
+
+def helper(settings: Mapping[str, str]) -> Any:
+    """Start a small JVM for a Python worker, with the jars of its executor, and return what sees its classes.
+
+    A worker can't call its executor's JVM. The new one ends with the worker. PySpark 4.3.0."""
+    from pyspark import SparkConf, SparkFiles
+    from pyspark.java_gateway import launch_gateway
+
+    jars = sorted(Path(SparkFiles.getRootDirectory()).glob("*.jar"))
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    conf.set("spark.jars", ",".join(map(str, jars))).set("spark.jars.packages", "")
+    conf.set("spark.driver.memory", "256m")
+    conf.set("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "pyspark-shell"
+    return launch_gateway(conf).jvm  # type: ignore[no-untyped-call]
+
+
+def java_error(problem: BaseException) -> tuple[set[str], str] | None:
+    """Return the class names of a Java exception and of its causes, and what it says; None for another exception.
+
+    PySpark turns only its own exceptions into Python's. PySpark 4.3.0."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    if not isinstance(problem, Py4JJavaError):
+        if isinstance(problem, Py4JError | ConnectionError):
+            return set(), f"the JVM does not answer ({problem})"
+        return None
+    kinds: set[str] = set()
+    cause = problem.java_exception
+    first = last = str(cause.toString())
+    while cause is not None and len(kinds) < 20:
+        kinds.add(str(cause.getClass().getSimpleName()))
+        last, cause = str(cause.toString()), cause.getCause()
+    text = first if len(first) > 20 else last
+    return kinds, text.strip().splitlines()[0].rstrip(". ")[:300]

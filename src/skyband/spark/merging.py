@@ -15,7 +15,6 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from .files import frame, read_frame, unframe
 from .frames import make_frame, reach_of
 from .jobs import Packed, task
 from .partial import answer_of
+from .paths import place_of
 from .residents import begin_task, built, let_go
 from .routing import Era, Job
 from .seven import from_text, to_text
@@ -217,7 +217,8 @@ def unpacked(state: bytes) -> _Held:
 
 def _taken_over(job: Job, unit: Unit, first: bool) -> _Held:
     """A unit that has no state yet: it begins with nothing, or with what older units have left for it."""
-    path = Path(job.checkpoint) / "handover" / f"{unit.key}.state"
+    own = place_of(job.checkpoint)
+    path = own / "handover" / f"{unit.key}.state"
     found = read_frame(path)
     if found is None and path.exists():
         raise InputError(f"{path} is damaged: remove the folder it is in, and start again.")
@@ -227,7 +228,7 @@ def _taken_over(job: Job, unit: Unit, first: bool) -> _Held:
         return unpacked(blobs[0])
     if not first:
         raise InputError(
-            f"The checkpoint {Path(job.checkpoint).parent} has no state of unit {unit.key}: it is damaged; start again "
+            f"The checkpoint {own.parent} has no state of unit {unit.key}: it is damaged; start again "
             f"with an empty checkpoint and output folder."
         )
     monitor = job.streams.monitor()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any, Protocol
 
 from skyband.core.errors import InputError
 from skyband.stream.arrow import python_rows
 
 from .config import Pipeline
+from .paths import Place
 from .sinks import plain_value
 from .sinks.tables import COLUMNS, TableSink, table_sink
 
@@ -53,7 +53,7 @@ def output_of(pipeline: Pipeline) -> Output:
 
 
 class _Files:
-    def __init__(self, folder: Path, form: str) -> None:
+    def __init__(self, folder: Place, form: str) -> None:
         self._folder, self._form = folder, form
         self._top = folder / "top" / f"top.{form}"
         self.top = str(self._top)
@@ -79,10 +79,10 @@ class _Files:
                 return f"{path} is the output of no batch."
         return None
 
-    def _file(self, kind: str, batch: int) -> Path:
+    def _file(self, kind: str, batch: int) -> Place:
         return self._folder / kind / f"batch-{batch}.{self._form}"
 
-    def _read(self, path: Path, kind: str) -> Rows:
+    def _read(self, path: Place, kind: str) -> Rows:
         if not path.exists():
             return []
         try:
@@ -101,7 +101,7 @@ class _Files:
         return rows
 
 
-def _json_rows(path: Path) -> Rows:
+def _json_rows(path: Place) -> Rows:
     # not splitlines, which also ends a line at marks that JSON may have in a text
     rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     if not all(isinstance(row, dict) for row in rows):
@@ -109,10 +109,10 @@ def _json_rows(path: Path) -> Rows:
     return rows
 
 
-def _parquet_rows(path: Path) -> Rows:
+def _parquet_rows(path: Place) -> Rows:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with path.open("rb") as data, pq.ParquetFile(data) as file:
         table = file.read()
     if not table.num_rows:  # without rows the columns may have other types
         return []
@@ -146,5 +146,5 @@ class _Tables:
         return None
 
 
-def _below(folder: Path) -> list[Path]:
+def _below(folder: Place) -> list[Place]:
     return sorted(folder.iterdir()) if folder.is_dir() else []

@@ -1,8 +1,8 @@
 """Paths in a pipeline file, and what the machines of a cluster see of them.
 
-A path is one of this machine, plain or as a URI (`file:`). Any other scheme is refused: taken for a plain path, it
-would become a folder of that name, in silence. On a cluster tasks read the streams' files, and Spark's state is written
-by executors, so every machine has to see these folders under the same names.
+A path is one of this machine, plain or as a URI (`file:`), or a URI of another of Hadoop's file systems (`hadoop`). On
+a cluster tasks read the streams' files, and Spark's state is written by executors, so every machine has to see folders
+of the first kind under the same names.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from skyband.core.errors import InputError
+
+from .hadoop import HadoopPath
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,18 +27,18 @@ _SCHEME = re.compile(
 )  # other names may have a colon in them
 _HERE = ("", "localhost")
 
+Place: TypeAlias = Path | HadoopPath
+"""A file or folder, on a disk or in a store: the same methods look and read; `files` writes."""
 
-def local_path(text: str) -> Path:
-    """The path that a text means; an error for a scheme that can't be reached."""
+
+def place_of(text: str) -> Place:
+    """The place that a path or a URI means."""
     found = _SCHEME.match(text)
     if found is None:
         return Path(text)
     place = urlsplit(text)
     if place.scheme != "file":
-        raise InputError(
-            f"{text} can't be reached, since only this machine's files can (plain paths and file:): mount the store as "
-            f"a folder of every machine, and give that folder's path."
-        )
+        return HadoopPath.of(text)
     if place.netloc.lower() not in _HERE or not place.path.startswith("/"):
         raise InputError(
             f"{text} is no file of this machine: write file:// and its whole path, as in file:///data."
@@ -44,17 +46,18 @@ def local_path(text: str) -> Path:
     return Path(unquote(text[text.index(place.path, found.end() + len(place.netloc)) :]))
 
 
-def hadoop_path(path: Path) -> str:
-    """A path as Spark takes it for one of this machine, whatever its default file system is."""
-    return f"file://{path}"  # Hadoop takes the rest as it is, without %xx
+def uri_of(place: Place) -> str:
+    """A place as Spark takes it, whatever its default file system is."""
+    # Hadoop takes the rest as it is, without %xx
+    return str(place) if isinstance(place, HadoopPath) else f"file://{place}"
 
 
-def check_seen(session: SparkSession, folders: Iterable[Path]) -> None:
-    """Raise a sentence if tasks don't see one of these folders. On one machine they do."""
+def check_seen(session: SparkSession, folders: Iterable[Place]) -> None:
+    """Raise a sentence if tasks don't see one of these folders of a disk. On one machine they do."""
     context = session.sparkContext
     if str(context.master).startswith("local"):
         return
-    wanted = [str(folder) for folder in folders]
+    wanted = [str(folder) for folder in folders if isinstance(folder, Path)]
     tasks = int(context.defaultParallelism)
 
     def look(_: Iterable[int]) -> Iterator[tuple[str, str]]:
@@ -68,5 +71,5 @@ def unseen(folder: str, host: str) -> InputError:
     """The error for a folder that a machine of the cluster doesn't see."""
     return InputError(
         f"The machine {host} does not see {folder}: on a cluster every machine has to see the streams' folders and the "
-        f"checkpoint under the same path, as on a shared mount."
+        f"checkpoint under the same path, as on a shared mount, or they are in a store that all reach (hdfs:, s3a:, …)."
     )

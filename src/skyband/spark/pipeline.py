@@ -24,6 +24,7 @@ from .inputs import RATE_SCHEMA
 from .metrics import reporting
 from .progress import OnBatch, Summary, print_batch
 from .reading import declared_schema, infer_schema
+from .session import reach
 from .signals import Signals
 from .sinks import make_sink
 
@@ -44,6 +45,7 @@ def run_pipeline(
     """Run a pipeline until there is nothing more to read (`available_now`), or a signal or the event stops it."""
     pipeline = load_pipeline(path)
     available_now = available_now or pipeline.spark.trigger == "available-now"
+    reach(pipeline)
     checkpoint = open_checkpoint(pipeline)
     written = pipeline.queries
     pipeline = replace(pipeline, queries=Asked(checkpoint).applied(written))

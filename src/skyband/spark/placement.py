@@ -53,8 +53,10 @@ def explain_pipeline(path: str | Path, all_of_it: bool = False) -> str:
     from .asking import Asked
     from .config import load_pipeline
     from .engine import watch_all
+    from .session import reach
 
     pipeline = load_pipeline(path)
+    reach(pipeline)
     checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve())
     pipeline = replace(pipeline, queries=Asked(checkpoint).applied(pipeline.queries))
     chosen, why = choose_placement(pipeline, checkpoint, checkpoint.first_new())

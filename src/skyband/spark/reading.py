@@ -25,7 +25,8 @@ from skyband.files.rows import UNTOLD, VALUELESS, BadRow, Chunk, untold
 from skyband.files.source import open_plain, packing
 from skyband.stream.schema import plain
 
-from .paths import unseen
+from .hadoop import HadoopPath
+from .paths import Place, place_of, unseen
 from .splits import Split
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _RUN_ROWS = 1_000_000  # small files are sifted together up to this many rows
 
 def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
     """The rows of one split, in order; an error if the file isn't the one that was numbered."""
-    path = Path(split.path)
+    path = place_of(split.path)
     _check(split, path)
     try:
         if split.format == "parquet":
@@ -53,7 +54,7 @@ def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
             raise InputError(
                 f"The file {path} of stream '{split.stream}' cannot be read: {problem}."
             ) from None
-        yield _unread([os.fsencode(path)], f"The file cannot be unpacked: {_bare(problem)}.", schema)
+        yield _unread([os.fsencode(str(path))], f"The file cannot be unpacked: {_bare(problem)}.", schema)
     _check(split, path)
 
 
@@ -115,7 +116,7 @@ def declared_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
     return pa.schema([(name, arrow_type(kind)) for name, kind in columns])
 
 
-def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.Schema:
+def infer_schema(spec: StreamSpec, path: Place, kinds: Mapping[str, str]) -> pa.Schema:
     """A stream's schema by one of its files.
 
     `kinds` says which columns the queries take for a "number" or a "time". Columns that no query can use (lists,
@@ -127,7 +128,8 @@ def infer_schema(spec: StreamSpec, path: Path, kinds: Mapping[str, str]) -> pa.S
         if spec.format == "parquet":
             import pyarrow.parquet as pq
 
-            found = pq.read_schema(path)
+            with path.open("rb") as data:
+                found = pq.read_schema(data)
             twice = [name for name, times in Counter(found.names).items() if times > 1]
             if twice:
                 raise pa.ArrowInvalid(f"it has more than one column named {twice[0]!r}")
@@ -159,11 +161,11 @@ def _bare(problem: Exception) -> str:
     return str(problem).strip().rstrip(".")
 
 
-def _check(split: Split, path: Path) -> None:
+def _check(split: Split, path: Place) -> None:
     try:
         status = path.stat()
     except FileNotFoundError:
-        if not path.parent.exists():
+        if isinstance(path, Path) and not path.parent.exists():
             raise unseen(str(path.parent), socket.gethostname()) from None
         raise InputError(
             f"The file {path} of stream '{split.stream}' was removed before it was read: put it back."
@@ -175,10 +177,10 @@ def _check(split: Split, path: Path) -> None:
         )
 
 
-def _read_parquet(path: Path, split: Split, schema: pa.Schema) -> Iterator[Chunk]:
+def _read_parquet(path: Place, split: Split, schema: pa.Schema) -> Iterator[Chunk]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with _opened(path) as data, pq.ParquetFile(data, memory_map=True) as file:
         there = Counter(file.schema_arrow.names)
         columns = [name for name in schema.names if name in there]
         groups = list(range(split.first, split.first + split.count))
@@ -199,6 +201,11 @@ def _read_parquet(path: Path, split: Split, schema: pa.Schema) -> Iterator[Chunk
                 yield Chunk(_as_texts(chunk.table, schema), chunk.bad)
 
 
+def _opened(path: Place) -> Any:
+    """A Parquet file for Arrow: one on a disk by its name, so that it is mapped and not copied."""
+    return path.open("rb") if isinstance(path, HadoopPath) else contextlib.nullcontext(path)
+
+
 def _as_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """What is in columns that were without a value as the text that these are of."""
     for place, name in enumerate(table.column_names):
@@ -208,7 +215,7 @@ def _as_texts(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _read_group(file: Any, path: Path, group: int, columns: list[str]) -> Chunk:
+def _read_group(file: Any, path: Place, group: int, columns: list[str]) -> Chunk:
     """One row group; if it is damaged its rows are unreadable, and no reason to stop."""
     try:
         table = file.read_row_groups([group], columns=columns, use_threads=False)
@@ -218,13 +225,13 @@ def _read_group(file: Any, path: Path, group: int, columns: list[str]) -> Chunk:
         return Chunk(empty, _lost(file, path, group, f"the row group is damaged: {problem}"))
 
 
-def _lost(file: Any, path: Path, group: int, why: str) -> list[BadRow]:
+def _lost(file: Any, path: Place, group: int, why: str) -> list[BadRow]:
     """All rows of a row group, none of which can be read."""
-    raw = f"row group {group} of {os.fsencode(path).decode('utf-8', 'replace')}"
+    raw = f"row group {group} of {os.fsencode(str(path)).decode('utf-8', 'replace')}"
     return [BadRow(row, why, raw) for row in range(file.metadata.row_group(group).num_rows)]
 
 
-def _read_csv(path: Path, schema: pa.Schema) -> Iterator[Chunk]:
+def _read_csv(path: Place, schema: pa.Schema) -> Iterator[Chunk]:
     """A whole file, in blocks of whole records: a line end inside quotes ends no record."""
     with open_plain(path) as file:
         header = file.readline().removeprefix(b"\xef\xbb\xbf")
@@ -256,13 +263,13 @@ def _unread(lines: list[bytes], why: str, schema: pa.Schema) -> Chunk:
     return Chunk(schema.empty_table(), bad)
 
 
-def _lines_of(path: Path, split: Split) -> bytes:
+def _lines_of(path: Place, split: Split) -> bytes:
     """The lines that begin inside a split's range of bytes."""
     if packing(path) is not None:
         with open_plain(path) as file:
             return file.read()  # one split: see `plan_splits`
     last = split.first + split.count
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         if split.first > 0:
             file.seek(split.first - 1)
             file.readline()  # the line that is under way here is the previous split's

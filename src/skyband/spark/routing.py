@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from .frames import late_before
 from .hashing import stable_hash
 from .inputs import file_parts, record_parts
 from .jobs import PART_COLUMNS, Order, line, line_of, lines_batch, task
+from .paths import place_of
 from .reading import with_gaps
 from .residents import built
 from .shards import ROWS, UPDATES, Streams, Unit
@@ -190,7 +190,7 @@ def doors(job: Job, batch: int) -> dict[str, Door]:
     known = _DOORS.get(batch)
     if known is not None and known[0] is job:
         return known[1]
-    late = late_before(Path(job.checkpoint), batch)
+    late = late_before(place_of(job.checkpoint), batch)
     monitor = job.streams.monitor()
     found = {name: replace(monitor.sifter(name).door, late_before=late.get(name)) for name in monitor.streams}
     _DOORS.clear()

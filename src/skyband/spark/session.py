@@ -19,10 +19,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from skyband.core.errors import InputError
 
-from .config import SparkSpec
+from .config import Pipeline, SparkSpec
+from .connector import needs_kafka
+from .hadoop import WAY, way_of
 from .jvm import is_started, launch, root_of
 
 if TYPE_CHECKING:
@@ -118,32 +121,14 @@ def start_session(
 ) -> SparkSession:
     """The session of a pipeline; `states`: state will pass through the JVM. Raises a sentence if there is no Java or
     Spark does not start."""
-    _environment(spec)
-    try:
+    with _starting(log):
+        settings = _ahead.pop(spec, None) or _start_jvm(spec, log, app, kafka, states)
         from pyspark import sql
-    except ImportError as problem:
-        raise InputError(
-            f"PySpark cannot be imported ({problem}): install it with 'pip install skyband[spark]'."
-        ) from None
 
-    scratch, begun = _scratch(), log.stat().st_size if log is not None and log.exists() else 0
-    settings = _settings(spec, scratch, app, states)
-    try:
-        if log is not None and not is_started():
-            if kafka:
-                _launch_with_kafka(settings, log)
-            else:
-                launch(settings, log)
         builder = sql.SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
         session = builder.getOrCreate()
-    except InputError:
-        raise
-    except Exception as problem:
-        where = "" if log is None else f" (its log is {log})"
-        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-        raise InputError(f"Spark did not start{where}: {_last_words(log, begun) or first}") from problem
     try:
         session.conf.get(
             "spark.sql.session.timeZone"
@@ -155,6 +140,74 @@ def start_session(
             f"Spark can't do with its settings ({said}): see to [spark] in pipeline.toml."
         ) from None
     return session
+
+
+_ahead: dict[SparkSpec, dict[str, str]] = {}  # settings of a JVM that has no session yet
+
+
+def reach(pipeline: Pipeline) -> None:
+    """Start the JVM if there is none and a path is in a store: looking at it takes one, before a session starts."""
+    if not pipeline.is_stored or is_started():
+        return
+    spec, log = pipeline.spark, log_of(pipeline, "spark.log")
+    states = spec.placement == "executors" or (spec.placement == "auto" and not spec.local)
+    with _starting(log):
+        _ahead[spec] = _start_jvm(spec, log, "skyband", needs_kafka(pipeline), states)
+
+
+@contextlib.contextmanager
+def reachable(session: SparkSession, pipeline: Pipeline) -> Iterator[None]:
+    """Let Python workers reach stores, if a path is in one."""
+    if not pipeline.is_stored:
+        yield
+        return
+    environment = session.sparkContext.environment
+    environment[WAY] = way_of(session, _scratch() / "door")
+    try:
+        yield
+    finally:
+        environment.pop(WAY, None)
+
+
+def log_of(pipeline: Pipeline, name: str) -> Path:
+    """Where Spark's log goes: to the checkpoint, or on this machine's disk where that is in a store."""
+    folder = pipeline.spark.checkpoint
+    if isinstance(folder, Path):
+        return folder.resolve() / "skyband" / name
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir()) / f"skyband-{user}-{crc32(str(folder).encode()):08x}" / name
+
+
+def _start_jvm(spec: SparkSpec, log: Path | None, app: str, kafka: bool, states: bool) -> dict[str, str]:
+    """Start the JVM, if it writes a log and there is none yet; returns the settings of its session."""
+    _environment(spec)
+    import pyspark  # noqa: F401
+
+    settings = _settings(spec, _scratch(), app, states)
+    if log is not None and not is_started():
+        if kafka:
+            _launch_with_kafka(settings, log)
+        else:
+            launch(settings, log)
+    return settings
+
+
+@contextlib.contextmanager
+def _starting(log: Path | None) -> Iterator[None]:
+    """Turn what fails at a start into a sentence."""
+    begun = log.stat().st_size if log is not None and log.exists() else 0
+    try:
+        yield
+    except InputError:
+        raise
+    except ImportError as problem:
+        raise InputError(
+            f"PySpark cannot be imported ({problem}): install it with 'pip install skyband[spark]'."
+        ) from None
+    except Exception as problem:
+        where = "" if log is None else f" (its log is {log})"
+        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+        raise InputError(f"Spark did not start{where}: {_last_words(log, begun) or first}") from problem
 
 
 def _deepest(problem: BaseException) -> str:

@@ -19,13 +19,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from .config import Pipeline, QuerySpec
 from .files import read_json, write_json
+from .paths import Place
 
 if TYPE_CHECKING:
     from skyband.engine.monitor import Monitor
@@ -166,7 +166,7 @@ def plan_layout(
 class LayoutLog:
     """Which layout holds from which batch on, in the checkpoint."""
 
-    def __init__(self, own: Path) -> None:
+    def __init__(self, own: Place) -> None:
         self._path = own / "shards.json"
 
     def at(self, batch: int) -> Layout | None:

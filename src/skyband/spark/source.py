@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -22,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from .filelog import FileLog, StreamFiles
 from .jobs import PART_COLUMNS, Packed, read_files
+from .paths import Place, place_of
 from .splits import Offset, Split, plan_splits
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def source_options(streams: list[StreamFiles], log: Path, tasks: int, packed: Packed) -> dict[str, str]:
+def source_options(streams: list[StreamFiles], log: Place, tasks: int, packed: Packed) -> dict[str, str]:
     """The options that `SplitSource` is loaded with."""
     listed = json.dumps([asdict(s) for s in streams])
     return {"streams": listed, "log": str(log), "tasks": str(tasks), "job": packed.text}
@@ -49,7 +49,7 @@ class SplitSource(DataSource):
         options = self.options
         streams = [StreamFiles(**s) for s in json.loads(options["streams"])]
         packed = Packed.from_text(options["job"])
-        return SplitReader(streams, Path(options["log"]), int(options["tasks"]), packed)
+        return SplitReader(streams, place_of(options["log"]), int(options["tasks"]), packed)
 
 
 class _Run(InputPartition):
@@ -62,7 +62,7 @@ class _Run(InputPartition):
 class SplitReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are {stream: number of files}; streams without files are left out, so that adding one is no change."""
 
-    def __init__(self, streams: list[StreamFiles], log: Path, tasks: int, packed: Packed) -> None:
+    def __init__(self, streams: list[StreamFiles], log: Place, tasks: int, packed: Packed) -> None:
         self._streams = streams
         self._path = log
         self._tasks = tasks

@@ -14,6 +14,7 @@ from itertools import pairwise
 from skyband.files.source import packing
 
 from .filelog import FileLog, StreamFiles, Taken, file_path
+from .paths import place_of
 
 _SMALL = 2 << 20  # below this many bytes another task costs more than it saves
 _LARGE = 64 << 20  # a split's rows must fit into one Arrow message with room to spare
@@ -119,6 +120,6 @@ def _pieces(taken: Taken, form: str, target: int, path: str) -> list[tuple[int, 
 def _packed(path: str) -> bool:
     """Whether a file can only be unpacked from its beginning; one that is gone is an error where it is read."""
     try:
-        return packing(path) is not None
+        return packing(place_of(path)) is not None
     except OSError:
         return False

@@ -28,6 +28,7 @@ from .config import Pipeline, load_pipeline, sources_of
 from .due import Who, due, name_of, number, who_of, wrong_form, wrong_rows
 from .engine import bound, compare_queries, new_monitor
 from .outputs import Output, Rows, output_of
+from .session import reach
 from .sinks import json_text
 
 
@@ -81,6 +82,7 @@ class _Different(Exception):
 def verify_pipeline(path: str | Path) -> Report:
     """Compare a pipeline's output with the brute force."""
     pipeline = load_pipeline(path)
+    reach(pipeline)
     output = output_of(pipeline)
     checkpoint = Checkpoint(pipeline.spark.checkpoint.resolve(), sources_of(pipeline))
     if checkpoint.folder.exists() and not checkpoint.folder.is_dir():

@@ -11,21 +11,21 @@ from __future__ import annotations
 import io
 import json
 import math
-import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 import pyarrow as pa
 
 from skyband.core.errors import InputError
-from skyband.spark.files import write_atomic
+from skyband.spark.files import remove_tree, write_atomic, write_once
+from skyband.spark.hadoop import HadoopPath
+from skyband.spark.paths import Place
 from skyband.stream.arrow import numbers_array, python_rows
 
 TOP_SCHEMA = pa.schema(
@@ -55,7 +55,7 @@ class Sink(ABC):
 class FileSink(Sink):
     """Parquet or JSON lines, one file for each batch."""
 
-    def __init__(self, folder: Path, form: str) -> None:
+    def __init__(self, folder: Place, form: str) -> None:
         self.folder = folder
         self._form = form
         self._encode: Callable[[pa.Table], bytes] = parquet_bytes if form == "parquet" else json_bytes
@@ -63,9 +63,10 @@ class FileSink(Sink):
 
     def prepare(self, first: bool) -> None:
         try:
-            for name in ("changes", "top", "rejects"):
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(self._temporary, ignore_errors=True)  # left by a killed run
+            if not isinstance(self.folder, HadoopPath):  # a store has no empty folders
+                for name in ("changes", "top", "rejects"):
+                    (self.folder / name).mkdir(parents=True, exist_ok=True)
+            remove_tree(self._temporary)  # left by a killed run
         except OSError as problem:
             raise InputError(f"The output folder {self.folder} cannot be made: {problem.strerror}.") from None
         if first and any((self.folder / "changes").iterdir()):
@@ -89,8 +90,9 @@ class FileSink(Sink):
             with ThreadPoolExecutor(2, "skyband-write") as pool:
                 encoded = list(pool.map(self._encode, tables.values()))
         for path, data in zip(tables, encoded, strict=True):
-            write_atomic(path, data, self._temporary)
-        shutil.rmtree(self._temporary, ignore_errors=True)
+            write = write_atomic if path.parent.name == "top" else write_once
+            write(path, data, self._temporary)
+        remove_tree(self._temporary)
 
 
 class NobodyReads(BrokenPipeError):

@@ -15,6 +15,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -66,7 +67,7 @@ class SQLite:
     types = {"whole": "INTEGER", "real": "REAL", "text": "TEXT", "json": "TEXT"}
 
     def __init__(self, spec: SinkSpec) -> None:
-        assert spec.path is not None
+        assert isinstance(spec.path, Path)  # no store's
         self._path = spec.path
 
     def open(self) -> Any:
