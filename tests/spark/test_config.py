@@ -9,7 +9,8 @@ import pytest
 
 from skyband.core.errors import SkybandError
 from skyband.spark.config import arrow_type, load_pipeline
-from skyband.spark.paths import local_path
+from skyband.spark.hadoop import HadoopPath
+from skyband.spark.paths import place_of
 
 WHOLE = """
 [stream.flows]
@@ -145,20 +146,8 @@ def test_the_smallest_file(tmp_path: Path) -> None:
         (STREAM + QUERY + QUERY, "two queries are named 'q'"),
         (STREAM + QUERY + "[spark]\nui = 3\n", "'ui' (true, false or settings of spark.ui) must be a table."),
         (
-            STREAM.replace("data", "s3a://bucket/in") + QUERY,
-            "'path' of [stream.s]: s3a://bucket/in can't be reached, since only this machine's files can",
-        ),
-        (
-            STREAM + QUERY + '[sink]\npath = "hdfs:///out"\n',
-            "'path' of [sink]: hdfs:///out can't be reached",
-        ),
-        (
             STREAM + QUERY + '[sink]\nformat = "sqlite"\npath = "gs://b/out.db"\n',
-            "'path' of [sink]: gs://b/out.db can't be reached",
-        ),
-        (
-            STREAM + QUERY + '[spark]\ncheckpoint = "abfss://c@a.dfs.core.windows.net/x"\n',
-            "'checkpoint' of [spark]: abfss://c@a.dfs.core.windows.net/x can't be reached",
+            "'path' of [sink]: SQLite's file must be on a disk of the driver's machine, not gs://b/out.db.",
         ),
         (
             STREAM.replace("data", "file://elsewhere/in") + QUERY,
@@ -238,7 +227,24 @@ def test_mistakes(tmp_path: Path, text: str, sentence: str) -> None:
     ],
 )
 def test_paths_and_uris(text: str, path: str) -> None:
-    assert local_path(text) == Path(path)
+    assert place_of(text) == Path(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "uri"),
+    [
+        ("s3a://bucket/in", "s3a://bucket/in"),
+        ("S3A://bucket/a//b/", "s3a://bucket/a/b"),
+        ("hdfs:///out/x.csv", "hdfs:/out/x.csv"),
+        ("hdfs://host:8020/", "hdfs://host:8020/"),
+        ("gs://b/a%20b#c?d", "gs://b/a%20b#c?d"),
+    ],
+)
+def test_uris_of_stores(text: str, uri: str) -> None:
+    place = place_of(text)
+    assert isinstance(place, HadoopPath) and str(place) == uri
+    assert place_of(str(place)) == place
+    assert str(place / "y.z") == uri.rstrip("/") + "/y.z" and (place / "y.z").parent == place
 
 
 def test_no_file(tmp_path: Path) -> None:
