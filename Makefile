@@ -67,6 +67,7 @@ lock:
 	$(COMPILE) requirements-build.in -o requirements-build.txt
 	$(COMPILE) --extra spark --extra postgres --extra kafka pyproject.toml -o requirements.txt
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
+	$(COMPILE) requirements-soak.in -o requirements-soak.txt
 
 clean:
 	rm -rf .venv

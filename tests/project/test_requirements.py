@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ["requirements-build.txt", "requirements.txt", "requirements-dev.txt"]
+SOAK = "requirements-soak.txt"  # in an environment of its own
 
 
 def blocks(name: str) -> list[str]:
@@ -18,14 +19,14 @@ def blocks(name: str) -> list[str]:
     return re.split(r"\n(?=\S)", "\n".join(lines).strip())
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, SOAK])
 def test_every_requirement_is_pinned_and_hashed(name: str) -> None:
     for block in blocks(name):
         assert re.match(r"[a-z0-9][a-z0-9._-]*(\[[a-z,]+\])?==[^\s;]+( ; .+)? \\\n", block), block[:200]
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", block), block[:200]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, SOAK])
 def test_no_addresses_and_no_paths(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "://" not in text

@@ -368,13 +368,7 @@ class _Reached:
 
     def __init__(self, view: Any) -> None:
         self.view = view
-        spark = view.org.apache.spark
-        session = spark.sql.classic.SparkSession.getDefaultSession()
-        if session.isDefined():
-            context = spark.api.java.JavaSparkContext.fromSparkContext(session.get().sparkContext())
-            self.conf = context.hadoopConfiguration()
-        else:
-            self.conf = spark.deploy.SparkHadoopUtil.get().newConfiguration(spark.SparkConf())
+        self.conf = jvm.hadoop_settings(view)
         self.systems: dict[str, Any] = {}
         self.renaming: dict[str, Any] = {}
 

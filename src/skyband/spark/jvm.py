@@ -79,6 +79,18 @@ def view() -> Any | None:
     return None if gateway is None else gateway.jvm
 
 
+def hadoop_settings(view: Any) -> Any:
+    """Return Hadoop's settings in a JVM: those of its session, or where there is none yet those it was started with.
+
+    A session shows Spark's settings, Hadoop's only through private ways. PySpark 4.3.0."""
+    spark = view.org.apache.spark
+    session = spark.sql.classic.SparkSession.getDefaultSession()
+    if session.isDefined():
+        context = spark.api.java.JavaSparkContext.fromSparkContext(session.get().sparkContext())
+        return context.hadoopConfiguration()
+    return spark.deploy.SparkHadoopUtil.get().newConfiguration(spark.SparkConf())
+
+
 def address() -> tuple[int, str]:
     """Return the port and the secret of the driver's JVM, for processes of Spark's on the same machine.
 
