@@ -32,14 +32,17 @@ from tests.spark.streams import (
     shown_tops,
     write_file,
 )
+from tests.spark.test_watch import in_watch_order
+from tests.spark.test_watch_rejects import ASKED, rows_of
+from tests.spark.test_watch_rejects import run as run_all
 
 from skyband.core.errors import InputError
-from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
+from skyband.spark import BatchInfo, run_pipeline, verify_pipeline, watch
 from skyband.spark.asking import Asked, add_query, drop_query, list_queries
 from skyband.spark.checkpoint import Checkpoint
 from skyband.spark.filelog import FileLog, StreamFiles
 from skyband.spark.files import append_line, read_from, read_lines, write_once
-from skyband.spark.hadoop import WAY, HadoopPath, Status, _statuses, way_of
+from skyband.spark.hadoop import WAY, HadoopPath, Status, StoreError, _statuses, way_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,7 +135,7 @@ def test_what_cannot_be_reached_is_one_sentence(spark: SparkSession, tmp_path: P
         InputError, match=r"^nix://h/a can't be reached \(.*No FileSystem for scheme \"nix\"\): name"
     ):
         HadoopPath.of("nix://h/a").exists()
-    with pytest.raises(OSError, match=r"hdfs://127.0.0.1:1/a: .*refused"):
+    with pytest.raises(StoreError, match=r"hdfs://127.0.0.1:1/a can't be used \(.*refused.*\): see to"):
         HadoopPath.of("hdfs://127.0.0.1:1/a").exists()
     (tmp_path / "pipeline.toml").write_text(pipeline_text(QUERIES).replace('"data"', '"s3a://bucket/in"'))
     with pytest.raises(InputError, match=r"s3a://bucket/in can't be reached .*hadoop-aws"):
@@ -302,3 +305,15 @@ def test_commands_take_turns(box: HadoopPath) -> None:
         (box / "skyband" / "asked.lock").put_new(b"")
         raise AssertionError("it is held")
     assert not (box / "skyband" / "asked.lock").exists()
+
+
+def test_rejects_of_a_dataframe(spark: SparkSession, box: HadoopPath, tmp_path: Path) -> None:
+    truth, expected = Truth(ASKED), []
+    for number, rows in enumerate(make_files(3, seed=70)):
+        truth.push(in_watch_order(rows))
+        expected.append(truth.take_rejects())
+        write_file(tmp_path / "data" / f"{number}.parquet", rows)
+        os.utime(tmp_path / "data" / f"{number}.parquet", (1_700_000_000 + number,) * 2)
+    changes = watch(rows_of(spark, tmp_path), ASKED, time="ts", rejects=str(box / "rejects"))
+    assert run_all(changes, tmp_path / "checkpoint") is None
+    assert [rejected(tmp_path, batch) for batch in range(3)] == expected

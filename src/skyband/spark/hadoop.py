@@ -56,6 +56,10 @@ _DENIED = {"AccessControlException", "AccessDeniedException"}
 _UNKNOWN = {"UnsupportedFileSystemException", "ClassNotFoundException", "NoClassDefFoundError"}
 
 
+class StoreError(InputError, OSError):
+    """A store that does not answer, or does not do what it is asked."""
+
+
 @dataclass(frozen=True)
 class Status:
     """What a listing says of a file or folder, with the names that `os.stat` has for it."""
@@ -229,7 +233,9 @@ class HadoopPath:
                     f"{self} can't be reached ({text}): name the connector of '{self.scheme}' in [spark], such as "
                     f'jars.packages = "org.apache.hadoop:hadoop-aws:3.5.0" for s3a, and its settings as hadoop.fs.….'
                 ) from None
-            raise OSError(f"{self}: {text}") from None
+            raise StoreError(
+                f"{self} can't be used ({text}): see to the store, and to its address and rights in [spark]."
+            ) from None
 
 
 class _Stream(io.RawIOBase):
@@ -366,9 +372,11 @@ class _Hadoop:
 class _Reached:
     """A JVM with Hadoop's file systems, and its settings."""
 
-    def __init__(self, view: Any) -> None:
+    def __init__(self, view: Any, settings: Mapping[str, str]) -> None:
         self.view = view
         self.conf = jvm.hadoop_settings(view)
+        for key, value in settings.items():  # not on the command line, where others see it
+            self.conf.set(key.removeprefix("spark.hadoop."), value)
         self.systems: dict[str, Any] = {}
         self.renaming: dict[str, Any] = {}
 
@@ -382,7 +390,8 @@ def _reached() -> _Reached:
     mine = jvm.view()
     if found is None or (mine is not None and found.view is not mine):
         _known.clear()
-        found = _known[os.getpid()] = _Reached(mine or _by(json.loads(os.environ.get(WAY, "{}"))))
+        way = {} if mine is not None else json.loads(os.environ.get(WAY, "{}"))
+        found = _known[os.getpid()] = _Reached(mine or _by(way), way.get("conf", {}))
     return found
 
 
@@ -394,7 +403,7 @@ def _by(way: Mapping[str, Any]) -> Any:
     if (way.get("local") or TaskContext.get() is None) and door.is_file():
         port, secret = json.loads(door.read_text())
         return jvm.attach(port, secret)
-    return jvm.helper(way.get("conf", {}))
+    return jvm.helper()
 
 
 def way_of(session: SparkSession, door: Path) -> str:

@@ -115,7 +115,7 @@ def attach(port: int, secret: str) -> Any:
     ).jvm
 
 
-def helper(settings: Mapping[str, str]) -> Any:
+def helper() -> Any:
     """Start a small JVM for a Python worker, with the jars of its executor, and return what sees its classes.
 
     A worker can't call its executor's JVM. The new one ends with the worker. PySpark 4.3.0."""
@@ -124,7 +124,6 @@ def helper(settings: Mapping[str, str]) -> Any:
 
     jars = sorted(Path(SparkFiles.getRootDirectory()).glob("*.jar"))
     conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
     conf.set("spark.jars", ",".join(map(str, jars))).set("spark.jars.packages", "")
     conf.set("spark.driver.memory", "256m")
     conf.set("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -162,7 +162,7 @@ def reachable(session: SparkSession, pipeline: Pipeline) -> Iterator[None]:
         yield
         return
     environment = session.sparkContext.environment
-    environment[WAY] = way_of(session, _scratch() / "door")
+    environment[WAY] = way_of(session, scratch_folder() / "door")
     try:
         yield
     finally:
@@ -183,7 +183,7 @@ def _start_jvm(spec: SparkSpec, log: Path | None, app: str, kafka: bool, states:
     _environment(spec)
     import pyspark  # noqa: F401
 
-    settings = _settings(spec, _scratch(), app, states)
+    settings = _settings(spec, scratch_folder(), app, states)
     if log is not None and not is_started():
         if kafka:
             _launch_with_kafka(settings, log)
@@ -230,7 +230,7 @@ def _last_words(log: Path | None, begun: int) -> str | None:
     return found[1].strip() if found is not None else None
 
 
-def _scratch() -> Path:
+def scratch_folder() -> Path:
     """A folder for what Spark leaves behind; it goes with the process, and those of killed ones go now."""
     home = Path(tempfile.gettempdir())
     for old in home.glob("skyband-spark-*"):

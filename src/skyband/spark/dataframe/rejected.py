@@ -13,29 +13,39 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from skyband.core.errors import InputError
 from skyband.spark.files import write_atomic
+from skyband.spark.hadoop import WAY, HadoopPath, way_of
+from skyband.spark.jvm import is_started
+from skyband.spark.paths import Place, place_of
 from skyband.spark.sinks import batch_column, parquet_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _QUERY = "skyband.query"  # the key in a file's metadata
 
 
 @dataclass(frozen=True)
 class RejectFolder:
-    """A folder that all executors see; travels to the tasks."""
+    """A folder that all executors see, or one in a store; travels to the tasks."""
 
     path: str
+    way: str | None = None  # how a task reaches a store
 
     def put(self, rejects: pa.Table, first: bool) -> None:
         """Write the rejects of the micro-batch that this task belongs to; `first`: none came before it."""
         batch, query = task_batch()
-        target = Path(self.path) / f"batch-{batch}.parquet"
+        if self.way is not None:
+            os.environ[WAY] = self.way
+        folder = place_of(self.path)
+        target = folder / f"batch-{batch}.parquet"
         try:
-            for file in [*Path(self.path).glob("batch-*.parquet")] if first else [target]:
+            for file in [*folder.glob("batch-*.parquet")] if first else [target]:
                 _refuse_others(file, query)
             if rejects.num_rows:
                 table = batch_column(rejects, batch).replace_schema_metadata({_QUERY: query})
@@ -49,9 +59,9 @@ class RejectFolder:
                 f"see to the disk and the folder's rights; the next start does the micro-batch again."
             ) from None
 
-    def _sweep(self, target: Path) -> None:
+    def _sweep(self, target: Place) -> None:
         """Remove what killed tasks left; another attempt of this very micro-batch may be under way."""
-        for torn in Path(self.path).glob(".batch-*.tmp"):
+        for torn in target.parent.glob(".batch-*.tmp"):
             if not torn.name.startswith(f".{target.name}."):
                 torn.unlink(missing_ok=True)
 
@@ -69,12 +79,13 @@ def task_batch() -> tuple[int, str]:
     return int(batch), task.getLocalProperty("sql.streaming.queryId") or ""
 
 
-def _refuse_others(file: Path, query: str) -> None:
+def _refuse_others(file: Place, query: str) -> None:
     """An error if a file is there and of another query."""
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_schema(file).metadata or {}
+        with file.open("rb") as data:
+            metadata = pq.read_schema(data).metadata or {}
     except FileNotFoundError:
         return
     except pa.ArrowInvalid:
@@ -86,15 +97,19 @@ def _refuse_others(file: Path, query: str) -> None:
         )
 
 
-def reject_folder(path: str | os.PathLike[str]) -> RejectFolder:
+def reject_folder(path: str | os.PathLike[str], session: SparkSession) -> RejectFolder:
     """The folder for `watch`, made if it isn't there; wrong ones are found here and not in a task."""
-    text = os.fspath(path)
-    if "://" in text:
-        raise InputError(
-            f"rejects= must be a folder that every executor sees as its own file system, not {text}: mount it, and "
-            f"give the path."
-        )
-    folder = Path(text).absolute()
+    from skyband.spark.session import scratch_folder
+
+    folder = place_of(os.fspath(path))
+    if isinstance(folder, HadoopPath):
+        if not is_started():
+            raise InputError(
+                f"rejects= in a store ({folder}) needs a classic Spark session, not Spark Connect."
+            )
+        folder.list()  # one that can't be reached is a sentence
+        return RejectFolder(str(folder), way_of(session, scratch_folder() / "door"))
+    folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

@@ -101,10 +101,10 @@ def watch(
     every event time, with that time in the column `now`. Queries may change between two starts of a checkpoint: by name
     and text they are kept, added from then on, or dropped.
 
-    `rejects` is a folder that every executor sees: all rejected rows of a stream go there, as `batch-<id>.parquet` for
-    each micro-batch that has any, with the columns of `Monitor.rejects` and `batch` before them. A micro-batch that is
-    done again replaces its file. Each streaming query needs a folder of its own. Without `rejects`, the task's log
-    has their number and the last of them.
+    `rejects` is a folder that every executor sees, or a URI of a store (`s3a://…`): all rejected rows of a stream go
+    there, as `batch-<id>.parquet` for each micro-batch that has any, with the columns of `Monitor.rejects` and `batch`
+    before them. A micro-batch that is done again replaces its file. Each streaming query needs a folder of its own.
+    Without `rejects`, the task's log has their number and the last of them.
 
     `shards` is the number of units that the queries are dealt out to, one task each; it has to stay the same for a
     checkpoint. By default there is one, and eight where a grouped or joined query is among the queries.
@@ -140,7 +140,8 @@ def _watched(
     shards: int | None,
     output: str | None,
 ) -> DataFrame:
-    streaming = frames[next(iter(frames))].isStreaming
+    first = frames[next(iter(frames))]
+    streaming = first.isStreaming
     if any(frame.isStreaming != streaming for frame in frames.values()):
         raise InputError("The DataFrames of a join must all be streaming, or none of them.")
     streams = _streams(frames, time)
@@ -159,7 +160,7 @@ def _watched(
     deal = _deal(queries, streams, free, shards or (_SPLIT if split else 1))
     deal = replace(
         deal,
-        folder=None if rejects is None else reject_folder(rejects),
+        folder=None if rejects is None else reject_folder(rejects, first.sparkSession),
         shown=None if changes else _shown(monitor, streams),
         keep_all=changes and not streaming,
     )

@@ -68,7 +68,8 @@ class FileSink(Sink):
                     (self.folder / name).mkdir(parents=True, exist_ok=True)
             remove_tree(self._temporary)  # left by a killed run
         except OSError as problem:
-            raise InputError(f"The output folder {self.folder} cannot be made: {problem.strerror}.") from None
+            why = problem.strerror or problem
+            raise InputError(f"The output folder {self.folder} cannot be made: {why}.") from None
         if first and any((self.folder / "changes").iterdir()):
             raise InputError(
                 f"The output folder {self.folder} holds the output of another run, and the checkpoint is new: "
