@@ -113,8 +113,17 @@ def test_a_driver_that_was_thought_lost(tmp_path: Path, kind: str) -> None:
     """One is stopped in the middle of a batch, another goes on, the first wakes up."""
     chance = random.Random(SEED)
     with store(kind, tmp_path / "store") as there:
-        files = prepare(tmp_path, there, "/lost", 8)
+        files = prepare(tmp_path, there, "/lost", 3)
+
+        def more(count: int) -> None:
+            for _ in range(count):
+                files.append(make_files(40, SEED, (20, 60))[len(files)])
+                name = f"{len(files) - 1:03}.parquet"
+                write_file(tmp_path / "made" / name, files[-1])
+                there.put(f"/lost/data/{name}", (tmp_path / "made" / name).read_bytes())
+
         for moment in range(2):
+            more(3)
             first = StorePipeline(tmp_path, there, "/lost")
             first.start(available_now=False)
             batch = first.next_batch() + chance.randrange(2)
@@ -122,11 +131,7 @@ def test_a_driver_that_was_thought_lost(tmp_path: Path, kind: str) -> None:
             assert first.wait(lambda batch=batch, ready=ready: ready(batch))  # type: ignore[misc]
             assert first.process is not None
             os.killpg(first.process.pid, signal.SIGSTOP)
-            for _ in range(2):
-                files.append(make_files(40, SEED, (20, 60))[len(files)])
-                name = f"{len(files) - 1:03}.parquet"
-                write_file(tmp_path / "made" / name, files[-1])
-                there.put(f"/lost/data/{name}", (tmp_path / "made" / name).read_bytes())
+            more(2)
             second = StorePipeline(tmp_path, there, "/lost")
             second.start()
             code, said = second.finish()
