@@ -2,8 +2,8 @@
 
 Each camera reads number plates and speeds. A vehicle's score is the sum of its speeds at the cameras that it passed in
 the last half hour, so that who speeds everywhere comes first. No speed is above 180, and a vehicle passes a camera
-once: with these promises `eaa` lets go of readings that can't matter any more, and stays exact; `correlated` also
-reckons with how likely a vehicle is to pass the cameras that haven't seen it, keeps less, and may miss one.
+once: with these promises `eaa` removes readings that can't matter any more, and stays exact; `correlated` also
+estimates how likely a vehicle is to pass the cameras that haven't seen it, keeps less, and may miss one.
 
     python examples/fastest_vehicles.py
 """
@@ -55,9 +55,11 @@ def main() -> tuple[int, int]:
         print(f"  {row['rank']}. {row['plate']}  {row['score']:.1f}")
     for watch in (exact, likely):
         did = watch.explain().counters
-        print(f"{watch.name}: {did['instances let go']} of {len(read)} instances let go before their time")
+        print(
+            f"{watch.name}: {did['instances removed']} of {len(read)} instances removed before they expired"
+        )
     print(next(note for note in likely.explain().notes if "measured" in note))
-    return exact.explain().counters["instances let go"], likely.explain().counters["instances let go"]
+    return exact.explain().counters["instances removed"], likely.explain().counters["instances removed"]
 
 
 if __name__ == "__main__":
