@@ -3,6 +3,8 @@
 On a laptop without Java the Spark tests skip themselves, and that is right. In CI (`CI=true`) the same skip would
 hide a missing service behind a green run, so there the run fails and names what was skipped.
 
+Kernels are compiled at their first call, not beside, so that the same algorithms answer in every run.
+
 And Ctrl-C works, also where the whole run was started in the background. A shell starts background jobs with the
 interrupt signal ignored, every process that they start inherits that, and the tests that press Ctrl-C would wait
 for ever.
@@ -14,6 +16,8 @@ import os
 import signal
 
 import pytest
+
+os.environ.setdefault("SKYBAND_COMPILE", "now")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,6 +8,8 @@ Some experiments take a scale: `quick` runs in minutes, `full` at the sizes that
 that everything works. They write tables, charts and a page into a folder, one file for each figure, and each of their
 parts can be measured again alone.
 
+Kernels are compiled at their first call, not in a process beside, so that the planned algorithm is what is measured.
+
 - harness/: what experiments share: settings, contestants, figures, charts, pages;
 - streams/: the rows and queries that they run on;
 - papers/: the experiments of four papers, each with its page;
@@ -18,12 +20,15 @@ parts can be measured again alone.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
 from benchmarks.harness.settings import Settings
 from skyband.core.errors import InputError
+
+os.environ.setdefault("SKYBAND_COMPILE", "now")
 
 
 @dataclass(frozen=True)

@@ -332,6 +332,26 @@ describe_serve(_serve)
 serve = command(_serve)
 
 
+@command
+def warm(
+    sql: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SQL …]", help="What will be asked; without it the usual queries.", show_default=False
+        ),
+    ] = None,
+    plan: Annotated[str | None, typer.Option(help="Compile for a stream that waits.", hidden=True)] = None,
+) -> None:
+    """Compile what these (or the usual) queries need, for images and first starts."""
+    from skyband.engine import warming
+
+    if plan is not None:
+        warming.attend(plan)
+        return
+    for query in sql or warming.USUAL:
+        print(warming.warm(query), flush=True)
+
+
 @app.command(
     hidden=True,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},

@@ -38,6 +38,7 @@ from skyband.algorithms.kernels.candidate_lists import Lists, expire_all, remove
 from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.score_select import fused
 from skyband.algorithms.parallel_insert import Share, bars_of, run_all
+from skyband.compiling import background
 from skyband.core.exchange import Present
 from skyband.core.order import first_inside, inside_of
 from skyband.core.types import LOWEST, Floats, Ints, Recency
@@ -250,7 +251,7 @@ class ListAlgorithm(Algorithm):
 
     def _fusion_pays(self, rows: Arrivals, members: int) -> bool:
         if members >= FUSE_MEMBERS or self.scored >= FUSE_SCORES:
-            return True
+            return background.has_code(self._fused(rows), self._fused_arguments(rows, 0))
         return self.scored >= FUSE_SCORES_CACHED and self._fused(rows, known=True) is not None
 
     def _fused(self, rows: Arrivals, known: bool = False) -> Any:
@@ -265,13 +266,16 @@ class ListAlgorithm(Algorithm):
         many = self._fused(rows)
         slot = 0
         while True:
-            slot = many(
-                slot, rows.constants, rows.sign, *rows.columns(), rows.time, rows.seq, rows.place, rows.mark,
-                self.horizon_time, self.horizon_seq, self.ks, self._heap, self._picks, self._values, self.state(),
-            )  # fmt: skip
+            slot = many(*self._fused_arguments(rows, slot))
             if slot >= len(self.ks):
                 return
             self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+
+    def _fused_arguments(self, rows: Arrivals, slot: int) -> tuple[Any, ...]:
+        return (
+            slot, rows.constants, rows.sign, *rows.columns(), rows.time, rows.seq, rows.place, rows.mark,
+            self.horizon_time, self.horizon_seq, self.ks, self._heap, self._picks, self._values, self.state(),
+        )  # fmt: skip
 
     def insert_shares(self, divided: Sequence[tuple[Arrivals, Ints]]) -> None:
         """Insert each part's rows into its slots, on up to `threads` threads.

@@ -11,7 +11,9 @@ to numba's own `njit`:
   serves, with a sentence on standard error. Processes take turns with it: numba finds a free name for a file and
   writes it later, so two that compile one kernel for different types at the same moment could each end up with the
   other's code, and with wrong answers for good;
-* `start_interpreted` runs kernels as plain Python (slow, but at once) until `compiled()` is called from
+* while another process compiles what a stream waits for (`beside`), the small kernels of the engine run as plain
+  Python: nothing waits for the compiler in the middle of a stream;
+* `start_interpreted` runs all kernels as plain Python (slow, but at once) until `compiled()` is called from
   the thread that warmed them: `skyband hello` shows its first frame before numba is even loaded.
 
 No kernel uses fastmath: what decides an answer is the canonical float64 score, to the last bit.
@@ -20,6 +22,7 @@ No kernel uses fastmath: what decides an answer is the canonical float64 score, 
 import contextlib
 import gc
 import hashlib
+import importlib
 import importlib.util
 import os
 import re
@@ -28,6 +31,7 @@ import tempfile
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -36,9 +40,26 @@ from typing import Any
 
 _lock = threading.RLock()
 _interpreted = False  # True: kernels run as plain Python, but for the warming thread
+_beside = False  # True: another process compiles, and small kernels that aren't loaded run as plain Python
 _warming: int | None = None
+_kernels: list["Kernel"] = []
+_only = threading.local()  # `load`: code is taken from the cache or not at all
+compilations: Counter[str] = Counter()  # of this process, by kernel; what the cache had isn't counted
+# Kernels whose work is small, or that have no other family to stand in for theirs, run as plain Python meanwhile.
+SMALL = (
+    "skyband.core.",
+    "skyband.engine.",
+    "skyband.stream.",
+    "skyband.algorithms.kernels.list_answers",
+    "skyband.algorithms.kernels.ranked_lists",
+)
 _folder: Path | None = None
+GENERATED = "skyband_generated_"  # begins the names of generated modules
 PATIENCE = 60.0  # seconds that another process may take for a kernel which this one needs, too
+
+
+class NotCompiledError(Exception):
+    """The cache doesn't have the code of a kernel."""
 
 
 class Kernel:
@@ -51,11 +72,48 @@ class Kernel:
         self.__name__ = function.__name__
         self._compiled: Any = None
         self._entry: Any = None  # what Python calls: the dispatcher, or its code for declared states itself
+        _kernels.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
-        if _interpreted and threading.get_ident() != _warming:
+        if (_interpreted or _beside) and not self._is_due(arguments):
             return self.function(*arguments)
         return (self._entry or self.entry())(*arguments)
+
+    def _is_due(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether compiled code is to be called although something is being compiled: it is loaded, or nothing else is
+        quick enough."""
+        if _interpreted:
+            return threading.get_ident() == _warming
+        return not self.function.__module__.startswith(SMALL) or self.is_loaded(arguments)
+
+    def is_loaded(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether compiled code for arguments of these types is at hand."""
+        if self._entry is None:
+            return False
+        return self._entry is not self._compiled or self.kinds_of(arguments) in self._compiled.overloads
+
+    def kinds_of(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return numba's types of some arguments."""
+        return tuple(map(self.compiled().typeof_pyval, arguments))
+
+    def load(self, kinds: tuple[Any, ...] | None) -> bool:
+        """Load the code for these types (None: for its declared ones) from the cache; return whether it was there."""
+        _only.load = True
+        try:
+            entry = self.entry()
+            if kinds is not None:
+                entry.compile(kinds)
+        except NotCompiledError:
+            return False
+        finally:
+            _only.load = False
+        return True
+
+    def place(self) -> tuple[str, str, str | None]:
+        """Return the kernel's module and name, and the module's text if it is generated."""
+        module = self.function.__module__
+        text = _text_of(Path(self.function.__code__.co_filename)) if module.startswith(GENERATED) else None
+        return module, self.function.__qualname__, text
 
     def entry(self) -> Any:
         """Return what Python calls.
@@ -187,7 +245,9 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
         numba.config.CACHE_DIR = before
     _take_turns(dispatcher)
     _forget_constants(dispatcher)
-    _compile_undisturbed(dispatcher, f"{plain.__module__}.{plain.__qualname__}")
+    name = f"{plain.__module__}.{plain.__qualname__}"
+    _count(dispatcher, name)
+    _compile_undisturbed(dispatcher, name)
     return dispatcher
 
 
@@ -233,7 +293,12 @@ def _compile_undisturbed(dispatcher: Any, name: str) -> None:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            with global_compiler_lock, _nobody_else(f"{name} {signature}"), _asked_again():
+            alone = (
+                contextlib.nullcontext()
+                if getattr(_only, "load", False)
+                else _nobody_else(f"{name} {signature}")
+            )
+            with global_compiler_lock, alone, _asked_again():
                 compiled = compile_for(signature)
                 if not getattr(dispatcher, "owns", True):
                     _refuse_lent(dispatcher, name)
@@ -243,6 +308,19 @@ def _compile_undisturbed(dispatcher: Any, name: str) -> None:
                 gc.enable()
 
     dispatcher.compile = undisturbed
+
+
+def _count(dispatcher: Any, name: str) -> None:
+    """Count what is compiled, and compile nothing while code is only loaded."""
+    compile_for = dispatcher._compiler.compile
+
+    def counted(arguments: Any, returned: Any) -> Any:
+        if getattr(_only, "load", False):
+            raise NotCompiledError(name)
+        compilations[name] += 1
+        return compile_for(arguments, returned)
+
+    dispatcher._compiler.compile = counted
 
 
 def _forget_constants(dispatcher: Any) -> None:
@@ -388,6 +466,32 @@ def _turn(alone: bool) -> Iterator[None]:
         yield
 
 
+def beside(busy: bool) -> None:
+    """Another process begins or ends to compile what a stream waits for."""
+    global _beside
+    _beside = busy
+
+
+def called() -> list[tuple[str, str, str | None, tuple[Any, ...] | None]]:
+    """Return what Python has called of all kernels: module, name, the text of a generated module, and types (None where
+    the kernel declares them)."""
+    found: list[tuple[str, str, str | None, tuple[Any, ...] | None]] = []
+    for kernel in _kernels:
+        if kernel._entry is not None and not _switched_off():
+            kinds = [None] if kernel._entry is not kernel._compiled else list(kernel._compiled.overloads)
+            found += [(*kernel.place(), kind) for kind in kinds]
+    return found
+
+
+def kernel_of(module: str, name: str, text: str | None) -> Kernel:
+    """Return a kernel by what `place` says."""
+    found = importlib.import_module(module) if text is None else generated(text)
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, Kernel)
+    return found
+
+
 def start_interpreted() -> None:
     """Run kernels as plain Python until `compiled_ready`; call `warming` in the thread that compiles."""
     global _interpreted
@@ -518,7 +622,7 @@ def generated(source: str, known: bool = False) -> Any:
     numba caches only functions that live in a file: the source is written below the cache folder under the
     name of its own digest and imported from there.
     """
-    name = "skyband_generated_" + hashlib.sha256(source.encode()).hexdigest()[:24]
+    name = GENERATED + hashlib.sha256(source.encode()).hexdigest()[:24]
     if name in sys.modules:
         return sys.modules[name]
     path = _folder_of(source) / f"{name}.py"

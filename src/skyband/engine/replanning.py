@@ -8,6 +8,7 @@ doubles the windows until the next: a stream that swings between two shapes is n
 Answers and changes stay as they are:
 
 - A family that keeps the window's rows hands them over at once, with the answers that it has reported.
+- A family that stands in until compiled code is there (stand_in.py) does the same, whatever the cost.
 - A family of candidate lists has no rows to hand over. Its *successor* starts empty and takes every row that comes.
   Both run until the window begins with the successor's first row; then the successor has the same answer and takes
   over. A watch that comes, goes or changes cancels it, and so does saving and loading: a later look starts another one.
@@ -27,10 +28,13 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from skyband.compiling import background
 from skyband.core.types import LOWEST, Recency
+from skyband.engine import stand_in
 from skyband.engine.planner import ASSUMED_WINDOW, Choice, Facts, choose, halves, unfit
 from skyband.engine.protocol import Family, Step, Streamed, Watched
 from skyband.engine.row_group import Group
+from skyband.engine.stand_in import STAND_IN, is_free
 from skyband.query.model import Query, TopK, Window
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, View
@@ -52,6 +56,7 @@ class Planned(Streamed, Protocol):
     def full_rows(self, window: Window) -> float | None: ...
     def facts(self, query: Query, watched: bool = False) -> Facts: ...
     def family_of(self, query: Query, choice: Choice) -> tuple[Any, bool]: ...
+    def plan_of(self, query: Query, choice: Choice) -> str: ...
     def made(self, query: Query, algorithm: str, options: dict[str, float]) -> Family: ...
     def replace(self, old: Family, new: list[Group]) -> None: ...
 
@@ -101,6 +106,7 @@ class Review:
         for successor in [s for s in self.successors if s.new.oldest >= s.start]:
             self._take_over(successor)
         stream = self.stream
+        self._take_back()
         self._steps += 1
         if stream.accepted < self.look_at:
             return
@@ -115,6 +121,40 @@ class Review:
                 if type(group) is Group:
                     self._judge(group)
 
+    def request(self) -> None:
+        """Have the code compiled that the watches of stand-ins wait for."""
+        for (key, _), watches in self._waiting().items():
+            stand_in.request(self.stream, watches, watches[0].choice, key)
+
+    def _waiting(self) -> dict[tuple[str, Any], list[Watched]]:
+        """The watches that a stand-in answers, by the plan that they wait for and the family that they will be."""
+        found: dict[tuple[str, Any], list[Watched]] = {}
+        for group in self.stream.groups:
+            if group.algorithm_name == STAND_IN:
+                for watch in group.watches:
+                    if is_free(watch.query):
+                        if (
+                            watch.choice.algorithm == STAND_IN
+                        ):  # it was loaded, and what was planned isn't saved
+                            watch.choice = choose(watch.query, self.stream.facts(watch.query, watched=True))
+                        key, _ = self.stream.family_of(watch.query, watch.choice)
+                        plan = self.stream.plan_of(watch.query, watch.choice)
+                        found.setdefault((plan, key), []).append(watch)
+        return found
+
+    def _take_back(self) -> None:
+        """Stand-ins hand over to the families whose compiled code is there; for the others it is asked for."""
+        if not any(group.algorithm_name == STAND_IN for group in self.stream.groups):
+            return
+        for (key, _), watches in self._waiting().items():
+            if not background.is_ready(key):
+                stand_in.request(self.stream, watches, watches[0].choice, key)
+                continue
+            self.cancel()
+            old = watches[0].group
+            self.succeed(old, watches, watches[0].choice)
+            self.hand_over(old)
+
     def _longest(self) -> float:
         """About how many rows the longest window holds once it is full."""
         return max((self.stream.full_rows(window) or 0.0 for window in self.stream._windows), default=0.0)
@@ -122,7 +162,7 @@ class Review:
     def _judge(self, group: Group) -> None:
         """Replace a family's algorithm, or start to, if that has become worth it."""
         free = {watch.window: watch for watch in group.watches if _is_free(watch)}
-        if not free:
+        if not free or group.algorithm_name == STAND_IN:
             return
         longest = max(free.values(), key=lambda watch: self.stream.full_rows(watch.window) or 0)
         facts = self.stream.facts(longest.query, watched=True)
@@ -144,13 +184,13 @@ class Review:
                 return
             families.setdefault(key, []).append(watch)
         for watches in families.values():
-            self._succeed(group, watches, choice)
+            self.succeed(group, watches, choice)
         if group.windowed:
-            self._hand_over(group)
+            self.hand_over(group)
 
     # -- replacing -----------------------------------------------------------------------------------------
 
-    def _succeed(self, old: Group, moving: list[Watched], choice: Choice) -> None:
+    def succeed(self, old: Group, moving: list[Watched], choice: Choice) -> None:
         """Begin an empty family for some watches of another one, which still answers them."""
         new = self.stream.made(moving[0].query, choice.algorithm, choice.options)
         newest = self.stream.newest()
@@ -164,7 +204,7 @@ class Review:
         assert isinstance(new, Group)
         self.successors.append(Successor(old, new, choice, start, slots))
 
-    def _hand_over(self, old: Group) -> None:
+    def hand_over(self, old: Group) -> None:
         """A family gives its rows and the answers that it has reported to its successors, which take over at once."""
         columns, time, seq = old.algorithm.rows(LOWEST)
         table = pa.table([numbers_array(c) for c in columns], names=list(old.space.columns))
@@ -196,7 +236,10 @@ class Review:
                 continue
             watches = [w for w, own in zip(new.watches, successor.slots, strict=True) if own == slot]
             good = new.good(View(rows), slot)
-            at = np.flatnonzero(self._boxed(old, watches[0], rows) & ~np.isnan(good))
+            inside = self._boxed(old, watches[0], rows) & ~np.isnan(good)
+            if old.space.bounded:
+                inside &= good > old.algorithm.edge[watches[0].slot]
+            at = np.flatnonzero(inside)
             new.algorithm.expire(slot, min(watch.horizon() for watch in watches))
             new.algorithm.rebuild(slot, good[at], rows.time[at], rows.seq[at])
 
@@ -232,17 +275,20 @@ class Review:
         """A successor answers its watches from now on."""
         stream, old, new = self.stream, successor.old, successor.new
         self.successors.remove(successor)
-        self.replans += 1
-        wait = int(self._longest()) << min(self.replans, MOST_DOUBLINGS)
-        self._wait_until = stream.accepted + wait
-        why = f"{successor.choice.why}; it replaced {old.algorithm_name} after {stream.accepted:,} rows"
+        choice = successor.choice
+        if old.algorithm_name != STAND_IN:
+            self.replans += 1
+            wait = int(self._longest()) << min(self.replans, MOST_DOUBLINGS)
+            self._wait_until = stream.accepted + wait
+            why = f"{choice.why}; it replaced {old.algorithm_name} after {stream.accepted:,} rows"
+            choice = replace(choice, why=why)
         stays = len(old.watches) > len(new.watches)
         for watch, slot in zip(new.watches, successor.slots, strict=True):
             if stays:
                 old.detach(watch)
             else:  # its lists go with it
                 old.watches.remove(watch)
-            watch.group, watch.slot, watch.choice = new, slot, replace(successor.choice, why=why)
+            watch.group, watch.slot, watch.choice = new, slot, choice
         stream.replace(old, [new])
 
     def groups(self) -> list[Group]:
@@ -261,12 +307,23 @@ class Review:
     # -- keeping -------------------------------------------------------------------------------------------
 
     def notes(self, watch: Watched) -> list[str]:
-        return [
+        return self._stands_in(watch) + [
             f"{successor.choice.algorithm} takes over when the window begins at "
             f"{self.stream.words(successor.start)}: it promises to halve the cost"
             for successor in self.successors
             if watch in successor.new.watches
         ]
+
+    def _stands_in(self, watch: Watched) -> list[str]:
+        """What to say of a watch that a stand-in answers."""
+        group = watch.group
+        if group.algorithm_name != STAND_IN or watch.choice.algorithm == STAND_IN:
+            return []
+        rows = self.stream.full_rows(watch.window) or ASSUMED_WINDOW
+        note = f"{STAND_IN} answers until the compiled code of {watch.choice.algorithm} is there"
+        if rows * len(group.watches) > stand_in.MOST:
+            note += f"; steps are slower until then ({rows:,.0f} rows times {len(group.watches):,} queries)"
+        return [note]
 
     def dump(self) -> dict[str, int]:
         return {"replans": self.replans, "wait_until": self._wait_until}
@@ -283,6 +340,5 @@ class Review:
 
 
 def _is_free(watch: Watched) -> bool:
-    """Whether the planner chose a watch's algorithm, and may choose another one."""
-    query: Any = watch.query
-    return not {"algorithm", "error"} & set(dict(query.options)) and isinstance(query, TopK)
+    """Whether another algorithm may replace a watch's."""
+    return is_free(watch.query) and isinstance(watch.query, TopK)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skyband.compiling import background
 from skyband.core.errors import InputError, QueryError
 from skyband.core.exchange import Changes
 from skyband.core.types import LOWEST, Ints, Recency
+from skyband.engine import stand_in
 from skyband.engine.families import check_query, kind_of
 from skyband.engine.planner import ASSUMED_WINDOW, Choice, Facts, choose
 from skyband.engine.protocol import NONE_DELETED, Deleted, Family, Host, Step
 from skyband.engine.replanning import Review
 from skyband.engine.row_group import Group
+from skyband.engine.stand_in import STAND_IN
 from skyband.engine.watch import Watch
 from skyband.query.column_kinds import named_columns
 from skyband.query.expression import lift, unknown_column
@@ -439,15 +442,30 @@ class Stream:
 
     def _join(self, watch: Watch) -> None:
         """Put a watch into the family of its query and algorithm."""
-        algorithm, options = watch.choice.algorithm, watch.choice.options
-        kind = kind_of(watch.query)
-        key = kind.key(watch.query, algorithm, options, self)
-        group = self._families.get(key)
-        if group is None:
-            group = self.made(watch.query, algorithm, options)
+        choice = self._at_once(watch)
+        key, is_there = self.family_of(watch.query, choice)
+        if is_there:
+            group = self._families[key]
+        else:
+            group = self.made(watch.query, choice.algorithm, choice.options)
             self.groups.append(group)
             self._families[key] = group
         group.attach(watch)
+
+    def _at_once(self, watch: Watch) -> Choice:
+        """The watch's choice, or the algorithm that stands in until its compiled code is there."""
+        instead = replace(watch.choice, algorithm=STAND_IN, options={})
+        if not stand_in.can_wait(self, watch.query) or self.family_of(watch.query, watch.choice)[1]:
+            return watch.choice
+        if self.family_of(watch.query, instead)[1] or not background.is_ready(
+            self.plan_of(watch.query, watch.choice)
+        ):
+            return instead
+        return watch.choice
+
+    def plan_of(self, query: Query, choice: Choice) -> str:
+        """Return the key of the compiled code that a query needs."""
+        return stand_in.plan_of(self, query, choice, self._shapes.get(_shape(query), Fellows()).count)
 
     def made(self, query: Query, algorithm: str, options: dict[str, float]) -> Family:
         """An empty family for queries of this shape."""
@@ -460,10 +478,15 @@ class Stream:
         at = self.groups.index(old)
         self.groups[at : at + (not old.watches)] = new
         if not old.watches:
-            del self._families[old.key]
+            self._forget_family(old)
         self._families |= {group.key: group for group in new}
         self.monitor._report.forget()
         self._changed()
+
+    def _forget_family(self, group: Family) -> None:
+        """No query joins a family any more. Another one of its key may have come from a stand-in."""
+        if self._families.get(group.key) is group:
+            del self._families[group.key]
 
     def family_of(self, query: Query, choice: Choice) -> tuple[Any, bool]:
         """The key of the family that a query with an algorithm belongs to, and whether there is one."""
@@ -478,6 +501,7 @@ class Stream:
         for watch in self.watches:
             watch.choice = choose(watch.query, self.facts(watch.query, watched=True))
             self._join(watch)
+        self.review.request()
 
     def facts(self, query: Query, watched: bool = False) -> Facts:
         """What the planner should know of a query, which may be one that is being watched."""
@@ -553,7 +577,7 @@ class Stream:
             del self._windows[watch.window]
         if not watch.group.watches:
             self.groups.remove(watch.group)
-            del self._families[watch.group.key]
+            self._forget_family(watch.group)
         self._changed()
 
     def refill(self, watch: Watch) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from skyband.algorithms import CARDS
 from skyband.core.blob import Plain
 from skyband.core.errors import QueryError
 from skyband.core.exchange import Entries
@@ -23,6 +24,7 @@ from skyband.core.types import Ints, Recency
 from skyband.engine.explain import Plan
 from skyband.engine.planner import Choice
 from skyband.engine.protocol import Family, Host, Streamed, Watched
+from skyband.engine.stand_in import STAND_IN, is_free
 from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.serialise import to_dict
@@ -263,7 +265,8 @@ class Watch:
     def explain(self) -> Plan:
         """The plan: algorithm, why, state predicted and actual, what was pruned."""
         self._must_be_watched()
-        card = self.group.algorithm.card
+        stands_in = self.group.algorithm_name == STAND_IN and is_free(self.query)
+        card = CARDS[self.choice.algorithm] if stands_in else self.group.algorithm.card
         candidates, size = self.group.algorithm.size(self.slot)
         rows = self._stream.rows_in(self.window, self.beginning)
         foreseen = self._predicted(rows)
@@ -297,7 +300,7 @@ class Watch:
             shared_with=[w.name for w in self.group.watches if w.slot == self.slot and w is not self],
             counters=self.group.algorithm.counters(self.slot),
             rows_seen=self._stream.accepted,
-            keeps_window=card.window,
+            keeps_window=card.window or stands_in,
             also_kept=self._stream.also_kept() | self.group.also_kept(),
             alternatives=self.choice.alternatives,
             notes=notes,

@@ -144,15 +144,16 @@ class Scan(WindowAlgorithm):
             good = scored[constants]
             fits = good >= floor.good
             if fits.any():
-                fits &= self._in_box(slot, columns, good)
-                fits[: first_at(time, seq, horizon)] = False
+                self._narrow(fits, slot, columns, good)
+                if (int(time[0]), int(seq[0])) < horizon:
+                    fits[: first_at(time, seq, horizon)] = False
                 at = np.flatnonzero(fits)
                 taken = good[at], time[at], seq[at]
                 if at.size and (int(taken[1][0]), int(taken[2][0])) < floor.recency:  # late
                     stay = (taken[0] > floor.good) | ~_before(taken[1], taken[2], floor.recency)
                     taken = taken[0][stay], taken[1][stay], taken[2][stay]
         pool = self.pools[slot]
-        lost = self.oldest[slot] < horizon or len(deleted)
+        lost = self.oldest[slot] < horizon or len(deleted) > 0
         if lost:
             stay = ~_before(pool[1], pool[2], horizon)
             if len(deleted):
@@ -162,10 +163,15 @@ class Scan(WindowAlgorithm):
             self.counts[slot, ADMITTED] += len(taken[2])
             pool = tuple(np.concatenate(both) for both in zip(pool, taken, strict=True))  # type: ignore[assignment]
         if lost or len(taken[2]):
-            self._settle(slot, pool)
+            self._settle(slot, pool, lost and self._loses(slot, horizon, deleted), taken[0])
 
-    def _settle(self, slot: int, pool: Pool) -> None:
-        """Make this the slot's pool, whose floor holds; choose the top k."""
+    def _loses(self, slot: int, horizon: Recency, deleted: Ints) -> bool:
+        """Whether a row of the top k has expired or was deleted."""
+        top, ranked = self.ranked.span(slot), self.ranked
+        return bool(len(deleted)) or bool(_before(ranked.time[top], ranked.seq[top], horizon).any())
+
+    def _settle(self, slot: int, pool: Pool, loses: bool = True, taken: Floats = _NO_POOL[0]) -> None:
+        """Make this the slot's pool, whose floor holds; choose the top k if it lost a row or one reaches it."""
         k, count = int(self.ks[slot]), len(pool[2])
         if self.floors[slot] != ALL_ROWS and count < k:
             self._search(slot)
@@ -174,8 +180,11 @@ class Scan(WindowAlgorithm):
             pool = self._cut(slot, pool)
         self.pools[slot] = pool
         self.oldest[slot] = _oldest(pool)
-        best = _best(pool, count if self.space.bounded else k)
         before = self.ranked.span(slot)
+        full = not self.space.bounded and before.stop - before.start >= k
+        if not loses and full and not (taken >= self.ranked.good[before.start]).any():
+            return
+        best = _best(pool, count if self.space.bounded else k)
         if not np.array_equal(self.ranked.seq[before], pool[2][best]) or not np.array_equal(
             self.ranked.good[before], pool[0][best]
         ):
@@ -213,14 +222,12 @@ class Scan(WindowAlgorithm):
         self.floors[slot] = Floor(float(good[0]), Recency(int(time[0]), int(seq[0])))
         return good, time, seq
 
-    def _in_box(self, slot: int, columns: tuple[Floats, ...], good: Floats) -> Any:
-        """Which rows are in a slot's box, and beyond its bound."""
-        fits = np.ones(len(good), dtype=bool)
+    def _narrow(self, fits: Any, slot: int, columns: tuple[Floats, ...], good: Floats) -> None:
+        """Leave only rows that are in a slot's box, and beyond its bound."""
         for i, axis in enumerate(self.space.boxed):
             fits &= (columns[axis] >= self.low[slot, i]) & (columns[axis] <= self.high[slot, i])
         if self.space.bounded:
             fits &= good > self.edge[slot]
-        return fits
 
     # -- keeping -------------------------------------------------------------------------------------------
 
