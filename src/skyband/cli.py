@@ -342,7 +342,7 @@ def warm(
     ] = None,
     plan: Annotated[str | None, typer.Option(help="Compile for a stream that waits.", hidden=True)] = None,
 ) -> None:
-    """Compile what these (or the usual) queries need, for images and first starts."""
+    """Compile what queries need, for images and first starts."""
     from skyband.engine import warming
 
     if plan is not None:

@@ -39,6 +39,7 @@ _WORDS = {
     "joined": "joined",
     "pairs": "pairs",
 }
+STAND_IN = "scan"  # until compiled code is there (stand_in.py)
 APPROXIMATE = "pa"  # where an error is allowed
 ASSUMED_BATCH = 1_000.0  # rows a step, until the first rows come
 ASSUMED_WINDOW = 100_000.0  # rows of a time window, until rows have shown how many they are

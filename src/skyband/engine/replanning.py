@@ -31,10 +31,10 @@ import pyarrow as pa
 from skyband.compiling import background
 from skyband.core.types import LOWEST, Recency
 from skyband.engine import stand_in
-from skyband.engine.planner import ASSUMED_WINDOW, Choice, Facts, choose, halves, unfit
+from skyband.engine.planner import ASSUMED_WINDOW, STAND_IN, Choice, Facts, choose, halves, unfit
 from skyband.engine.protocol import Family, Step, Streamed, Watched
 from skyband.engine.row_group import Group
-from skyband.engine.stand_in import STAND_IN, is_free
+from skyband.engine.stand_in import is_free
 from skyband.query.model import Query, TopK, Window
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, View

@@ -23,7 +23,6 @@ from skyband.query.expression import columns_of, lift, render
 from skyband.query.model import Last, Query, Rows, Threshold, TopK
 from skyband.query.serialise import to_dict
 
-STAND_IN = "scan"
 MOST = 10_000_000  # rows of the window times queries, up to which its steps are short
 MOST_QUERIES = 40  # that the process beside runs: with more of them it meets no other kernels
 BUCKETS = (2, 8, 32)  # numbers of queries from which other kernels may be called

@@ -16,11 +16,10 @@ from skyband.core.exchange import Changes
 from skyband.core.types import LOWEST, Ints, Recency
 from skyband.engine import stand_in
 from skyband.engine.families import check_query, kind_of
-from skyband.engine.planner import ASSUMED_WINDOW, Choice, Facts, choose
+from skyband.engine.planner import ASSUMED_WINDOW, STAND_IN, Choice, Facts, choose
 from skyband.engine.protocol import NONE_DELETED, Deleted, Family, Host, Step
 from skyband.engine.replanning import Review
 from skyband.engine.row_group import Group
-from skyband.engine.stand_in import STAND_IN
 from skyband.engine.watch import Watch
 from skyband.query.column_kinds import named_columns
 from skyband.query.expression import lift, unknown_column

@@ -17,9 +17,9 @@ import pyarrow as pa
 from skyband.algorithms import REGISTRY
 from skyband.compiling import background, jit
 from skyband.engine.monitor import Monitor
-from skyband.engine.planner import Choice
+from skyband.engine.planner import STAND_IN, Choice
 from skyband.engine.row_group import Group
-from skyband.engine.stand_in import STAND_IN, schema_of
+from skyband.engine.stand_in import schema_of
 from skyband.query.coerce import asked
 from skyband.query.column_kinds import named_columns, numeric_columns
 from skyband.query.model import Joined, Last, Query, Rows

@@ -22,9 +22,9 @@ from skyband.core.errors import QueryError
 from skyband.core.exchange import Entries
 from skyband.core.types import Ints, Recency
 from skyband.engine.explain import Plan
-from skyband.engine.planner import Choice
+from skyband.engine.planner import STAND_IN, Choice
 from skyband.engine.protocol import Family, Host, Streamed, Watched
-from skyband.engine.stand_in import STAND_IN, is_free
+from skyband.engine.stand_in import is_free
 from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.serialise import to_dict

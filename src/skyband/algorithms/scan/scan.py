@@ -52,7 +52,7 @@ class Scan(WindowAlgorithm):
         name="scan",
         title="the window's rows, scored by numpy",
         source="brute force",
-        answers=frozenset({"topk", "threshold"}),
+        answers=frozenset({"topk"}),  # and threshold queries where it stands in
         exact=True,
         keeps="the window's rows, and for each query a pool of k + max(64, n/16) of them",
         cost="a score for each new row and query, in numpy; the window is scored again when a pool runs short",
