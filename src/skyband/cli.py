@@ -390,7 +390,7 @@ def main(app: typer.Typer = app, name: str = "skyband") -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1
     for output in ("stdout", "stderr"):
-        if getattr(sys, output) is None:  # closed by the caller (>&-), who wants to hear nothing
+        if getattr(sys, output) is None:  # closed by the caller (>&-), which wants no output
             setattr(sys, output, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
     for stream in (sys.stdout, sys.stderr):
         # What a terminal or a pipe can't say (é in ASCII) is escaped: data may hold anything, and must not end us.

@@ -1,8 +1,8 @@
-"""The changes of recent steps, for those who come back.
+"""The changes of recent steps, for readers that come back.
 
 A subscriber that was away names the offset up to which it knows everything and gets the steps since. Steps that
 changed nothing are not kept, only that they happened: the offsets without an entry. The memory is bounded by steps and
-by changes, oldest out first; who asks for more gets an error that says from where on there is an answer.
+by changes, oldest out first; a reader that asks for more gets an error that says from where on there is an answer.
 """
 
 from __future__ import annotations

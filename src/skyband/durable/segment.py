@@ -4,9 +4,9 @@
     record    "STEP", length of what it says, offset, group, length of its bytes, checksum of both, checksum of this
               then what it says (JSON), then its bytes (an Arrow IPC stream, or none)
 
-`group` is the offset of the first step that was flushed together with this one. It tells a torn tail from damage: the
-disk may write the pages of one flush in any order, so within the last group anything may be missing, and nothing
-of it was acknowledged. But a group is begun only when the one before it is on the disk. So a bad record that is
+`group` is the offset of the first step that was flushed together with this one. It distinguishes a torn tail from
+damage: the disk may write the pages of one flush in any order, so within the last group anything may be missing, and
+nothing of it was acknowledged. But a group is begun only when the one before it is on the disk. So a bad record that is
 followed by a good one of a later group was good once: that is damage, and no reason to go on as if it were not.
 
 The checksum of a record's head begins with the segment's salt, a random number. Without it a batch could hold, as a

@@ -1,4 +1,4 @@
-"""A step on its way: what was asked, how it is written down, and who waits for it.
+"""A step on its way: what was asked, how it is written down, and the future of its caller.
 
 Everything that can be wrong with what a caller gave, or that takes time for long batches, happens here, in the
 caller's own thread and before the step comes into the queue: no other caller is delayed by it.

@@ -1,7 +1,7 @@
-"""A lock that is fair to those who wait.
+"""A lock that is fair to waiting threads.
 
 Python's own lock goes to the thread that asks first after it is free, which is mostly the thread that just gave it
-back: an engine with a hundred steps to take would keep readers waiting for all of them. Here everybody queues at a gate
+back: an engine with a hundred steps to take would keep readers waiting for all of them. Here all queue at a gate
 first, so that a reader that waits gets in after the step under way. The same thread may come in again.
 """
 
@@ -11,7 +11,7 @@ import threading
 
 
 class Turnstile:
-    """One thread at a time; who waits comes before who was just in."""
+    """One thread at a time; a waiting thread comes before the one that has just left."""
 
     def __init__(self) -> None:
         self._gate = threading.Lock()

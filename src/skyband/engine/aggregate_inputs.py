@@ -2,7 +2,7 @@
 
 A grouped query evaluates the arguments of SUM and MAX on each row of its stream and its score on the totals. A joined
 query takes columns of several streams as they are, adds up (or takes the greatest, or the last of) what each stream
-tells of an object, and puts 0 where a stream tells nothing; its score and its WHERE are over objects.
+has of an object, and puts 0 where a stream has nothing; its score and its WHERE are over objects.
 
 Both give the algorithm that keeps the objects the same: which aggregates there are, which columns a row brings, and how
 good an object is. A row with a null or a NaN in a column that is used, or in an argument, stays out.
@@ -58,7 +58,7 @@ class Totalled:
         if name.startswith(f"{SIDE}."):
             parts = self.reading.parts[int(name.partition(".")[2])]
             found: Floats = self.values[parts[0]]
-            for part in parts[1:]:  # a column that one stream has: the others tell 0 of it
+            for part in parts[1:]:  # a column that one stream has: it is 0 in the others
                 found = found + self.values[part]
             return found
         return np.ascontiguousarray(numbers(self.array(name)))

@@ -1,4 +1,4 @@
-"""A family whose algorithm may be wrong now and then: it knows when it is, and it may give way to an exact one.
+"""A family whose algorithm may be wrong now and then: it knows when it is, and an exact one may replace it.
 
 Three things come on top of what every family does (row_group.py):
 

@@ -120,7 +120,7 @@ class Family:
         return copy
 
     def insert(self, batch: Batch, mark: Any, tell: bool = False) -> Floats | None:
-        """Mark the rows of a batch that a fresh family takes; if asked, tell what bars it leaves."""
+        """Mark the rows of a batch that a fresh family takes; if asked, return the bars that it leaves."""
         with self.fresh() as group:
             rows = group.arrivals(batch, mark)
             many = self._served and rows.rendered is not None and len(rows) >= 2 * self._head

@@ -34,7 +34,7 @@ class Kind(NamedTuple):
     make: Callable[[Any, str, Options, Streamed], Family]
     key: Callable[[Any, str, Options, Streamed], Any]  # queries with equal keys share a family
     check: Callable[[Any, pa.Schema], None]  # an error if columns are missing or don't fit
-    keys: Callable[[Any], set[str]] = lambda query: set()  # columns that tell objects apart
+    keys: Callable[[Any], set[str]] = lambda query: set()  # columns that identify objects
     updates: str | None = None  # why an update stream can't have it
 
 

@@ -1,4 +1,4 @@
-"""Several streams as one, for questions about objects that all of them tell of.
+"""Several streams as one, for queries about objects whose attributes arrive in all of them.
 
 A joined query is asked of no single stream: its rows are the rows of all, in one order of recency, and a window of n
 rows is that of the n most recent among them. So there is a stream to which no rows are pushed. It counts what its
@@ -40,7 +40,7 @@ class Joint(Stream):
         reading_of(query).check([None if stream is None else stream.schema for stream in known])
 
     def keys(self) -> set[str]:
-        """The columns that tell which objects rows are of."""
+        """The columns that identify the objects."""
         queries: list[Any] = [watch.query for watch in self.watches]
         return {query.key for query in queries}
 

@@ -799,6 +799,11 @@ class Monitor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        named = [f'"{name}"' for name in self.streams if name]
+        of = f" of {', '.join(named)}" if named else ""
+        return f"<monitor: {self.rows_seen:,} rows{of}; watches: {', '.join(self.watches) or 'none'}>"
+
     def _check(self) -> None:
         """Every invariant; tests call it after each step."""
         for stream in (*self.streams.values(), *self.joints.values()):

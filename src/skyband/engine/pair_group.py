@@ -61,7 +61,7 @@ class PairGroup(Family):
     def cast_to(self, schema: pa.Schema) -> dict[str, Any] | None:
         """The algorithm's state with its rows in the types of a schema; None if it has them, or no rows.
 
-        An error if what is kept of the rows doesn't tell.
+        An error if what is kept of the rows is not enough to decide.
         """
         kept = self.algorithm.rows.schema
         types = None if kept is None else pa.schema([schema.field(name) for name in kept.names])
@@ -233,7 +233,7 @@ class PairWatch(Watch):
         }
 
     def _pair_columns(self) -> tuple[str, ...]:
-        """What is needed to tell a from b."""
+        """What is needed to decide which row is a."""
         if self.query.where is None:
             return ()
         return tuple(sorted({node.name for node in nodes.walk(self.query.where) if isinstance(node, Column)}))

@@ -130,7 +130,7 @@ def _error(options: dict[str, Any]) -> float | None:
 
 def _for_pairs(query: Pairs, facts: Facts) -> Choice:
     """Pairs of rows: every row of the window is scored with a new one, unless the window is large and the score made
-    of differences, so that a tree or sorted lists tell which rows can matter."""
+    of differences, so that a tree or sorted lists find the rows that can matter."""
     options: dict[str, Any] = dict(query.options)
     name = options.pop("algorithm", None)
     if name is not None:
@@ -193,8 +193,8 @@ def _named_pairs(name: str, query: Pairs) -> str:
 
 
 def _for_objects(query: Grouped | Joined, facts: Facts) -> Choice:
-    """What several rows make together. Exact totals of everything answer any question; with all promised that tells
-    how far an object may rise, rows that can't matter any more are let go."""
+    """What several rows make together. Exact totals of everything answer any question; with promises about
+    how far an object may rise, rows that can't matter any more are dropped."""
     options: dict[str, Any] = dict(query.options)
     kind = "joined" if isinstance(query, Joined) else "grouped"
     if (repeat := options.pop("repeat", "sum")) not in REPEATS:

@@ -165,7 +165,7 @@ class Sifter:
     ) -> Sifted:
         """Validate rows in order of arrival, and drop those that can never be in an answer if `prune`.
 
-        `text` tells of rows (by position) that could not be parsed what is wrong and their raw text.
+        `text` has, by position, what is wrong with rows that could not be parsed, and their raw text.
         """
         raw, rows = read(table)
         part = accept(self.door, raw, rows, text)

@@ -144,7 +144,7 @@ def _set_first(monitor: Settable, name: str, stream: Stream | None, given: Mappi
     first = replaced[0] if replaced else Stream(monitor, name, *monitor.columns_of(name))
     wanted = {**settings_of(first), **given}
     if wanted["op"] is not None and wanted["key"] is None:
-        raise InputError('"op" needs "key", too: the column that tells which row is updated or deleted.')
+        raise InputError('"op" needs "key", too: the column that says which row is updated or deleted.')
     if given.get("time_unit") is not None and wanted["time"] is None:
         raise InputError('"time_unit" needs "time", too: the column of numbers that it is of.')
     if given.get("max_ahead") is not None and wanted["time"] is None:

@@ -112,7 +112,7 @@ def cast_times(texts: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], li
 
 def seems_whole(column: pa.ChunkedArray) -> bool:
     """Whether a column that a reader took for doubles has values beyond 64 bits with a sign: perhaps integers, which
-    a reader has no other type for, and which a double can't tell apart."""
+    a reader has no other type for, and which a double can't distinguish."""
     return pa.types.is_float64(column.type) and bool(
         pc.any(pc.greater_equal(pc.abs(column), pa.scalar(2.0**63))).as_py()
     )

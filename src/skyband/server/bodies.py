@@ -5,7 +5,7 @@ Arrow's own readers at full speed. Whatever doesn't fit there is read again slow
 the monitor would take it from Python. A row that can't be read at all keeps its place and its text and becomes a
 reject; a body in which nothing can be read is an error.
 
-Arrow is trusted with nothing: columns are validated to the last offset before anybody looks into them, and compressed
+Arrow is trusted with nothing: columns are validated to the last offset before they are read, and compressed
 ones are refused, because a few kilobytes of them can stand for all of the memory.
 """
 

@@ -319,38 +319,14 @@ class PipelineService:
 
     # -- what only an engine of one's own can do -----------------------------------------------------------
 
-    def _refuse(self) -> Problem:
-        return Problem(
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise Problem(
             "read_only",
             f"This server shows the pipeline {Path(self.path).name}: its rows and queries come from there; change the "
             "file, or start skyband serve without one.",
         )
 
-    def submit(
-        self, stream: str, data: bytes, content_type: str | None, key: str | None, strict: bool | None = None
-    ) -> Any:
-        raise self._refuse()
-
-    def set_stream(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
-        raise self._refuse()
-
-    def restarted_with(self, name: str) -> list[str]:
-        raise self._refuse()
-
-    def restart(self, name: str) -> Any:
-        raise self._refuse()
-
-    def advance(self, time: Any, force: bool = False) -> Any:
-        raise self._refuse()
-
-    def watch(self, sql: str, name: str | None) -> dict[str, Any]:
-        raise self._refuse()
-
-    def drop(self, name: str) -> dict[str, Any]:
-        raise self._refuse()
-
-    def change(self, name: str, k: int | None, wanted: str | None) -> dict[str, Any]:
-        raise self._refuse()
+    submit = set_stream = restarted_with = restart = advance = watch = drop = change = _refuse
 
     def picture(self, name: str) -> dict[str, Any]:
         """The picture of the driver's engine, between two batches."""

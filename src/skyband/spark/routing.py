@@ -48,7 +48,7 @@ _FEW_UNITS = 4  # that rows which one of them needs are sent to all of
 
 @dataclass(frozen=True)
 class Era:
-    """What holds from a batch on: the units with their queries, and whom the first batch sends home."""
+    """What holds from a batch on: the units with their queries, and those that end with the first batch."""
 
     first: int
     units: tuple[Unit, ...]
@@ -242,7 +242,7 @@ def control_frame(session: SparkSession, era: Era) -> DataFrame:
 
 
 def _controls(era: Era, batch: int) -> pa.RecordBatch:
-    """A line for each unit, so that each has its turn in every batch."""
+    """A line for each unit, so that Spark calls each in every batch."""
     units = [unit.key for unit in era.units]
     if batch == era.first:
         units += [unit.key for unit in era.retired] + [*era.moved]

@@ -141,7 +141,7 @@ class _Verification:
                     if not under_way:
                         raise _Different(f"the output of batch {batch} is missing.")
                     break  # logged, and killed before its output: the next start puts it out
-                # The answers come last: who was killed before them has left those of the batch before.
+                # The answers come last: a pipeline killed before them has left those of the batch before.
                 as_before = under_way and self._wrong_top() is None
                 self._batch(batch, start, batches[batch])
                 start = batches[batch]

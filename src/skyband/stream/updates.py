@@ -6,7 +6,7 @@ row that goes leaves every answer at once, but keeps its place in a row window, 
 suffixes of the recency order that everything else is built on. A delete is a message about a row, not a row: it
 has a seq, and its event time, if it has one, moves `now`, but it takes no place in a row window and is in no answer.
 
-"Last" is by arrival, not by event time: that is the order in which a database's log tells of its changes, and clocks
+"Last" is by arrival, not by event time: that is the order in which a database's log has its changes, and clocks
 may go back. So a row that comes late, but for its time, replaces a row that is stamped later; and a row that is
 rejected because it is older than every window still ends the row that it was to replace. Else an answer would depend
 on how the stream was cut into steps. A row rejected for any other reason changes nothing.

@@ -72,7 +72,7 @@ def accept(
     text: Mapping[int, tuple[str, str]] | None = None,
     most_texts: int | None = None,
 ) -> Accepted:
-    """Let rows in. `text` tells of rows that could not even be parsed what is wrong and their raw text.
+    """Accept or reject rows. `text` has what is wrong with rows that could not be parsed, and their raw text.
 
     A caller that keeps only so many rejects needs the raw text of the last `most_texts` only.
     """

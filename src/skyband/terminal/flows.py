@@ -23,7 +23,7 @@ SQL = (
 )
 WINDOW = 30.0  # seconds, as in the query
 
-# Who talks to whom, over what. One entry is one kind of flow.
+# Source, destination and protocol. One entry is one kind of flow.
 _KINDS = (
     ("web", "api", "https"),
     ("api", "db", "postgres"),

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class _NoPandas:
-    """Finds no pandas, and leaves every other module to those who come after it."""
+    """Finds no pandas, and leaves every other module to the finders after it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name == "pandas":

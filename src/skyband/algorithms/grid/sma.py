@@ -38,10 +38,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.base import Card, Workload
+from skyband.algorithms.base import Card
 from skyband.algorithms.grid.base import TIGHTEN, Gridded
-from skyband.algorithms.grid.cells import ROWS_A_CELL, TOTAL
 from skyband.algorithms.grid.search import ADMITTED, COUNTERS, SCORED
+from skyband.algorithms.grid.tma import predicted
 from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.compiling.jit import kernel
 from skyband.core.order import before
@@ -201,22 +201,6 @@ def settle(
             size[slot] = met
 
 
-def predicted(work: Workload) -> float:
-    """Return CPU seconds for a batch; counts and times fitted to runs with 1,000 to 1,000,000 rows and 1 to 6 axes."""
-    window, batch, queries = max(work.window, 1.0), work.batch, work.queries
-    cells = min(float(TOTAL), max(1.0, window / ROWS_A_CELL))
-    # cells that name one query
-    named = min(cells, (1 + (cells * work.k / window) ** (1 / work.axes)) ** work.axes)
-    turned = min(1.0, batch / window)
-    searches = queries * min(1.0, turned * 1.3 * work.k**0.42)
-    arrivals = batch * 6e-8 + queries * (batch * named / cells * 1.2e-8 + turned * work.k * 2e-7 + 3e-8)
-    search = 2e-6 + named * (5e-8 * work.axes + window / cells * 1e-8)
-    if not work.rendered:  # numpy, one query at a time
-        arrivals += queries * (5e-5 + batch * 1e-8 * work.axes)
-        search += 2e-3
-    return float(8e-5 + arrivals + min(searches, 1.0) * 1e-4 + searches * search)
-
-
 class SMA(Gridded):
     """The skyband of the rows before a bar, for each query, and a search of the grid when it has fewer than k."""
 
@@ -235,7 +219,7 @@ class SMA(Gridded):
         window=True,
         fifo=True,
         boxes=True,
-        cost_of=predicted,
+        cost_of=lambda work: predicted(work, 8e-5, 1.3 * work.k**0.42),
     )
     counter_names: ClassVar[tuple[str, ...]] = (*COUNTERS, "evicted", "raised")
     candidate_bytes = 32

@@ -170,7 +170,7 @@ class Instances(Objects):
             self.seen[dead] = 0
         super()._forget(dead)
 
-    # -- who may still matter ------------------------------------------------------------------------------
+    # -- rows that may matter ------------------------------------------------------------------------------
 
     def linked(self) -> Places:
         """Return the rows that begin an instance which is not dominated, oldest first."""

@@ -30,13 +30,13 @@ import numpy as np
 from skyband.algorithms.pairs import kd_tree as nested
 from skyband.algorithms.pairs import pair_base as limits
 from skyband.algorithms.pairs.kd_tree import Nested, nesting
-from skyband.algorithms.pairs.pair_base import Late, Question
+from skyband.algorithms.pairs.pair_base import Question
 from skyband.algorithms.pairs.pair_scoring import Loops
 from skyband.algorithms.pairs.pair_skyband import settling
 from skyband.algorithms.pairs.scase import SCase
-from skyband.algorithms.pairs.ta import TA
+from skyband.algorithms.pairs.ta import Searched
 from skyband.core.types import Ints
-from skyband.query.expression.difference_scores import Differences, differences
+from skyband.query.expression.difference_scores import differences
 from skyband.query.expression.pairing import leaf_score
 
 # Nanoseconds, about: a node, a partner in the tree, and a partner of scase. Where few pairs fit WHERE, or one column
@@ -45,7 +45,7 @@ _NODE, _PARTNER, _SCORE = 20.0, 12.0, 0.5
 _REST = 4096
 
 
-class KD(SCase):
+class KD(Searched):
     """scase with a k-d tree."""
 
     card = replace(
@@ -61,19 +61,10 @@ class KD(SCase):
     )
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:
-        # colours are a condition here: the tree is of all rows
-        super().__init__(options, replace(question, same=()))
-        self.counts["pairs accessed"] = 0
+        super().__init__(options, question)
         self._kernel_counts = np.zeros(6, dtype=np.int64)  # the last two: pairs scored, nodes visited
         self._resting = 0  # rows for which scase is expected to be faster
-        self.tree: Nested | None = None  # None: not built yet
-        self._since = 0  # rows since it was built
-        self._parts: Differences | None = None
-
-    @classmethod
-    def unfit_score(cls, score: Any) -> str | None:
-        """Return why it cannot take a score of pairs, or None if it can."""
-        return TA.unfit_score(score)
+        self._since = 0  # rows since the tree was built
 
     @classmethod
     def decided_by_one(cls, score: Any, descending: bool) -> bool:
@@ -81,53 +72,28 @@ class KD(SCase):
         parts = differences(leaf_score(score))
         return parts is not None and parts.decided_by_one(1.0 if descending else -1.0)
 
-    @property
-    def parts(self) -> Differences:
-        if self._parts is None:
-            assert self.rows.pairing is not None
-            self._parts = differences(self.rows.pairing.score)
-        assert self._parts is not None
-        return self._parts
-
     def _columns(self, before: int) -> list[Any]:
         """Return the columns of the rows numbered below `before`."""
         pool = self.rows.pool
         head = int(pool.head[0])
         span = slice(head, head + max(0, before - self.rows.first))
-        return [pool.columns[int(leaf) + 1][span] for leaf in self.parts.leaves]
+        return [self._values(leaf)[span] for leaf in self.parts.leaves]
 
     def _grown(self, number: int) -> int:
         """Build or extend the tree for the row of this number; return for how many more rows it serves."""
-        rows, tree = self.rows, self.tree
+        rows = self.rows
+        tree: Nested | None = self.index
         if tree is not None and number - 4 * nested.LAG > tree.entered[0]:
             tree = None  # many rows arrived that are not in it
         if tree is None or self._since >= max(2 * nested.LAG, tree.size // 2):
             before = max(rows.first, number - nested.LAG)
-            tree = self.tree = Nested(self._columns(before), rows.first)
+            tree = self.index = Nested(self._columns(before), rows.first)
             self._since = 0
         tree.reach(rows.first, rows.next)
         return max(2 * nested.LAG, tree.size // 2) - self._since
 
-    def rebuild(self) -> None:
-        self.tree = None
-        super().rebuild()
-
-    def load(self, blob: dict[str, Any]) -> None:
-        super().load(blob)
-        self.tree = None
-
-    def _late(self, row: Late) -> tuple[int, int]:
-        before = self.counts["pairs scored"]
-        number, place = super()._late(row)
-        self.counts["pairs accessed"] += self.counts["pairs scored"] - before
-        if self.tree is not None:
-            values = [float(self.rows.pool.columns[int(leaf) + 1][place]) for leaf in self.parts.leaves]
-            self.tree.insert(number, values, self.rows.first, self.rows.next)
-        return number, place
-
-    def _by_numpy(self, number: int, place: int, low: int, high: int) -> None:
-        self.counts["pairs accessed"] += high - low
-        super()._by_numpy(number, place, low, high)
+    def _enter(self, number: int, values: list[float]) -> None:
+        self.index.insert(number, values, self.rows.first, self.rows.next)
 
     def _by_loops(self, ready: Loops, done: int, place: Ints, lows: Ints, highs: Ints) -> int:
         rows = self.rows
@@ -138,19 +104,16 @@ class KD(SCase):
             self.counts["pairs scored"] < limits.COMPILE_AFTER,
         )  # fmt: skip
         if loop is None or self._resting > 0:
-            self.tree = None
             self._resting -= len(place) - done
-            self.counts["pairs accessed"] += int((highs - lows)[done:].sum())
-            return super()._by_loops(ready, done, place, lows, highs)
+            return self._without_index(ready, done, place, lows, highs)
         begun = done
         while done < len(place):
             last = min(len(place), done + self._grown(int(rows.pool.number[place[done]])))
-            assert self.tree is not None
             before = done
             done = loop(
                 done, last, self._every(), place, lows, highs, rows.pool.number, rows.bar, rows.base, rows.first,
                 *self._parameters(), self.k, self._best(), self._state, *self._list, *self._new, *self._swept,
-                self._kernel_counts, *self.tree.arrays,
+                self._kernel_counts, *self.index.arrays,
             )  # fmt: skip
             self._since += done - before
             if done < last:
@@ -163,20 +126,7 @@ class KD(SCase):
         self._counted(len(place))
         return done
 
-    def notes(self) -> list[str]:
-        there, met = self.counts["pairs scored"], self.counts["pairs accessed"]
-        looked = [f"{100 * met / there:.2f} % of all pairs were looked at"] if there else []
-        return looked + super().notes()
-
-    def counters(self, slot: int) -> dict[str, int]:
-        counted = dict(self.counts)
-        return {"rows": counted.pop("rows"), "pairs there were": counted.pop("pairs scored"), **counted}
-
-    def size(self, slot: int) -> tuple[int, int]:
-        pairs, size = super().size(slot)
-        return pairs, size + (0 if self.tree is None else self.tree.nbytes())
-
     def _check(self) -> None:
         super()._check()
-        if self.tree is not None:
-            self.tree._check(self._columns(self.rows.next), self.rows.first)
+        if self.index is not None:
+            self.index._check(self._columns(self.rows.next), self.rows.first)
