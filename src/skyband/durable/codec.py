@@ -68,7 +68,7 @@ def pack(batch: Any, special: IndexColumns = NO_INDEX) -> tuple[Raw, int, dict[s
 
 
 def unpack(meta: dict[str, Any], body: Any) -> tuple[Raw, int]:
-    """What `pack` was given."""
+    """Return what `pack` was given."""
     table = from_ipc(body)
     return (_mixed(meta, table), meta["rows"]) if "odd" in meta else (table, table.num_rows)
 
@@ -86,7 +86,7 @@ def to_ipc(table: pa.Table) -> pa.Buffer:
 
 
 def from_ipc(data: Any, trusted: bool = True) -> pa.Table:
-    """An Arrow IPC stream as a table over the same memory. What a stranger sent is looked through first."""
+    """Return an Arrow IPC stream as a table over the same memory. Untrusted data is validated first."""
     try:
         table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
         if not trusted:
@@ -127,7 +127,7 @@ def _as_arrow(value: Any) -> Any:
 
 
 def hear(said: Any) -> Any:
-    """What `say` was given, or as near as Arrow has it."""
+    """Return what `say` was given, or as near as Arrow has it."""
     if not isinstance(said, dict):
         return said
     ((kind, value),) = said.items()
@@ -145,7 +145,7 @@ def hear(said: Any) -> Any:
 
 
 def say_time(time: Any) -> Any:
-    """A time for `advance`, once it is sure that it is one."""
+    """Return a time for `advance`, once it is sure that it is one."""
     clock.seconds(time)
     if hasattr(time, "value") and hasattr(time, "nanosecond"):  # pandas.Timestamp
         return {"time": ["<M8[ns]", int(time.as_unit("ns").value)]}

@@ -190,7 +190,7 @@ class Engine:
             yield self.monitor
 
     def changes_since(self, offset: int) -> list[Step]:
-        """The steps after this offset that changed an answer or a query; an error (Forgotten) if some are gone."""
+        """Return the steps after this offset that changed an answer or a query; Forgotten if some are gone."""
         with self.reading():
             return self.history.since(offset)
 
@@ -248,7 +248,7 @@ class Engine:
         return task
 
     def _again(self, task: Task, answer: Answer) -> Receipt:
-        """The first answer of a batch that was sent twice."""
+        """Return the first answer of a batch that was sent twice."""
         if task.rows != answer.rows:
             raise KeyReused(
                 f'The key "{task.key}" was used for another batch, of {answer.rows} rows (offset {answer.offset}) and '
@@ -327,7 +327,7 @@ class Engine:
                 self._heal()
 
     def _group(self) -> list[Task]:
-        """What waits, up to so many bytes."""
+        """Return what waits, up to so many bytes."""
         group: list[Task] = []
         size = 0
         with self._guard:
@@ -486,7 +486,7 @@ class Engine:
             log.exception("the journal %s: no snapshot", self.folder)
 
     def _copy(self) -> dict[str, Any]:
-        """What a snapshot holds; parts that never change may be put together later."""
+        """Return what a snapshot holds; parts that never change may be put together later."""
         own = {"offset": self._offset, "keys": self.keys.dump(), "history": self.history.dump()}
         return {**self.monitor.dump(), "journal": own}
 

@@ -45,11 +45,11 @@ class Files:
         return sorted(os.listdir(folder))
 
     def create(self, path: Path) -> io.FileIO:
-        """A new file, to be appended to; an error if it is there."""
+        """Return a new file, to be appended to; an error if it is there."""
         return io.FileIO(path, "x", opener=_private)
 
     def read(self, path: Path, most: int = -1) -> bytes:
-        """A file's bytes, or its first so many."""
+        """Return a file's bytes, or its first so many."""
         with open(path, "rb") as file:
             return file.read(most)
 
@@ -87,7 +87,7 @@ class Files:
         path.unlink(missing_ok=True)
 
     def lock(self, path: Path) -> io.FileIO | None:
-        """A handle that holds the lock until it is closed; None if another has it."""
+        """Return a handle that holds the lock until it is closed; None if another has it."""
         file = io.FileIO(path, "w", opener=_private)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

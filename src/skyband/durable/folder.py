@@ -52,7 +52,7 @@ class Folder:
         self._damaged: list[int] = []  # of those, which could not be read
 
     def names(self) -> list[str]:
-        """What is in the folder; unfinished files are removed."""
+        """Return what is in the folder; unfinished files are removed."""
         names = []
         for name in self._files.names(self.path):
             if name.endswith(UNFINISHED):
@@ -77,7 +77,7 @@ class Folder:
         return names
 
     def newest(self) -> tuple[dict[str, Any], list[str]] | None:
-        """The content of the newest snapshot that is whole, and what there is to report; None in a new folder."""
+        """Return the content of the newest whole snapshot, and what there is to report; None in a new folder."""
         report: list[str] = []
         self._damaged = []
         for offset in reversed(self.snapshots):

@@ -63,14 +63,14 @@ class History:
             self.first = gone.offset
 
     def since(self, offset: int) -> list[Step]:
-        """The steps after this offset that changed something."""
+        """Return the steps after this offset that changed something."""
         if offset < self.first:
             raise Forgotten(offset, self.first)
         later = list(takewhile(lambda step: step.offset > offset, reversed(self._steps.values())))
         return later[::-1]
 
     def at(self, offset: int) -> Step | None:
-        """The step of this offset, if it is here."""
+        """Return the step of this offset, if it is here."""
         return self._steps.get(offset)
 
     def dump(self) -> Callable[[], dict[str, Any]]:

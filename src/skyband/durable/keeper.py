@@ -30,7 +30,7 @@ LATER = ("rejects", "watches", "journal")
 
 
 def put_together(journal: dict[str, Any]) -> dict[str, Any]:
-    """The journal's own part of a snapshot, of which some is made only when it is written."""
+    """Return the journal's own part of a snapshot, of which some is made only when it is written."""
     return {name: part() if callable(part) else part for name, part in journal.items()}
 
 
@@ -61,7 +61,7 @@ class Keeper:
         self.folder.journal.append([written({"kind": "void", "of": offsets})])
 
     def load(self) -> tuple[dict[str, Any] | None, list[str]]:
-        """The newest snapshot's content, and what there is to report; None in a new folder."""
+        """Return the newest snapshot's content, and what there is to report; None in a new folder."""
         self.folder.journal.close()  # the next step begins a new segment
         self._names = self.folder.names()
         found = self.folder.newest()

@@ -50,7 +50,7 @@ class Keys:
         return self._answers.get(key)
 
     def dump(self) -> Callable[[], pa.Table]:
-        """All as a table, which may be made later: what comes meanwhile isn't in it."""
+        """Return all as a table, which may be made later: what comes meanwhile isn't in it."""
         answers = self._answers.copy()
 
         def table() -> pa.Table:

@@ -55,13 +55,13 @@ def new_salt() -> int:
 
 
 def head(first: int, salt: int) -> bytes:
-    """The beginning of a segment."""
+    """Return the beginning of a segment."""
     data = _HEAD.pack(MAGIC, FORMAT, salt, first)
     return data + _CHECK.pack(zlib.crc32(data))
 
 
 def read_head(data: bytes, name: str) -> tuple[int, int] | None:
-    """A segment's first offset and salt; None if it was never finished, an error if it is damaged."""
+    """Return a segment's first offset and salt; None if it was never finished, an error if it is damaged."""
     if len(data) >= HEAD and data[: len(MAGIC)] == MAGIC:
         _, number, salt, first = _HEAD.unpack_from(data)
         check_format(number, name)
@@ -73,13 +73,13 @@ def read_head(data: bytes, name: str) -> tuple[int, int] | None:
 
 
 def record(offset: int, group: int, step: Written, salt: int) -> list[Any]:
-    """A record as the parts to be written."""
+    """Return a record as the parts to be written."""
     data = _RECORD.pack(MARK, len(step.said), offset, group, len(step.body), step.check)
     return [data + _CHECK.pack(zlib.crc32(data, salt)) + step.said, step.body]
 
 
 def read_record(data: memoryview, start: int, salt: int) -> Found | None:
-    """The record that begins here, if a whole one does."""
+    """Return the record that begins here, if a whole one does."""
     if start + RECORD > len(data):
         return None
     mark, said, offset, group, size, check = _RECORD.unpack_from(data, start)
@@ -94,7 +94,7 @@ def read_record(data: memoryview, start: int, salt: int) -> Found | None:
 
 
 def read_records(data: bytes, first: int, salt: int, name: str) -> tuple[list[Found], int]:
-    """The records of a segment that are whole, and where the first one begins that isn't, or the end.
+    """Return the records of a segment that are whole, and where the first one begins that isn't, or the end.
 
     An error if that one was whole once.
     """

@@ -93,11 +93,11 @@ class Reading:
         self._question = query
 
     def range_of(self, column: int, stream: int) -> Range | None:
-        """What is promised of a column that rows of a stream bring."""
+        """Return what is promised of a column that rows of a stream bring."""
         return self.promise.range_of(self.columns[column], self.streams[stream])
 
     def asked(self) -> Asked:
-        """What an algorithm is to know."""
+        """Return what an algorithm is to know."""
         ranges = [self.range_of(a.column, a.stream) for a in self.aggregates]
         return Asked(
             aggregates=self.aggregates,
@@ -115,7 +115,7 @@ class Reading:
         )
 
     def _plain(self) -> tuple[int, ...]:
-        """The sums that make the score by being added up from left to right, if that is all there is to it."""
+        """Return the sums that make the score by being added up from left to right, if that is all there is to it."""
         columns: list[Expression] = []
         e = self.score
         while isinstance(e, Arithmetic) and e.op == "+":
@@ -143,7 +143,7 @@ class Reading:
         raise NotImplementedError
 
     def good(self, objects: Objects, codes: Ints, values: Floats, counts: Ints) -> Floats:
-        """How good some objects are; NaN for those that are in no answer."""
+        """Return how good some objects are; NaN for those that are in no answer."""
         source = Totalled(self, objects, codes, values, counts)
         score = np.asarray(evaluate(self.score, source), dtype=np.float64)
         good = score + 0.0 if self.sign > 0 else 0.0 - score
@@ -152,7 +152,7 @@ class Reading:
         return good
 
     def selected(self, objects: Objects, codes: Ints) -> list[tuple[Output, pa.Array]]:
-        """The selected columns of some objects."""
+        """Return the selected columns of some objects."""
         if objects.keys is None:
             return [(output, pa.nulls(0)) for output, _ in self.outputs]
         source = Totalled(self, objects, codes, *objects.values(codes))
@@ -299,7 +299,7 @@ class JoinedReading(Reading):
         self.columns, self.streams = tuple(names), query.streams
 
     def _own(self, stream: int, known: list[str]) -> list[str]:
-        """The columns that rows of a stream bring: those said to be its own, and others that it has."""
+        """Return the columns that rows of a stream bring: those said to be its own, and others that it has."""
         name = self.query.streams[stream]
         found = {n for n, side in self.parts_of if side == name or (side is None and n in known)}
         return sorted(found)
@@ -353,7 +353,7 @@ class JoinedReading(Reading):
                     raise QueryError(located(wrong, place), place)
 
     def _place(self, name: str, side: str | None) -> nodes.Place | None:
-        """Where a column stands in the query's text."""
+        """Return where a column stands in the query's text."""
         query = self.query
         used = (query.score, query.where, *(output.value for output in query.select or ()))
         every = (n for e in used if e is not None for n in nodes.walk(e) if isinstance(n, Column))

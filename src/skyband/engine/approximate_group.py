@@ -136,7 +136,7 @@ class Approximate(Group):
             self.pa.remove(slot)
 
     def _move(self, watch: Watched) -> int:
-        """The slot of a watch whose window or beginning has changed: with what its old slot knows."""
+        """Return the slot of a watch whose window or beginning has changed: with what its old slot knows."""
         key, old = self._slot_key(watch), watch.slot
         slot = self.slots.get(key)
         if slot is not None:
@@ -226,7 +226,7 @@ class Approximate(Group):
         self.switches += 1
 
     def _partner(self) -> Any:
-        """An exact algorithm with the same slots."""
+        """Return an exact algorithm with the same slots."""
         exact = self._made(partner())
         for k in self.pa.ks.tolist():
             exact.add(max(k, 1))
@@ -245,14 +245,14 @@ class Approximate(Group):
         return not self.on_pa and self.pa.dropped.count[slot] == 0
 
     def error(self, watch: Watched) -> float:
-        """The error that is allowed; where the limit itself was given, the one that follows from it."""
+        """Return the error that is allowed; where the limit itself was given, the one that follows from it."""
         if self.pa.options["limit"]:
             slot = watch.slot
             return misses(watch.capacity, int(self.pa.ks[slot] + self.pa.limit[slot]))
         return float(self.pa.options["error"])
 
     def bound(self, watch: Watched) -> str:
-        """How many rows may be missed."""
+        """Return how many rows may be missed."""
         error = f"{self.error(watch):.3g}"
         limit = (
             f"the {self.pa.most(watch.slot):,} best rows are kept"
@@ -272,7 +272,7 @@ class Approximate(Group):
         return self.pa.dropped.certain(watch.slot, k, horizon, answer)
 
     def certified(self, watch: Watched) -> tuple[int, int]:
-        """How many of how many answers were certified."""
+        """Return how many of how many answers were certified."""
         certified, answers = self.shares[self.watches.index(watch)].tolist()
         return certified, answers
 
@@ -347,7 +347,7 @@ class Approximate(Group):
 
 
 def partner() -> str:
-    """The exact algorithm that takes over."""
+    """Return the exact algorithm that takes over."""
     return next(name for name in PARTNERS if name in LISTS)
 
 

@@ -132,7 +132,8 @@ class Family:
             return _kth_best(group) if tell and len(rows) and not self._bounded else None
 
     def bars(self, newer: Batch) -> Floats | None:
-        """Each query's k-th best score of these rows; None for a threshold query, or if a query has fewer than k."""
+        """Return each query's k-th best score of these rows; None for a threshold query, or if a query has fewer than
+        k."""
         if self._bounded or not len(newer):
             return None
         rows = self._group.arrivals(newer, np.zeros(len(newer), dtype=np.uint8))
@@ -147,8 +148,8 @@ class Family:
         return "threshold" in self._group.algorithm.card.answers
 
     def gate(self, bars: Floats, sample: Batch, most: int) -> Gate | None:
-        """The gate of these bars before rows that are older than those behind them; `sample` shows what rows are like.
-        None if there are more than `most` queries and neither a map nor cells serve them."""
+        """Return the gate of these bars before rows that are older than those behind them; `sample` shows what rows are
+        like. None if there are more than `most` queries and neither a map nor cells serve them."""
         group, slots = self._group, _slots(self._group)
         if len(slots) <= most:
             return Gate(group, slots, bars)
@@ -156,7 +157,7 @@ class Family:
         return self._mapped(bars, seen) or self._celled(bars, seen)
 
     def _mapped(self, bars: Floats, seen: tuple[Floats, ...]) -> Gate | None:
-        """A gate with a height map; None if there is none."""
+        """Return a gate with a height map; None if there is none."""
         group, slots = self._group, _slots(self._group)
         if not self._served or group.rendered is None:
             return None
@@ -172,7 +173,7 @@ class Family:
         return Gate(group, slots, bars, relief, faces)
 
     def _celled(self, bars: Floats, seen: tuple[Floats, ...]) -> Gate | None:
-        """A gate with cells, which stay as they are cut as long as rows are spread over them as they were."""
+        """Return a gate with cells, which stay as they are cut as long as rows are spread over them as they were."""
         group, slots = self._group, _slots(self._group)
         if self._cells is None or not self._cells.fit(seen):
             self._cells = Cells.learned(Space(group.shape, group.score_columns, group.sign), seen)
@@ -220,11 +221,11 @@ class Family:
         return [np.concatenate([own, rest]) for own in found]
 
     def _shares(self, rows: Arrivals, found: list[Ints]) -> list[tuple[Arrivals, Ints]]:
-        """Each cluster with the rows found for it."""
+        """Return each cluster with the rows found for it."""
         return [(_some(rows, own), slots) for own, slots in zip(found, self._clusters, strict=True)]
 
     def _carve(self, relief: Relief, bars: Floats) -> list[Any]:
-        """A map for each cluster; the relief's own becomes that of all."""
+        """Return a map for each cluster; the relief's own becomes that of all."""
         constants = self._group.constants
 
         def carved(slots: Ints) -> Any:
@@ -242,7 +243,7 @@ class Family:
 
 
 def _kth_best(group: Group) -> Floats | None:
-    """Each query's k-th best score, by slot; None if one has fewer than k, or its k-th is infinite."""
+    """Return each query's k-th best score, by slot; None if one has fewer than k, or its k-th is infinite."""
     algorithm, slots = group.algorithm, _slots(group)
     bars = np.full(len(algorithm.ks), np.inf)
     lists, heap = algorithm.lists, np.empty(int(algorithm.ks.max()))
@@ -263,7 +264,7 @@ def _serves(group: Group) -> bool:
 
 
 def _relief(group: Group) -> Relief | None:
-    """The maps of a family; None if they can't serve one of its queries."""
+    """Return the maps of a family; None if they can't serve one of its queries."""
     relief = Relief(Space(group.shape, group.score_columns, group.sign), _CELLS)
     for slot in _slots(group).tolist():
         relief.know(slot, group.constants[slot])
@@ -332,7 +333,7 @@ def _looked_up(
 
 
 def _some(rows: Arrivals, found: Ints) -> Arrivals:
-    """Some of the rows, in their order."""
+    """Return some of the rows, in their order."""
     columns = _at(rows.columns(), found)
     return replace(
         rows,

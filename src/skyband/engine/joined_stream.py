@@ -40,12 +40,12 @@ class Joint(Stream):
         reading_of(query).check([None if stream is None else stream.schema for stream in known])
 
     def keys(self) -> set[str]:
-        """The columns that identify the objects."""
+        """Return the columns that identify the objects."""
         queries: list[Any] = [watch.query for watch in self.watches]
         return {query.key for query in queries}
 
     def types_of(self, name: str) -> set[pa.DataType]:
-        """The types of a column in the members of which it is known."""
+        """Return the types of a column in the members of which it is known."""
         schemas = (stream.schema for stream in self.streams())
         return {s.field(name).type for s in schemas if s is not None and known_type(s, name)}
 

@@ -109,7 +109,7 @@ class ObjectGroup(Family):
         return self._compare()
 
     def _compare(self) -> Changes | None:
-        """What has changed: texts are made of the ids of those answers alone that are not as they were."""
+        """Return what has changed: texts are made of the ids of those answers alone that are not as they were."""
         answers, watches = self.answers, len(self.watches)
         start, size, which = np.zeros(watches, dtype=np.int64), np.zeros(watches, dtype=np.int64), []
         ids: list[Sequence[str]] = list(answers.ids)
@@ -143,7 +143,7 @@ class ObjectGroup(Family):
     # -- answers -------------------------------------------------------------------------------------------
 
     def within(self, slot: int, horizon: Recency) -> Objects:
-        """The objects of a slot's window from a horizon on."""
+        """Return the objects of a slot's window from a horizon on."""
         objects: Objects = self.algorithm.slots[slot]
         return objects.within(horizon, self.reading.good) if horizon > objects.horizon else objects
 

@@ -59,7 +59,7 @@ class PairGroup(Family):
     # -- watches -------------------------------------------------------------------------------------------
 
     def cast_to(self, schema: pa.Schema) -> dict[str, Any] | None:
-        """The algorithm's state with its rows in the types of a schema; None if it has them, or no rows.
+        """Return the algorithm's state with its rows in the types of a schema; None if it has them, or no rows.
 
         An error if what is kept of the rows is not enough to decide.
         """
@@ -196,7 +196,7 @@ class PairWatch(Watch):
         return self._named(columns, newer + self._chosen(found.seq, found.seq_b))
 
     def _chosen(self, seq: Ints, seq_b: Ints) -> list[tuple[Output, Any]]:
-        """The selected columns of pairs, given by their older and newer rows."""
+        """Return the selected columns of pairs, given by their older and newer rows."""
         schema = self._stream.schema
         if schema is None:
             return [(output, pa.nulls(0)) for output in self.outputs()]
@@ -233,7 +233,7 @@ class PairWatch(Watch):
         }
 
     def _pair_columns(self) -> tuple[str, ...]:
-        """What is needed to decide which row is a."""
+        """Return what is needed to decide which row is a."""
         if self.query.where is None:
             return ()
         return tuple(sorted({node.name for node in nodes.walk(self.query.where) if isinstance(node, Column)}))
@@ -251,7 +251,7 @@ class PairWatch(Watch):
 
 
 def used_columns(query: Pairs) -> tuple[str, ...]:
-    """The columns of a row that the score and the predicate use, on either side."""
+    """Return the columns of a row that the score and the predicate use, on either side."""
     parts = [part for part in (query.score, query.where) if part is not None]
     return tuple(
         sorted({node.name for part in parts for node in nodes.walk(part) if isinstance(node, Column)})
@@ -334,5 +334,5 @@ def _cast_codes(table: pa.Table | None, names: list[str], old: pa.Schema, new: p
 
 
 def _factor(old: pa.DataType, new: pa.DataType) -> int:
-    """How many of the new type's units one of the old type's has."""
+    """Return how many of the new type's units one of the old type's has."""
     return 1 if not pa.types.is_temporal(new) else nanoseconds_in(old) // nanoseconds_in(new)

@@ -79,7 +79,7 @@ class Choice:
 
 
 def choose(query: Query, facts: Facts | None = None) -> Choice:
-    """The algorithm for a query, its options, why, and what else could have been taken."""
+    """Return the algorithm for a query, its options, why, and what else could have been taken."""
     facts = facts or Facts()
     if isinstance(query, Grouped | Joined):
         return _for_objects(query, facts)
@@ -116,7 +116,7 @@ def choose(query: Query, facts: Facts | None = None) -> Choice:
 
 
 def _error(options: dict[str, Any]) -> float | None:
-    """The error that is allowed, taken out of the options."""
+    """Return the error that is allowed, taken out of the options."""
     error = options.pop("error", None)
     if error is None:
         return None
@@ -193,7 +193,7 @@ def _named_pairs(name: str, query: Pairs) -> str:
 
 
 def _for_objects(query: Grouped | Joined, facts: Facts) -> Choice:
-    """What several rows make together. Exact totals of everything answer any question; with promises about
+    """Choose for objects that several rows make. Exact totals of everything answer any question; with promises about
     how far an object may rise, rows that can't matter any more are dropped."""
     options: dict[str, Any] = dict(query.options)
     kind = "joined" if isinstance(query, Joined) else "grouped"
@@ -249,7 +249,7 @@ def unfit_objects(name: str, query: Grouped | Joined, facts: Facts) -> str | Non
 
 
 def _other_kind(name: str, wanted: str, fit: list[str]) -> str:
-    """The sentence for an algorithm that answers other queries; `fit` are those that answer this very one."""
+    """Return the sentence for an algorithm that answers other queries; `fit` are those that answer this very one."""
     card = CARDS[name]
     answered = " and ".join(_WORDS[answer] for answer in sorted(card.answers))
     return (
@@ -380,7 +380,7 @@ def _bytes(work: Workload) -> float:
 
 
 def _gain(work: Workload) -> float:
-    """So many times faster must an algorithm be to be given the window's rows."""
+    """Return how many times faster an algorithm must be to be given the window's rows."""
     return 4.0 if _bytes(work) > FEW_BYTES or work.queries < SEVERAL else 1.5
 
 

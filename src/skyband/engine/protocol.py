@@ -191,10 +191,10 @@ class Family(ABC):
 
     @abstractmethod
     def top(self, slot: int, k: int | None, horizon: Recency) -> Entries:
-        """The first k entries from a horizon on; all of them for None."""
+        """Return the first k entries from a horizon on; all of them for None."""
 
     def tops(self, asked: Sequence[tuple[int, int | None, Recency]]) -> list[Entries]:
-        """The answers to many (slot, k, horizon)."""
+        """Return the answers to many (slot, k, horizon)."""
         return [self.top(*each) for each in asked]
 
     @abstractmethod
@@ -212,19 +212,19 @@ class Family(ABC):
     # -- what most families don't need ---------------------------------------------------------------------
 
     def live_seqs(self) -> Ints:
-        """The rows whose selected columns must be at hand."""
+        """Return the rows whose selected columns must be at hand."""
         return NOTHING
 
     def columns(self) -> tuple[str, ...]:
-        """The columns whose values the index has, for all rows of the window."""
+        """Return the columns whose values the index has, for all rows of the window."""
         return ()
 
     def values(self, seq: Ints) -> tuple[Floats, ...]:
-        """Those columns of some rows."""
+        """Return those columns of some rows."""
         return ()
 
     def cast_to(self, schema: pa.Schema) -> dict[str, Any] | None:
-        """The state in the types of a schema, or None if nothing differs; an error if that can't be had."""
+        """Return the state in the types of a schema, or None if nothing differs; an error if that can't be had."""
         return None
 
     def cast(self, schema: pa.Schema) -> None:  # noqa: B027
@@ -241,21 +241,21 @@ class Family(ABC):
         return self.exact(watch.slot)
 
     def bound(self, watch: Any) -> str | None:
-        """How many rows an approximate answer may miss."""
+        """Return how many rows an approximate answer may miss."""
         return None
 
     def certified(self, watch: Any) -> tuple[int, int] | None:
-        """How many of how many answers of an approximate family were certified."""
+        """Return how many of how many answers of an approximate family were certified."""
         return None
 
     def metadata(self, watch: Any, k: int | None, horizon: Recency, answer: Entries) -> dict[str, str] | None:
-        """What an answer's table says about itself."""
+        """Return what an answer's table says about itself."""
         return None
 
     def notes(self) -> list[str]:
-        """What else there is to say."""
+        """Return what else there is to say."""
         return []
 
     def also_kept(self) -> dict[str, int]:
-        """What all watches of the family need together, in bytes."""
+        """Return what all watches of the family need together, in bytes."""
         return {}

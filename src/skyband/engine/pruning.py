@@ -57,7 +57,7 @@ class Sifted:
         return self.part
 
     def to_bytes(self) -> bytes:
-        """What follows from the rest is left out: it would be most of the bytes."""
+        """Return it as bytes, without what follows from the rest: that would be most of them."""
         part = self.part
         content: dict[str, Any] = {
             "count": part.count,
@@ -172,7 +172,7 @@ class Sifter:
         return self.pruned(part) if prune and self.can_prune else Sifted(part)
 
     def pruned(self, part: Accepted) -> Sifted:
-        """What was accepted without the rows that can never be in an answer."""
+        """Return what was accepted without the rows that can never be in an answer."""
         older = part.table.num_rows - _HEAD
         if older < 3 * _HEAD or part.position is not None or part.passed is not None:
             return Sifted(self._pruned(part)[0])
@@ -182,7 +182,7 @@ class Sifter:
         return Sifted(whole if whole.table.num_rows < _FEW else self._pruned(whole)[0])
 
     def opened(self, part: Accepted, threads: int = 1) -> tuple[Accepted, Gates]:
-        """The newest rows of a batch pruned, and the gates that they are before rows that came earlier."""
+        """Return the newest rows of a batch pruned, and the gates that they are before rows that came earlier."""
         known = families(self.queries)
         for one in known:
             one.threads = threads
@@ -203,7 +203,7 @@ class Sifter:
         )
 
     def thinned(self, part: Accepted, gates: Gates) -> Accepted:
-        """What was accepted without the rows that no gate lets pass. It writes to nothing that others use."""
+        """Return what was accepted without the rows that no gate lets pass. It writes to nothing that others use."""
         n = part.table.num_rows
         found = [self._passing(part, gates, at, min(at + _BLOCK, n)) for at in range(0, n, _BLOCK)]
         position = np.arange(n) if part.position is None else part.position
@@ -211,7 +211,7 @@ class Sifter:
         return self._only(part, Batch(part.table, position, part.time, self.door.time is not None), rows)
 
     def _passing(self, part: Accepted, gates: Gates, first: int, stop: int) -> Ints:
-        """Which of some rows a gate lets pass."""
+        """Return which of some rows a gate lets pass."""
         time = part.time[first:stop]
         block = Forward(part.table.slice(first, stop - first), time, time)
         mark = np.zeros(len(time), dtype=np.uint8)
@@ -223,7 +223,7 @@ class Sifter:
         return first + np.flatnonzero(mark)
 
     def _pruned(self, part: Accepted, tell: bool = False) -> tuple[Accepted, list[Floats | None]]:
-        """A part pruned and, if asked, each family's bars that it leaves."""
+        """Return a part pruned and, if asked, each family's bars that it leaves."""
         n = part.table.num_rows
         position = np.arange(n) if part.position is None else part.position
         batch = Batch(part.table, position, part.time)
@@ -232,7 +232,7 @@ class Sifter:
         return self._only(part, batch, batch.arrived(mark)), bars
 
     def _only(self, part: Accepted, batch: Batch, rows: Any) -> Accepted:
-        """Some rows of a part, with what windows must know of the others."""
+        """Return some rows of a part, with what windows must know of the others."""
         wanted = set(self.columns or ())
         table = part.table.select([name for name in part.table.column_names if name in wanted])
         position, passed = batch.seq_arrived, part.passed
@@ -262,7 +262,7 @@ def _gate(family: Family, bars: Floats | None, sample: Batch) -> Gate | None:
 
 
 def edge_of(part: Accepted) -> int:
-    """The time from which on rows of a part back a bar: but for stragglers, all of them."""
+    """Return the time from which on rows of a part back a bar: but for stragglers, all of them."""
     if not len(part.time):
         return int(np.iinfo(np.int64).min)
     at = int(_STRAGGLERS * len(part.time))
@@ -270,7 +270,7 @@ def edge_of(part: Accepted) -> int:
 
 
 def _cut(part: Accepted, first: int, stop: int) -> Accepted:
-    """Some consecutive rows of a part that has all its rows."""
+    """Return some consecutive rows of a part that has all its rows."""
     return replace(
         part, count=stop - first, total=stop - first, table=part.table.slice(first, stop - first),
         time=part.time[first:stop],
@@ -312,7 +312,7 @@ _TEXTS: dict[int, tuple[Query, str]] = {}  # by the query's identity, which last
 
 
 def _text(query: Query) -> str:
-    """What of a query decides about rows, as JSON; a thousand of them are asked for at every step."""
+    """Return what of a query decides about rows, as JSON; a thousand of them are asked for at every step."""
     known = _TEXTS.get(id(query))
     if known is None or known[0] is not query:
         if len(_TEXTS) >= 65_536:
@@ -327,8 +327,8 @@ _BUILDING = threading.Lock()
 
 
 def families(queries: Asked) -> list[Family]:
-    """The queries' families. Building a thousand queries takes longer than sifting a hundred thousand rows for them, so
-    their builder keeps them."""
+    """Return the queries' families. Building a thousand queries takes longer than sifting a hundred thousand rows for
+    them, so their builder keeps them."""
     with _BUILDING:
         return _families(queries)
 

@@ -36,7 +36,7 @@ COLUMNS = ["query", "change", "rank", "score", "seq", "seq_b", "id", "time"]
 
 @lru_cache(maxsize=8)
 def _nulls(rows: int, kind: pa.DataType) -> pa.Array:
-    """A column without values: every pool has the same."""
+    """Return a column without values: every pool has the same."""
     return pa.nulls(rows, kind)
 
 
@@ -93,7 +93,7 @@ class Pool:
         return all(each() is None for each in self._shown)
 
     def write(self, pieces: list[tuple[Family, Changes]], ids: list[Any]) -> pa.Table:
-        """The changes as the next rows of the pool, which has room for them."""
+        """Return the changes as the next rows of the pool, which has room for them."""
         first = self.used
         for (group, changes), numbers in zip(pieces, ids, strict=True):
             emit(
@@ -105,7 +105,7 @@ class Pool:
         return self.cut(written)
 
     def cut(self, count: int) -> pa.Table:
-        """So many rows that were written behind what is used, as a table."""
+        """Return so many rows that were written behind what is used, as a table."""
         table = self.table.slice(self.used, count)
         self.used = (self.used + count + 7) & ~7  # no two steps share a byte of the bitmap
         return table
@@ -152,7 +152,7 @@ class Report:
         return self._named(table, pieces)
 
     def pool(self, names: Iterable[str], room: int = 0) -> Pool:
-        """The pool of changes without times, with room for so many if they are not very many."""
+        """Return the pool of changes without times, with room for so many if they are not very many."""
         if self._names is None:
             self._name(names)
         pool = self._pool
@@ -161,7 +161,7 @@ class Report:
         return pool
 
     def _fresh(self, type_: pa.DataType) -> Pool:
-        """A pool that nothing was handed out of, in place of the one that there is."""
+        """Return a pool that nothing was handed out of, in place of the one that there is."""
         if self._pool is not None:
             self._pool.retire()
             self._retired = [*self._retired[-1:], self._pool]
@@ -171,7 +171,7 @@ class Report:
         return Pool(_ROWS, self._names, type_, None if free is None else free.memory)
 
     def _named(self, table: pa.Table, pieces: list[tuple[Family, Changes]]) -> pa.Table:
-        """The same, where some are pairs, which have two seqs, or objects, which have an id instead."""
+        """Return the same, where some are pairs, which have two seqs, or objects, which have an id instead."""
         seqs, seqs_b, ids = [], [], []
         for _, changes in pieces:
             n = len(changes.rank)
@@ -184,7 +184,7 @@ class Report:
         return table
 
     def _room(self, n: int, type_: pa.DataType) -> Pool:
-        """A pool with room for n changes; one of their own for very many."""
+        """Return a pool with room for n changes; one of their own for very many."""
         if n > _ROWS // 4:
             return Pool(n + 8, self._names, type_)  # never handed out whole: see above
         pool = self._pool
@@ -210,7 +210,7 @@ class Report:
         return self._empty
 
     def _numbers_of(self, group: Any) -> Any:
-        """The number of each of the family's watches among all watches' names."""
+        """Return the number of each of the family's watches among all watches' names."""
         ids = self._numbers.get(id(group))
         if ids is None or len(ids) != len(group.watches):
             ids = np.array([self._ids[watch.name] for watch in group.watches], dtype=np.int32)

@@ -31,7 +31,7 @@ def restart(monitor: Host, target: Stream) -> list[tuple[Family, Changes]]:
 
 
 def _held_until(monitor: Host, target: Stream) -> int | None:
-    """The present time, if other streams' rows or an advance hold it once a stream's rows have gone.
+    """Return the present time, if other streams' rows or an advance hold it once a stream's rows have gone.
 
     An advance alone holds nothing: where no other stream has times, time begins again.
     """

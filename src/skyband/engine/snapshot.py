@@ -63,7 +63,7 @@ def make_watch(
 
 
 def dump(monitor: Saved) -> dict[str, Any]:
-    """All state."""
+    """Return all state."""
     pending = monitor._pending
     return {
         **options(monitor),
@@ -83,7 +83,7 @@ def dump(monitor: Saved) -> dict[str, Any]:
 
 
 def options(monitor: Saved) -> dict[str, Any]:
-    """What the monitor was made with."""
+    """Return what the monitor was made with."""
     return {
         "time": monitor.time,
         "key": monitor.key,
@@ -97,21 +97,21 @@ def options(monitor: Saved) -> dict[str, Any]:
 
 
 def _nanoseconds(given: Last | dict[str, Last] | None) -> Any:
-    """How far ahead rows may be, as plain data."""
+    """Return how far ahead rows may be, as plain data."""
     if isinstance(given, dict):
         return {name: limit.nanoseconds for name, limit in given.items()}
     return None if given is None else given.nanoseconds
 
 
 def _limits(given: Any) -> Any:
-    """The same, read."""
+    """Return the same, read."""
     if isinstance(given, dict):
         return {name: Last(int(limit)) for name, limit in given.items()}
     return None if given is None else Last(int(given))
 
 
 def _dump_schema(given: Any) -> Any:
-    """The schema that was given, as an empty table, or one for each stream."""
+    """Return the schema that was given, as an empty table, or one for each stream."""
     if isinstance(given, Mapping) and all(isinstance(s, pa.Schema | Mapping) for s in given.values()):
         schemas = {name: declared(schema) for name, schema in given.items()}
         return {name: schema.empty_table() for name, schema in schemas.items() if schema is not None}
@@ -130,8 +130,8 @@ def _dump_watches(monitor: Saved) -> Written:
 
 
 def _dump_watch(watch: Watch, group: int, place: int) -> tuple[Plain, str]:
-    """A watch as plain data and as text; which family of its stream it is in, and at what place there. Written once,
-    for as long as it stays as it is."""
+    """Return a watch as plain data and as text; which family of its stream it is in, and at what place there. Written
+    once, for as long as it stays as it is."""
     now = watch.choice, watch.k, watch.window, watch.beginning, (*watch.growing,), group, place, watch.slot
     if watch.written is not None and watch.written[0] == now:
         return watch.written[1]
@@ -205,7 +205,7 @@ _MOST_QUERIES = 20_000
 
 
 def _kept(data: dict[str, Any]) -> _Kept:
-    """The query that was dumped. A worker of Spark reads the same ones again and again, and they never change."""
+    """Return the query that was dumped. A worker of Spark reads the same ones again and again."""
     key = marshal.dumps(data, 2)
     found = _QUERIES.get(key)
     if found is None:
@@ -228,7 +228,7 @@ class _Entry(NamedTuple):
 
 
 def _entries(every: Mapping[str, Stream], parts: list[dict[str, Any]]) -> list[_Entry]:
-    """The watches that were read; of those that are read again and again they are made once."""
+    """Return the watches that were read; of those that are read again and again they are made once."""
     groups = {
         (name, number): (part["algorithm"], part["options"])
         for name, stream in every.items()

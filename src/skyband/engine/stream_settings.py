@@ -49,7 +49,7 @@ class HasRows(InputError):
 
 
 def settings_of(stream: Stream) -> dict[str, Any]:
-    """The settings of a stream. The schema holds the columns whose types were given."""
+    """Return the settings of a stream. The schema holds the columns whose types were given."""
     given = stream.declared
     known = [] if stream.schema is None else [field for field in stream.schema if field.name in given]
     return {
@@ -179,7 +179,7 @@ def _set_first(monitor: Settable, name: str, stream: Stream | None, given: Mappi
 
 
 def _shape(stream: Stream) -> tuple[bool, bool]:
-    """What a joined query was made for."""
+    """Return what a joined query was made for."""
     return stream.time is None, stream.updates is None
 
 

@@ -88,14 +88,14 @@ class Watch:
             raise QueryError(f'"{self.name}" was dropped and has no answer any more: watch it again.')
 
     def ranks(self, horizon: Recency) -> int | None:
-        """How many ranks are known exactly at this horizon; None: all rows."""
+        """Return how many ranks are known exactly at this horizon; None: all rows."""
         self.growing = [(complete, k) for complete, k in self.growing if horizon < complete]
         return None if self.k is None else min([self.k, *(k for _, k in self.growing)])
 
     # -- answers -------------------------------------------------------------------------------------------
 
     def top(self, k: int | None = None, window: str | Window | None = None) -> pa.Table:
-        """The answer now: rank, score, seq, then the selected columns.
+        """Return the answer now: rank, score, seq, then the selected columns.
 
         With `k` or `window` a snapshot: any that the watches of this score cover now, else an error.
         """
@@ -140,7 +140,7 @@ class Watch:
         return other.slot == self.slot
 
     def _covered(self, k: int | None, wanted: str | Window | None) -> tuple[Recency, int | None, int]:
-        """The horizon and the ranks of a snapshot, and the slot that knows them."""
+        """Return the horizon and the ranks of a snapshot, and the slot that knows them."""
         chosen = self.window if wanted is None else _window(wanted)
         self._stream.allow(chosen)
         if isinstance(chosen, Rows) and chosen != self.window:
@@ -165,7 +165,7 @@ class Watch:
         return self._named(columns, self._selected(found.seq))
 
     def _named(self, columns: list[Any], selected: list[tuple[Output, Any]]) -> pa.Table:
-        """An answer: rank, score and seq, then the selected columns, each with a name of its own."""
+        """Return an answer: rank, score and seq, then the selected columns, each with a name of its own."""
         names = ["rank", "score", "seq"]
         for output, column in selected:
             if output.name == "score" and output.value == self.query.score:
@@ -178,23 +178,23 @@ class Watch:
         return pa.table(columns, names=names)
 
     def selected(self, top: pa.Table) -> pa.Table:
-        """The selected columns alone of an answer's rows, each under its own name."""
+        """Return the selected columns alone of an answer's rows, each under its own name."""
         chosen = self._selected(values_of(flat(top.column("seq"))))
         return pa.table([column for _, column in chosen], names=[output.name for output, _ in chosen])
 
     def outputs(self) -> tuple[Output, ...]:
-        """The selected columns; all of the stream's for *."""
+        """Return the selected columns; all of the stream's for *."""
         if self.query.select is not None:
             return self.query.select
         schema = self._stream.schema
         return tuple(Output(name, Column(name)) for name in (schema.names if schema is not None else ()))
 
     def needs(self) -> set[str]:
-        """The columns that must be put aside for the answer."""
+        """Return the columns that must be put aside for the answer."""
         return {name for output in self.outputs() for name in columns_of(output.value)}
 
     def provided(self) -> set[str]:
-        """The columns that the answer can take from the index."""
+        """Return the columns that the answer can take from the index."""
         return {name for name in self.group.columns() if self._stream.is_double(name)}
 
     def _selected(self, seq: Ints) -> list[tuple[Output, Any]]:
@@ -213,7 +213,7 @@ class Watch:
         return selected
 
     def _values(self, seq: Ints, schema: pa.Schema) -> pa.Table:
-        """The values of these rows: from the index what it has, the rest from what was put aside."""
+        """Return the values of these rows: from the index what it has, the rest from what was put aside."""
         if not len(seq):
             return schema.empty_table()
         provided = self.provided()
@@ -263,7 +263,7 @@ class Watch:
     # -- explaining ----------------------------------------------------------------------------------------
 
     def explain(self) -> Plan:
-        """The plan: algorithm, why, state predicted and actual, what was pruned."""
+        """Return the plan: algorithm, why, state predicted and actual, what was pruned."""
         self._must_be_watched()
         stands_in = self.group.algorithm_name == STAND_IN and is_free(self.query)
         card = CARDS[self.choice.algorithm] if stands_in else self.group.algorithm.card
@@ -311,7 +311,7 @@ class Watch:
         )
 
     def _predicted(self, rows: int | None) -> float | None:
-        """The state that is to be expected, in candidates."""
+        """Return the state that is to be expected, in candidates."""
         if self.k is None or rows is None:
             return None
         return float(self.group.algorithm.expected(self.k, rows))
@@ -321,7 +321,7 @@ class Watch:
 
 
 def _computed(output: Output, table: pa.Table, n: int) -> Any:
-    """A selected expression of n rows: null where a column that it uses is null."""
+    """Return a selected expression of n rows: null where a column that it uses is null."""
     batch = Batch(table, np.arange(n), np.zeros(n, dtype=np.int64))
     usable = np.ones(n, dtype=bool)
     for name in columns_of(output.value):

@@ -38,12 +38,12 @@ _QUOTE = ord('"')
 
 @cache
 def _nulls() -> pa.Array:
-    """What Arrow's reader takes for a null. Made when it is asked for: Arrow loads pandas at its first array."""
+    """Return what Arrow's reader takes for a null. Made when it is asked for: Arrow loads pandas at its first array."""
     return pa.array(pacsv.ConvertOptions().null_values or [], pa.string())
 
 
 def header_of(line: bytes, name: str) -> tuple[list[str], str]:
-    """The column names and the delimiter, from the first line of a file."""
+    """Return the column names and the delimiter, from the first line of a file."""
     try:
         text = line.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
@@ -97,7 +97,7 @@ def _short(text: str) -> str:
 
 
 def infer_csv(data: bytes, names: Sequence[str], delimiter: str = ",") -> pa.Schema:
-    """The types of the columns, from a first block of records (without the header)."""
+    """Return the types of the columns, from a first block of records (without the header)."""
     if not data.strip():
         return pa.schema([pa.field(name, pa.string()) for name in names])
     if not is_utf8(data):
@@ -226,7 +226,7 @@ def _column(raw: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], list[tu
 
 
 def unclosed_quote(data: bytes, delimiter: str) -> int | None:
-    """Where the quote is that is never closed; None if there is none.
+    """Return where the quote is that is never closed; None if there is none.
 
     A quote opens only where a field begins, and two in a row inside are one that is part of the value. So runs of an
     even number change nothing. One of an odd number after something else than a delimiter closes a field or is part of
@@ -249,7 +249,7 @@ def unclosed_quote(data: bytes, delimiter: str) -> int | None:
 
 
 def split_records(data: bytes) -> list[bytes]:
-    """The records as they stand in the file, blank lines left out, quoted line ends kept inside."""
+    """Return the records as they stand in the file, blank lines left out, quoted line ends kept inside."""
     records: list[bytes] = []
     part = b""
     for line in data.split(b"\n"):
@@ -264,7 +264,7 @@ def split_records(data: bytes) -> list[bytes]:
 
 
 def last_record_end(data: bytes) -> int:
-    """How many of these bytes are whole records: up to a line end that isn't inside quotes."""
+    """Return how many of these bytes are whole records: up to a line end that isn't inside quotes."""
     end = data.rfind(b"\n") + 1
     if b'"' not in data:
         return end

@@ -39,12 +39,12 @@ _HALF = re.compile("[\ud800-\udfff]")  # half a character, which JSON can say an
 
 
 def lines_of(data: bytes) -> list[bytes]:
-    """The lines that aren't blank; each is one row."""
+    """Return the lines that aren't blank; each is one row."""
     return [line for line in data.split(b"\n") if line.strip()]
 
 
 def infer_json(data: bytes, name: str = "The input") -> tuple[pa.Schema, list[str]]:
-    """The columns and their types, from a first block of lines, and the nested ones, which are left out."""
+    """Return the columns and their types, from a first block of lines, and the nested ones, which are left out."""
     try:
         table = _read(data, pajson.ParseOptions()) if is_utf8(data) else _infer_slowly(data, name)
     except pa.ArrowInvalid:
@@ -71,7 +71,7 @@ def _told(row: dict[str, Any] | str, name: str) -> Any:
 
 
 def _whole(values: list[Any]) -> pa.DataType | None:
-    """The type of integers some of which are beyond 64 bits; None if there is another number."""
+    """Return the type of integers some of which are beyond 64 bits; None if there is another number."""
     if any(type(value) is float for value in values):
         return None
     return whole_type(pa.array([str(value) for value in values if type(value) is int], pa.string()))
@@ -90,7 +90,7 @@ def _read(data: bytes, options: pajson.ParseOptions) -> pa.Table:
 
 
 def _infer_slowly(data: bytes, name: str) -> pa.Table:
-    """A first block with broken lines in it: each column is of the kind that most of its values are."""
+    """Read a first block with broken lines in it: each column is of the kind that most of its values are."""
     rows = [row for row in map(_object, lines_of(data)) if isinstance(row, dict)]
     if not rows:
         raise InputError(f"{name} has no line that is a JSON object; each line must be one.")
@@ -156,7 +156,7 @@ def _integer(text: str) -> int:
 
 
 def _object(line: bytes, number: type[float] | None = None) -> dict[str, Any] | str:
-    """The line's object, or what is wrong with the line."""
+    """Return the line's object, or what is wrong with the line."""
     try:
         # by itself it would take half a character as bytes
         whole = _integer if b"-0" in line else None

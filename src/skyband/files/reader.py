@@ -33,7 +33,7 @@ class Reader(ABC):
 
     @abstractmethod
     def fraction(self) -> float | None:
-        """How much has been read so far, from 0 to 1, or None if it is not known."""
+        """Return how much has been read so far, from 0 to 1, or None if it is not known."""
 
 
 def open_rows(
@@ -67,7 +67,7 @@ def open_rows(
 
 
 def _first_of(head: bytes) -> bytes:
-    """The first byte that says something."""
+    """Return the first byte that says something."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
 
 

@@ -37,7 +37,7 @@ class Chunk:
         return int(self.table.num_rows) + len(self.bad)
 
     def slice(self, start: int, stop: int) -> Chunk:
-        """The rows at positions start to stop (stop excluded), bad ones counted."""
+        """Return the rows at positions start to stop (stop excluded), bad ones counted."""
         if not self.bad:
             return Chunk(self.table.slice(start, stop - start))
         first = bisect_left(self.bad, (start,))
@@ -76,7 +76,7 @@ def cast_each(values: pa.Array[Any], to: pa.DataType) -> tuple[pa.Array[Any], li
 
 
 def text_of(value: bytes) -> str:
-    """A value to show: its text, or else its bytes in hexadecimal digits."""
+    """Return a value to show: its text, or else its bytes in hexadecimal digits."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -119,7 +119,8 @@ def seems_whole(column: pa.ChunkedArray) -> bool:
 
 
 def whole_type(texts: pa.Array[Any]) -> pa.DataType | None:
-    """The type for integers beyond 64 bits with a sign; None if one isn't an integer, or has more than 38 digits."""
+    """Return the type for integers beyond 64 bits with a sign; None if one isn't an integer, or has more than 38
+    digits."""
     if not pc.all(pc.match_substring_regex(texts, r"^-?\d+$")).as_py():
         return None
     for kind in (pa.uint64(), pa.decimal128(38, 0)):
@@ -130,7 +131,7 @@ def whole_type(texts: pa.Array[Any]) -> pa.DataType | None:
 
 
 def digits_fit(table: pa.Table) -> pa.Table:
-    """The table; an error where a decimal has more digits than its type: Arrow's readers of text don't look."""
+    """Return the table; an error where a decimal has more digits than its type: Arrow's readers of text don't look."""
     for column in table.columns:
         if pa.types.is_decimal(column.type):
             column.validate(full=True)
@@ -138,7 +139,7 @@ def digits_fit(table: pa.Table) -> pa.Table:
 
 
 def set_aside(table: pa.Table, bad: dict[int, BadRow], places: list[int]) -> Chunk:
-    """A chunk of the table's rows but for the bad ones. `places` says where each of its rows stood."""
+    """Return a chunk of the table's rows but for the bad ones. `places` says where each of its rows stood."""
     if not bad:
         return Chunk(table)
     keep = pa.array([place not in bad for place in places], pa.bool_())
@@ -174,7 +175,7 @@ def with_fractions(kind: pa.DataType) -> pa.DataType:
 
 
 def times_of(values: pa.Array[Any]) -> pa.DataType | None:
-    """The timestamp type that these texts have in common, if all of them are times in ISO 8601."""
+    """Return the timestamp type that these texts have in common, if all of them are times in ISO 8601."""
     sample = values.drop_null()
     for to in _TIMES if len(sample) else ():
         try:
@@ -187,7 +188,8 @@ def times_of(values: pa.Array[Any]) -> pa.DataType | None:
 
 
 def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
-    """What a column of text is meant to be that a query uses as a "time" (or "iso": one in ISO 8601) or a "number".
+    """Return what a column of text is meant to be that a query uses as a "time" (or "iso": one in ISO 8601) or a
+    "number".
 
     One broken value among the first rows makes a column text to a reader that only looks; here the user
     has said what it is, so the type that most of the values fit is taken and the others are misfits.
@@ -209,7 +211,7 @@ def meant(values: pa.Array[Any], kind: str) -> pa.DataType | None:
 
 
 def texts_among(kinds: Mapping[str, str], schema: pa.Schema) -> dict[str, str]:
-    """Those of the columns with a known kind that the file has as text, or as nothing but nulls."""
+    """Return those of the columns with a known kind that the file has as text, or as nothing but nulls."""
     return {
         name: kind
         for name, kind in kinds.items()
@@ -218,7 +220,7 @@ def texts_among(kinds: Mapping[str, str], schema: pa.Schema) -> dict[str, str]:
 
 
 def without_rows(names: Sequence[str], kinds: Mapping[str, str]) -> pa.Schema:
-    """The schema of a file that has a header and no rows: what the query takes the columns for."""
+    """Return the schema of a file that has a header and no rows: what the query takes the columns for."""
     return pa.schema([pa.field(name, VALUELESS.get(kinds.get(name, ""), pa.string())) for name in names])
 
 

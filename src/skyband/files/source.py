@@ -39,14 +39,14 @@ class Openable(Protocol):
 
 
 def packing(path: Path | Openable) -> str | None:
-    """How a file is packed, by its first bytes; None if it isn't."""
+    """Return how a file is packed, by its first bytes; None if it isn't."""
     with path.open("rb") as file:
         head = file.read(max(map(len, _PACKED)))
     return next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
 
 
 def open_plain(path: Path | Openable) -> BinaryIO:
-    """A file's bytes, unpacked if they are packed."""
+    """Return a file's bytes, unpacked if they are packed."""
     kind: Any = packing(path)
     file: BinaryIO = path.open("rb")
     if kind is None:
@@ -91,7 +91,7 @@ class Source:
             raise InputError(f"{self.sentence_name} is empty once it is unpacked: there are no rows to read.")
 
     def _read_file(self, size: int, patience: float = 0.02) -> bytes:
-        """The next bytes of the file. Of a pipe: what is there, and what follows within `patience` seconds.
+        """Return the next bytes of the file. Of a pipe: what is there, and what follows within `patience` seconds.
 
         So a slow stream is answered as it comes, and a fast one is read in large blocks.
         """
@@ -109,7 +109,7 @@ class Source:
         return data
 
     def read(self, size: int) -> bytes:
-        """The next bytes, unpacked; none at the end."""
+        """Return the next bytes, unpacked; none at the end."""
         try:
             return bytes(self._unpacked.read(size)) if self._unpacked else self._read_file(size)
         except (OSError, pa.ArrowException) as problem:
@@ -137,7 +137,7 @@ class Source:
             more = self.read(BLOCK)
 
     def everything(self) -> pa.Buffer:
-        """All bytes at once, for formats that are read from their end."""
+        """Return all bytes at once, for formats that are read from their end."""
         parts = [self._ahead]
         while more := self.read(BLOCK):
             parts.append(more)
@@ -148,7 +148,7 @@ class Source:
         return self.path is not None and self.size is not None and self._unpacked is None
 
     def fraction(self) -> float | None:
-        """How much of the file has been read, where its size is known."""
+        """Return how much of the file has been read, where its size is known."""
         return min(1.0, self.taken / self.size) if self.size else None
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ def _open(path: Path | None, name: str) -> BinaryIO:
 
 
 def _size(file: BinaryIO) -> int | None:
-    """The size of a real file; a pipe has none."""
+    """Return the size of a real file; a pipe has none."""
     status = os.fstat(file.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 

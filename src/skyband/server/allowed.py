@@ -19,7 +19,7 @@ LONGEST_NAME = 200
 
 
 def read_query(sql: str, settings: Settings) -> Query:
-    """The query of a text, if it is of a size that is allowed."""
+    """Return the query of a text, if it is of a size that is allowed."""
     if len(sql) > settings.max_sql:
         raise limit("The length of the query", f"{len(sql):,} characters", "--max-sql", settings.max_sql)
     try:
@@ -75,7 +75,7 @@ def check_name(name: str, what: str = "query") -> None:
 
 
 def other_plan(plan: Plan, choice: Choice) -> Plan:
-    """The plan with another algorithm, of which nothing has been kept yet."""
+    """Return the plan with another algorithm, of which nothing has been kept yet."""
     card = CARDS[choice.algorithm]
     return replace(
         plan,

@@ -39,7 +39,7 @@ _HEADERS = [
 
 
 def make_app(state: State) -> ASGIApp:
-    """The application. It answers /health, /ready and pages from the beginning, the rest once `state` is open."""
+    """Return the application. It answers /health, /ready and pages at once, the rest once `state` is open."""
     app = Starlette(
         routes=_routes(state),
         exception_handlers={HTTPException: _refused, Exception: _failed},  # type: ignore[dict-item]
@@ -62,7 +62,7 @@ def _routes(state: State) -> list[BaseRoute]:
 
 
 def _choose(state: State, found: list[Endpoint]) -> Callable[[Request], Any]:
-    """The endpoint of a path by its method."""
+    """Return the endpoint of a path by its method."""
     by_method = {each.method: each for each in found}
 
     async def call(request: Request) -> Response:
@@ -99,7 +99,7 @@ async def _live(state: State, socket: WebSocket, caller: Caller) -> None:
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:
-    """What the framework refuses, in our shape."""
+    """Return what the framework refuses, in our shape."""
     if error.status_code == 405:
         allowed = ", ".join(
             sorted((error.headers or {}).get("Allow", "").split(", "))

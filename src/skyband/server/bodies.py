@@ -64,7 +64,7 @@ class Body:
 
 
 def read_body(data: bytes, content_type: str | None, known: Known, settings: Settings) -> Body:
-    """The rows of a body; a Problem or an InputError if it isn't what it says."""
+    """Return the rows of a body; a Problem or an InputError if it isn't what it says."""
     kind = (content_type or "").split(";")[0].strip().lower()
     reader = _READERS.get(_OTHER_NAMES.get(kind, kind))
     if reader is None:
@@ -133,7 +133,7 @@ def _lines(data: bytes, known: Known) -> Body:
 
 
 def _quick_lines(data: bytes, schema: pa.Schema | None) -> pa.Table | None:
-    """The lines by Arrow's reader; None if one of them isn't just like those before it."""
+    """Return the lines by Arrow's reader; None if one of them isn't just like those before it."""
     if schema is None or not schema.names or not all(any(test(f.type) for test in _QUICK) for f in schema):
         return None
     if bare_null(data) or not is_utf8(data):
@@ -334,7 +334,7 @@ def _compressed(metadata: bytes, dictionary: bool) -> bool:
 
 
 def _child(data: bytes, table: int, number: int) -> int | None:
-    """Where a table's field of this number leads to; None if it has none."""
+    """Return where a table's field of this number leads to; None if it has none."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     size = struct.unpack_from("<H", data, vtable)[0]
     if vtable < 0 or 4 + 2 * number + 2 > size:

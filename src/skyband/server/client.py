@@ -54,7 +54,7 @@ class Step:
 
 
 def connect(url: str, token: str | None = None, patience: float = PATIENCE) -> Client:
-    """A client of a server that runs elsewhere; an error if there is none."""
+    """Return a client of a server that runs elsewhere; an error if there is none."""
     client = Client(url, token, patience)
     found = client._json("GET", "/api/settings")
     client.readonly = bool(found["readonly"])
@@ -95,7 +95,7 @@ class Client:
         return _table(self._request("POST", path, body, headers)[1])
 
     def _stream(self) -> str:
-        """The stream that is meant where none is named."""
+        """Return the stream that is meant where none is named."""
         names = [stream["name"] for stream in self.streams()]
         if len(names) > 1:
             raise InputError(f"There are several streams ({', '.join(names)}): say which with stream=.")
@@ -130,11 +130,11 @@ class Client:
         return {about["name"]: RemoteWatch(self, about) for about in found}
 
     def streams(self) -> list[dict[str, Any]]:
-        """The streams: name, columns, time, rows, now."""
+        """Return the streams: name, columns, time, rows, now."""
         return self._json("GET", "/api/streams")["streams"]  # type: ignore[no-any-return]
 
     def rejects(self) -> pa.Table:
-        """The last 10,000 rejected rows: seq, stream, reason, detail, raw."""
+        """Return the last 10,000 rejected rows: seq, stream, reason, detail, raw."""
         return pa.Table.from_pylist(self._json("GET", "/api/rejects?limit=10000")["rejects"], REJECTS)
 
     @property
@@ -150,7 +150,7 @@ class Client:
         return self.stats()["now"]
 
     def stats(self) -> dict[str, Any]:
-        """How things stand: rows a second, latencies, state, readers."""
+        """Return how things stand: rows a second, latencies, state, readers."""
         return self._json("GET", "/api/stats")
 
     def changes(self, from_: int | None = None, query: str | None = None) -> Iterator[Step]:
@@ -282,7 +282,7 @@ class RemoteWatch:
         return f"/api/queries/{quote(self.name, safe='')}"
 
     def top(self, k: int | None = None, window: str | Window | None = None) -> pa.Table:
-        """The answer now: rank, score, seq, then the selected columns."""
+        """Return the answer now: rank, score, seq, then the selected columns."""
         wide = None if window is None else str(window)
         given = {name: value for name, value in (("k", k), ("window", wide)) if value is not None}
         path = f"{self._path}/top" + (f"?{urlencode(given)}" if given else "")
@@ -294,7 +294,7 @@ class RemoteWatch:
         self._set(self._client._json("PATCH", self._path, given))
 
     def explain(self) -> Plan:
-        """The plan: algorithm, why, state predicted and actual, what was pruned."""
+        """Return the plan: algorithm, why, state predicted and actual, what was pruned."""
         return Plan(**self._client._json("GET", f"{self._path}/explain")["plan"])
 
     def __repr__(self) -> str:
@@ -302,7 +302,7 @@ class RemoteWatch:
 
 
 def _packed(batch: Any) -> tuple[str, bytes]:
-    """A batch as bytes: Arrow, or JSON lines where a column has values of several types."""
+    """Return a batch as bytes: Arrow, or JSON lines where a column has values of several types."""
     raw, rows = read(batch)
     if not isinstance(raw, pa.Table):
         if not all(isinstance(column, pa.ChunkedArray) for column in raw.values()):
@@ -368,7 +368,7 @@ def _time_text(time: Any) -> Any:
 
 
 def _error(status: int, data: bytes) -> SkybandError:
-    """What the server said, as the error that it is about."""
+    """Return what the server said, as the error that it is about."""
     try:
         found = json.loads(data)["error"]
         code, message, where = found["code"], found["message"], found["where"]

@@ -23,14 +23,14 @@ class Unpacked(Protocol):
     """The unpacking of one body. `more` and `end` return at most so many bytes, and one more if there are more."""
 
     def more(self, part: bytes, most: int) -> bytes:
-        """What another part of the body gives."""
+        """Return what another part of the body gives."""
 
     def end(self, most: int) -> bytes:
-        """What is left when the body is complete; an error if it is cut off."""
+        """Return what is left when the body is complete; an error if it is cut off."""
 
 
 def unpacking(encoding: str | None) -> Unpacked | None:
-    """How a body is unpacked; None if it comes as it is, a Problem if its encoding isn't known."""
+    """Return how a body is unpacked; None if it comes as it is, a Problem if its encoding isn't known."""
     name = (encoding or "identity").strip().lower()
     if name in ("identity", ""):
         return None

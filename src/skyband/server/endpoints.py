@@ -135,7 +135,7 @@ async def answer(state: State, each: Endpoint, request: Request) -> Response:
 
 
 def admit(state: State, request: Any, role: str) -> Caller:
-    """The caller of a request or a WebSocket, if it may come in."""
+    """Return the caller of a request or a WebSocket, if it may come in."""
     address = request.client.host if request.client is not None else ""
     offered = request.scope.get("subprotocols") or ()
     try:
@@ -160,13 +160,13 @@ def say(value: Any, status: int = 200) -> Response:
 
 
 def scope_of(request: Request) -> Scope:
-    """What the caller's token is for."""
+    """Return what the caller's token is for."""
     caller: Caller = request.state.caller
     return caller.scope
 
 
 def stream_of(request: Request) -> str:
-    """The stream of the address, if it may have that name and the caller's token is for it."""
+    """Return the stream of the address, if it may have that name and the caller's token is for it."""
     name: str = request.path_params["stream"]
     check_name(name, "stream")
     scope_of(request).check_stream(name)
@@ -174,7 +174,7 @@ def stream_of(request: Request) -> str:
 
 
 def query_of(request: Request) -> str:
-    """The query of the address, if the caller's token is for it."""
+    """Return the query of the address, if the caller's token is for it."""
     name: str = request.path_params["name"]
     scope_of(request).check_query(name)
     return name
@@ -208,7 +208,8 @@ class Held:
 
 
 async def body_of(state: State, request: Request, held: Held, most: int | None = None) -> bytes:
-    """The whole body, unpacked, if it isn't too large (`most`, if less than --max-body) and doesn't take too long."""
+    """Return the whole body, unpacked, if it isn't too large (`most`, if less than --max-body) and doesn't take too
+    long."""
     declared = request.headers.get("content-length")
     limit = state.settings.max_body
     word = "send it in parts, or start the server with a larger --max-body"
@@ -259,7 +260,7 @@ _WORDS: dict[type, str] = {
 
 
 async def object_of(state: State, request: Request, known: dict[str, tuple[type, ...]]) -> dict[str, Any]:
-    """A body that is one JSON object with these keys and types."""
+    """Return a body that is one JSON object with these keys and types."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem("unsupported_type", "The body must be a JSON object: send it as application/json.")
@@ -289,7 +290,7 @@ def _names(known: dict[str, Any]) -> str:
 
 
 def whole(request: Request, name: str, least: int = 0) -> int | None:
-    """A whole number among the query parameters."""
+    """Return a whole number among the query parameters."""
     text = request.query_params.get(name)
     if text is None:
         return None
@@ -299,7 +300,7 @@ def whole(request: Request, name: str, least: int = 0) -> int | None:
 
 
 def flag(request: Request, name: str) -> bool | None:
-    """A truth value among the query parameters; None where it isn't given."""
+    """Return a truth value among the query parameters; None where it isn't given."""
     text = request.query_params.get(name)
     if text is not None and text not in ("0", "1", "false", "true"):
         raise InputError(f"{name}= must be 1 or 0, not {text[:40]!r}.")
@@ -311,7 +312,7 @@ def wants_arrow(request: Request) -> bool:
 
 
 def arrow(table: pa.Table, about: dict[str, Any]) -> Response:
-    """A table as an Arrow IPC stream; what else there is to say is in a header."""
+    """Return a table as an Arrow IPC stream; what else there is to say is in a header."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

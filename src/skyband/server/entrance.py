@@ -56,7 +56,7 @@ class Speaking(Protocol):
     """What the entrance asks of a connection's protocol."""
 
     def overdue(self, now: float, limits: Limits) -> str | None:
-        """What has taken too long, if something has: then the connection is closed."""
+        """Return what has taken too long, if something has: then the connection is closed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -367,13 +367,13 @@ FULL = _full()
 
 
 def plain(address: str) -> Address:
-    """The address of a peer; one of IPv4 that came over a socket of IPv6 as what it is."""
+    """Return the address of a peer; one of IPv4 that came over a socket of IPv6 as what it is."""
     found = ipaddress.ip_address(address.split("%")[0])
     return getattr(found, "ipv4_mapped", None) or found
 
 
 def counted_as(address: str) -> str:
-    """What connections are counted by: an address of IPv4, or the network (/64) that one customer has of IPv6."""
+    """Return what connections are counted by: an address of IPv4, or a customer's network (/64) of IPv6."""
     if ":" not in address:
         return address
     found = plain(address)

@@ -39,7 +39,7 @@ def docs(request: Request, name: str) -> Response:
 
 
 def _file(request: Request, folder: Path, name: str) -> Response:
-    """A file of a folder by its plain name; unchanged ones need not be sent again."""
+    """Return a file of a folder by its plain name; unchanged ones need not be sent again."""
     kind = _TYPES.get(Path(name).suffix)
     if kind is None or name.startswith(".") or Path(name).name != name:
         raise Problem("not_found", "There is no such page: see /docs for what there is.")

@@ -26,7 +26,7 @@ _GONE = (WebSocketDisconnect, RuntimeError, OSError)
 
 
 async def begin(state: State, caller: Caller, given: str | None, query: str | None) -> tuple[int, Names]:
-    """Where a reader begins, and the queries that it follows, if it may."""
+    """Return where a reader begins, and the queries that it follows, if it may."""
     if state.service.hub.readers >= state.settings.max_subscribers:
         raise Problem(
             "busy",
@@ -123,7 +123,7 @@ async def refuse(socket: WebSocket, error: Exception) -> None:
 
 
 async def events(state: State, request: Request) -> Response:
-    """The same as server-sent events."""
+    """Return the same as server-sent events."""
     given = request.headers.get("last-event-id") or request.query_params.get("from")
     caller: Caller = request.state.caller
     place, wanted = await begin(state, caller, given, request.query_params.get("query"))

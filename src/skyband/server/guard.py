@@ -104,7 +104,7 @@ class Token:
 
 
 def read_tokens(path: str) -> list[Token]:
-    """The roles, tokens and scopes of a file."""
+    """Return the roles, tokens and scopes of a file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         open_to_all = bool(os.stat(path).st_mode & (stat.S_IRGRP | stat.S_IROTH))
@@ -133,7 +133,7 @@ def read_tokens(path: str) -> list[Token]:
 
 
 def _scope(text: str, line: str) -> Scope:
-    """What a line of the tokens file names after its token; a kind that it doesn't name has no member."""
+    """Return what a line of the tokens file names after its token; a kind that it doesn't name has no member."""
     named: dict[str, set[str]] = {"stream": set(), "query": set()}
     try:
         words = shlex.split(text, comments=True)
@@ -192,7 +192,7 @@ class Guard:
     # -- tokens --------------------------------------------------------------------------------------------
 
     def caller(self, authorization: str | None, subprotocols: Iterable[str], address: str) -> Caller:
-        """The caller by its token; without a tokens file every caller is admin."""
+        """Return the caller by its token; without a tokens file every caller is admin."""
         self._look()
         if not self.tokens:
             return Caller("admin", address)
@@ -239,7 +239,7 @@ class Guard:
             log.warning("the tokens were read again: there are %d", len(self.tokens))
 
     def _signature(self) -> tuple[int, ...] | None:
-        """What changes when the tokens file does."""
+        """Return what changes when the tokens file does."""
         try:
             found = os.stat(self._path or "")
         except OSError:
@@ -300,7 +300,7 @@ def _name(url: str) -> str:
 
 
 def urlsplit_or_none(origin: str) -> str | None:
-    """The host and port of an origin, as a Host header has them."""
+    """Return the host and port of an origin, as a Host header has them."""
     try:
         parts = urlsplit(origin)
     except ValueError:
@@ -314,7 +314,7 @@ def _bearer(header: str | None) -> bytes | None:
 
 
 def _offered(subprotocols: Iterable[str]) -> bytes | None:
-    """The token among a WebSocket's subprotocols: browsers can't send it in a header."""
+    """Return the token among a WebSocket's subprotocols: browsers can't send it in a header."""
     for word in subprotocols:
         if word.startswith(_PREFIX):
             text = word[len(_PREFIX) :]

@@ -66,7 +66,7 @@ class Entry:
 
 
 def change_texts(changes: pa.Table) -> list[tuple[str, str]]:
-    """Each change as a JSON object, after the name of its query."""
+    """Return each change as a JSON object, after the name of its query."""
     names = changes.column("query").to_pylist()
     quoted = {name: json.dumps(name, ensure_ascii=False) for name in set(names)}
     columns = [changes.column(name).to_pylist() for name in ("change", "rank", "score", "seq", "seq_b", "id")]
@@ -262,7 +262,7 @@ class Hub:
         return max(place, waiting.quiet)
 
     async def next(self, place: int, wanted: Names) -> tuple[int, str | None]:
-        """The message about these queries for a reader at this place, None if there is none, and its new place."""
+        """Return the message about these queries for a reader at this place, or None, and its new place."""
         if place < self.first or place > self.offset:
             offset, tops = await self._fresh_tops(wanted)
             self.missed += 1
@@ -281,7 +281,7 @@ class Hub:
         return found
 
     def frame(self, text: str) -> bytes:
-        """A message as a WebSocket's frame, the same for all readers of it."""
+        """Return a message as a WebSocket's frame, the same for all readers of it."""
         found = self._frames.get(text)
         if found is None:
             if len(self._frames) > 1000:
@@ -290,7 +290,7 @@ class Hub:
         return found
 
     def _after(self, place: int, until: int) -> tuple[int, list[Entry]]:
-        """The offset reached, and what came after this place, oldest first, up to so many changes."""
+        """Return the offset reached, and what came after this place, oldest first, up to so many changes."""
         with self._lock:
             reached, entries = until, []
             for entry in reversed(self._ring):
@@ -307,7 +307,7 @@ class Hub:
         return reached, entries
 
     def _message(self, reached: int, entries: list[Entry], wanted: Names) -> tuple[int, str | None]:
-        """The message of some steps."""
+        """Return the message of some steps."""
         texts: list[str] = []
         events: list[dict[str, Any]] = []
         for entry in entries:
@@ -320,7 +320,7 @@ class Hub:
         return reached, f'{{"offset":{reached},"changes":[{",".join(texts)}]{queries}}}'
 
     async def _fresh_tops(self, wanted: Names) -> tuple[int, str]:
-        """The answers as they are, made once for all readers that ask at the same time."""
+        """Return the answers as they are, made once for all readers that ask at the same time."""
         task = self._fresh.get(wanted)
         if task is None or (task.done() and (task.exception() or task.result()[0] < self.offset)):
             if len(self._fresh) > 1000:

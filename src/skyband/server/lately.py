@@ -88,7 +88,8 @@ class Lately:
             self._seconds.popleft()
 
     def of(self, stream: str) -> dict[str, Any]:
-        """A stream's last minute: the rows that were accepted, those that were rejected, by reason with an example."""
+        """Return a stream's last minute: the rows that were accepted, those that were rejected, by reason with an
+        example."""
         self._forget(self._clock())
         found: Counter[str | None] = Counter()
         for _, count in self._seconds:
@@ -103,7 +104,8 @@ class Lately:
         return {"accepted": accepted, "rejected": sum(found.values()), "rejects": rejects}
 
     def notices(self, stream: str, monitor: Monitor) -> list[dict[str, Any]]:
-        """A stream's notices, the latest first, each with the seconds since it came last; None: before the start."""
+        """Return a stream's notices, the latest first, each with the seconds since it came last; None: before the
+        start."""
         now = self._clock()
         found = []
         for notice in monitor.all_notices():
@@ -122,7 +124,7 @@ class Lately:
 
 
 def warning_of(lately: dict[str, Any]) -> str | None:
-    """A sentence if most rows of a stream's last minute don't get in."""
+    """Return a sentence if most rows of a stream's last minute don't get in."""
     accepted, rejected = lately["accepted"], lately["rejected"]
     if rejected <= accepted:
         return None
@@ -135,7 +137,7 @@ def warning_of(lately: dict[str, Any]) -> str | None:
 
 
 def seconds_behind(latest: float | None) -> float | None:
-    """How far a time is behind the clock; None if it is no date of the years 1990 to 2100."""
+    """Return how far a time is behind the clock; None if it is no date of the years 1990 to 2100."""
     if latest is None or not DATES[0] <= latest <= DATES[1]:
         return None
     return round(time.time() - latest, 3)

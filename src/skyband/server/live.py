@@ -77,7 +77,7 @@ class Live:
                     self._changed[name] = self.steps
 
     def text(self, show: list[str] | None = None, scope: Scope = ALL) -> tuple[int, str]:
-        """The state now, as far as a token is for it: its offset, and the whole of it as JSON."""
+        """Return the state now, as far as a token is for it: its offset, and the whole of it as JSON."""
         offset, head, names = self._head(scope)
         known = set(names)
         wanted = names[:SHOWN] if show is None else [name for name in show if name in known]
@@ -89,7 +89,7 @@ class Live:
         return offset, f'{head},"tops":{{{",".join(tops)}}}}}'
 
     def _head(self, scope: Scope) -> tuple[int, str, list[str]]:
-        """What is said of all queries together, and their names."""
+        """Return what is said of all queries together, and their names."""
         now, kept = self.clock(), self._heads.get(scope)
         if kept is not None and now - kept[0] < EVERY:
             return kept[1:]

@@ -81,7 +81,7 @@ class Numbers:
 
 
 def state_of(monitor: Monitor) -> dict[str, Any]:
-    """How many rows are kept and in how many bytes, against the rows of the windows."""
+    """Return how many rows are kept and in how many bytes, against the rows of the windows."""
     rows = size = seen = admitted = window_rows = 0
     slots: dict[tuple[int, int], Any] = {}
     for watch in monitor.watches.values():

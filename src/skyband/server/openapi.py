@@ -322,7 +322,7 @@ PAGES = {"/", "/static/{file}", "/docs", "/docs/{file}", "/openapi.json"}
 
 
 def document(settings: Settings, tokens: bool, endpoints: Iterable[Endpoint]) -> Data:
-    """The OpenAPI document of a server with these endpoints."""
+    """Return the OpenAPI document of a server with these endpoints."""
     roles = {(each.method, each.path): each.role for each in endpoints}
     paths: Data = {}
     for (method, path), (about, parameters, body, status, answer) in PATHS.items():

@@ -100,11 +100,11 @@ class Sample:
         self.table = table.take(numbers_array(keep)).combine_chunks()
 
     def _young(self, number: Ints) -> Ints:
-        """The places of those that are kept still."""
+        """Return the places of those that are kept still."""
         return np.flatnonzero(number >= self.count - EACH * 4.0 ** _powers(number))
 
     def evenly(self, rows: int, horizon: Recency) -> Batch | None:
-        """An even sample of the last so many rows, from the horizon on."""
+        """Return an even sample of the last so many rows, from the horizon on."""
         if self.table is None:
             return None
         power = 0 if rows <= EACH else math.ceil(math.log(rows / EACH, 4))
@@ -158,7 +158,7 @@ class Sampler:
 
 
 def _kept_numbers(begin: int, end: int) -> Ints:
-    """The numbers of rows from begin to end that are kept when `end` rows have come."""
+    """Return the numbers of rows from begin to end that are kept when `end` rows have come."""
     parts = []
     for power in range(POWERS):
         step = 4**power
@@ -170,7 +170,7 @@ def _kept_numbers(begin: int, end: int) -> Ints:
 
 
 def _powers(number: Ints) -> Ints:
-    """How often each number can be divided by four."""
+    """Return how often each number can be divided by four."""
     found = np.zeros(len(number), dtype=np.int64)
     for power in range(1, POWERS):
         found[number % 4**power == 0] = power
@@ -178,7 +178,7 @@ def _powers(number: Ints) -> Ints:
 
 
 def _some(batch: Any, places: Ints) -> Any:
-    """Some rows of a batch, copied: the batch itself must not be held."""
+    """Return some rows of a batch, copied: the batch itself must not be held."""
     if isinstance(batch, pa.Table):
         return batch.take(numbers_array(places))
     if isinstance(batch, list | tuple):
@@ -222,7 +222,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def picture(watch: Watch, sampler: Sampler | None = None) -> dict[str, Any]:
-    """A query's picture, as JSON takes it. The caller holds the engine's lock."""
+    """Return a query's picture, as JSON takes it. The caller holds the engine's lock."""
     stream, group = watch._stream, _group(watch)
     horizon = watch.horizon()
     plan = watch.explain()
@@ -271,7 +271,7 @@ _NOTES = {
 
 
 def _group(watch: Watch) -> Any:
-    """The family of a watch: of rows, pairs or objects."""
+    """Return the family of a watch: of rows, pairs or objects."""
     return watch.group
 
 
@@ -310,7 +310,7 @@ class _Scale:
 def _sampled(
     watch: Watch, sampler: Sampler, horizon: Recency, rows: int, scale: _Scale
 ) -> list[tuple[Any, float]]:
-    """Some of the window's rows: recency and score."""
+    """Return some of the window's rows: recency and score."""
     batch = sampler.of(watch._stream, rows, horizon)
     if batch is None or not len(batch):
         return []
@@ -324,7 +324,7 @@ def _sampled(
 
 
 def _candidates(watch: Watch, horizon: Recency) -> tuple[Floats, Ints, Ints, list[Any]]:
-    """What can still get into the answer, best first: good, time, seq, and what each is called."""
+    """Return what can still get into the answer, best first: good, time, seq, and what each is called."""
     group = _group(watch)
     if isinstance(group, ObjectGroup):
         found = group.top(watch.slot, None, horizon)
@@ -352,7 +352,7 @@ def _candidates(watch: Watch, horizon: Recency) -> tuple[Floats, Ints, Ints, lis
 
 
 def _undominated(good: Floats, time: Ints, seq: Ints, k: int) -> Ints:
-    """The rows with fewer than k newer ones that are at least as good."""
+    """Return the rows with fewer than k newer ones that are at least as good."""
     best: list[float] = []
     kept: list[int] = []
     order = np.lexsort((seq, time))[::-1]
@@ -368,7 +368,7 @@ def _undominated(good: Floats, time: Ints, seq: Ints, k: int) -> Ints:
 
 
 def _keys(watch: Watch, top: pa.Table) -> list[Any]:
-    """What the answer's rows are called among the candidates."""
+    """Return what the answer's rows are called among the candidates."""
     group = _group(watch)
     if isinstance(group, ObjectGroup):
         return list(group.top(watch.slot, watch.ranks(watch.horizon()), watch.horizon()).id or ())
@@ -381,7 +381,7 @@ def _keys(watch: Watch, top: pa.Table) -> list[Any]:
 def _next(
     watch: Watch, good: Floats, time: Ints, seq: Ints, keys: list[Any], scale: _Scale
 ) -> list[dict[str, Any]]:
-    """The rows that leave and enter, if no row came any more: the window's edge moves over the candidates."""
+    """Return the rows that leave and enter, if no row came any more: the window's edge moves over the candidates."""
     k = len(seq) if watch.k is None else watch.k
     at = scale.many(time, seq)
     inside, gone, waits = set(range(min(k, len(seq)))), set(), k  # places are ranks: best first
@@ -416,7 +416,7 @@ def _next(
 
 
 def _values(watch: Watch, keys: list[Any]) -> list[dict[str, Any]]:
-    """The selected columns of candidates, by what they are called."""
+    """Return the selected columns of candidates, by what they are called."""
     if isinstance(watch, PairWatch):
         both = np.array([key.split(":") for key in keys], dtype=np.int64).reshape(-1, 2)
         columns = watch._chosen(both[:, 0].copy(), both[:, 1].copy())

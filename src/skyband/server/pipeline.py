@@ -174,7 +174,7 @@ class PipelineService:
             self._thread.join(_STOP_SECONDS)
 
     def failure(self) -> BaseException | None:
-        """What ended the pipeline, if something did."""
+        """Return what ended the pipeline, if something did."""
         return self.problem
 
     def unready(self) -> str | None:
@@ -285,7 +285,7 @@ class PipelineService:
         return list(getattr(query, "streams", None) or [getattr(query, "stream", None) or ""])
 
     def rejects(self, most: int, streams: Names = None) -> dict[str, Any]:
-        """The last rejected rows of these streams, from the output folder where that holds Parquet."""
+        """Return the last rejected rows of these streams, from the output folder where that holds Parquet."""
         with self._lock:
             counts = dict(self._rejects)
         rows: list[dict[str, Any]] = []
@@ -329,7 +329,7 @@ class PipelineService:
     submit = set_stream = restarted_with = restart = advance = watch = drop = change = _refuse
 
     def picture(self, name: str) -> dict[str, Any]:
-        """The picture of the driver's engine, between two batches."""
+        """Return the picture of the driver's engine, between two batches."""
         from skyband.server.picture import picture
 
         self.query(name)
@@ -366,7 +366,7 @@ def _read(file: Openable) -> pa.Table:
 
 
 def _kept_tops(table: pa.Table) -> dict[str, pa.Table]:
-    """The answers of top.parquet by query: rank, score, then the selected columns."""
+    """Return the answers of top.parquet by query: rank, score, then the selected columns."""
     tops: dict[str, list[dict[str, Any]]] = {}
     for row in table.to_pylist():
         values = json.loads(row["row"])

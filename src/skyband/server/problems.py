@@ -80,7 +80,7 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def _where(error: QueryError) -> dict[str, Any] | None:
-    """The place in the query and the name that was meant, where either is known."""
+    """Return the place in the query and the name that was meant, where either is known."""
     guess = _GUESS.search(str(error))
     if error.place is None and guess is None:
         return None

@@ -255,7 +255,7 @@ async def events(state: State, request: Request) -> Response:
 
 
 def about_changes(request: Request, receipt: Receipt) -> tuple[dict[str, Any], pa.Table]:
-    """What a step has done, as far as the caller's token is for it."""
+    """Return what a step has done, as far as the caller's token is for it."""
     queries, changes, count = scope_of(request).queries, receipt.changes, receipt.changed
     if queries is not None:
         known = pa.array(sorted(queries), pa.string())

@@ -76,7 +76,7 @@ def _service(settings: Settings, pipeline: str | None) -> Service | PipelineServ
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there."""
+    """Return a socket that listens there."""
     try:
         family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, number)
@@ -243,7 +243,7 @@ def room_for(connections: int) -> int:
 
 
 def with_limits(settings: Settings) -> Settings:
-    """The settings with the limits of connections that follow from how many files this process may open."""
+    """Return the settings with the limits of connections that follow from how many files this process may open."""
     wanted = settings.max_connections or max(CONNECTIONS, 2 * settings.max_subscribers)
     found = room_for(wanted)
     if settings.max_connections is not None and found < wanted:
@@ -287,7 +287,7 @@ def warm() -> None:
 
 
 def address(settings: Settings, port: int) -> str:
-    """Where it can be found, as a browser wants it."""
+    """Return where it can be found, as a browser wants it."""
     scheme = "https" if settings.certfile else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"{scheme}://{host}:{port}"

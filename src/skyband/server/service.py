@@ -106,7 +106,7 @@ class Service:
         self._sampling.shutdown(wait=False, cancel_futures=True)
 
     def failure(self) -> BaseException | None:
-        """What ended it, if not a signal."""
+        """Return what ended it, if not a signal."""
         return None
 
     def unready(self) -> str | None:
@@ -117,7 +117,7 @@ class Service:
             return self._unready[1]
 
     def notes(self) -> list[str]:
-        """What was found when the folder was opened."""
+        """Return what was found when the folder was opened."""
         kept = (
             "nothing is kept on disk"
             if self.settings.in_memory
@@ -166,7 +166,7 @@ class Service:
             return self._about(monitor.streams[name])
 
     def _about(self, stream: Stream) -> dict[str, Any]:
-        """A stream: its columns and settings, where it stands in time, and its last minute."""
+        """Return a stream: its columns and settings, where it stands in time, and its last minute."""
         lately = self._lately.of(stream.name)
         return {
             "name": stream.name,
@@ -230,7 +230,7 @@ class Service:
         return self.engine.advance(time, force)
 
     def restarted_with(self, name: str) -> list[str]:
-        """The streams that may begin again when this one does: all that have times, if it has."""
+        """Return the streams that may begin again when this one does: all that have times, if it has."""
         streams = self.monitor.streams.copy()
         if name not in streams:
             raise Problem("not_found", f'There is no stream "{name}": GET /api/streams lists them.')
@@ -242,7 +242,7 @@ class Service:
         return self.engine.restart(name)
 
     def rejects(self, most: int, streams: Names = None) -> dict[str, Any]:
-        """The last rejected rows of these streams, and how many of all streams there were by reason."""
+        """Return the last rejected rows of these streams, and how many of all streams there were by reason."""
         with self.engine.reading() as monitor:
             table = monitor.rejects()
             counts = monitor.reject_counts
@@ -301,7 +301,8 @@ class Service:
         return self.query(name)
 
     def streams_of(self, sql: str) -> list[str]:
-        """The streams that a query is about; an error if one of them has had no rows, for its name may be another's."""
+        """Return the streams that a query is about; an error if one of them has had no rows, for its name may be
+        another's."""
         query = allowed.read_query(sql, self.settings)
         with self.engine.reading() as monitor:
             if isinstance(query, Joined):
@@ -387,7 +388,7 @@ class Service:
         }
 
     def _state_now(self, monitor: Monitor) -> dict[str, Any]:
-        """How much is kept. Looking at every query takes a while, so it is done seldom."""
+        """Return how much is kept. Looking at every query takes a while, so it is done seldom."""
         now = time.monotonic()
         if self._state is None or now > self._state[1]:
             found = state_of(monitor)
@@ -397,13 +398,13 @@ class Service:
 
 
 def _by_option(error: InputError) -> InputError:
-    """An error about one of the monitor's options, by its name on the command line."""
+    """Return an error about one of the monitor's options, by its name on the command line."""
     name, found, rest = str(error).partition("= ")
     return InputError(f"--{name.replace('_', '-')} {rest}") if found and name.isidentifier() else error
 
 
 def about_query(watch: Watch) -> dict[str, Any]:
-    """What there is to say of a query."""
+    """Return what there is to say of a query."""
     query: Any = replace(watch.query, window=watch.window)
     if watch.k is not None:
         query = replace(query, k=watch.k)
@@ -425,7 +426,7 @@ def top_of(name: str, offset: int, table: pa.Table) -> dict[str, Any]:
 
 
 def _entry(step: Step) -> Entry | None:
-    """A step for the hub; None if it changed nothing."""
+    """Return a step for the hub; None if it changed nothing."""
     event = None
     if step.name is not None and step.kind in EVENTS:
         event = {"name": step.name, "event": EVENTS[step.kind], "offset": step.offset}
@@ -433,7 +434,7 @@ def _entry(step: Step) -> Entry | None:
 
 
 def _stream_of(monitor: Monitor, name: str | None) -> Any:
-    """The stream that a query would be about, where there is one."""
+    """Return the stream that a query would be about, where there is one."""
     if (name or "") in monitor.streams:
         return monitor.streams[name or ""]
     named = [stream for stream in monitor.streams.values() if stream.named]
@@ -441,7 +442,7 @@ def _stream_of(monitor: Monitor, name: str | None) -> Any:
 
 
 def _like(monitor: Monitor, query: Query) -> Monitor:
-    """An empty monitor with the same streams, to try a query on."""
+    """Return an empty monitor with the same streams, to try a query on."""
     streams = monitor.streams
     if not isinstance(query, Joined):
         stream = _stream_of(monitor, query.stream)

@@ -132,7 +132,7 @@ class Settings:
             raise InputError(f"--proxy must be addresses or networks, parted by commas ({error}).") from None
 
     def limits(self) -> dict[str, Any]:
-        """The limits, which GET /api/settings shows: no paths and no secrets."""
+        """Return the limits, which GET /api/settings shows: no paths and no secrets."""
         return {
             option.name: getattr(self, option.name)
             for option in fields(self)
@@ -154,19 +154,19 @@ def is_in(address: Address, networks: list[Network]) -> bool:
 
 
 def flag(option: Field[Any]) -> str:
-    """The option's name on the command line."""
+    """Return the option's name on the command line."""
     return "--" + option.name.replace("_", "-")
 
 
 def shown(value: Any) -> str:
-    """A default as the docs show it."""
+    """Return a default as the docs show it."""
     if value is None or value is False:
         return ""
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 
 def markdown() -> str:
-    """The table of docs/server.md."""
+    """Return the table of docs/server.md."""
     lines = ["| option | default | what it is |", "|---|---|---|"]
     for option in fields(Settings):
         name = f"{flag(option)} {option.metadata['metavar']}".strip()

@@ -23,7 +23,7 @@ from skyband.server.problems import Problem
 
 
 def frame_of(text: str) -> bytes:
-    """A text as one frame from a server, uncompressed."""
+    """Return a text as one frame from a server, uncompressed."""
     return Frame(Opcode.TEXT, text.encode("utf-8", "replace")).serialize(mask=False)
 
 

@@ -49,7 +49,7 @@ class Running:
         self.errors.extend(self.process.stderr)
 
     def said(self) -> str:
-        """What it had to say on standard error: all of it, once it has ended."""
+        """Return what it had to say on standard error: all of it, once it has ended."""
         if self.process.poll() is not None:  # its last words may be on their way still
             self._hearing.join(10)
         return "".join(self.errors).strip()

@@ -33,7 +33,7 @@ _DTYPES = {type_: dtype for dtype, type_ in _TYPES.items()}
 
 
 def numbers_array(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """An array over the same memory; `missing` marks nulls."""
+    """Return an array over the same memory; `missing` marks nulls."""
     values = np.ascontiguousarray(values)
     if values.dtype == bool:
         data = pa.py_buffer(np.packbits(values, bitorder="little"))
@@ -53,7 +53,8 @@ def texts_array(texts: Sequence[str]) -> pa.Array:
 
 
 def values_of(array: pa.Array) -> npt.NDArray[Any]:
-    """The numbers or truth values of an array, over the same memory where it can be; nulls are whatever is there."""
+    """Return the numbers or truth values of an array, over the same memory where it can be; nulls are whatever is
+    there."""
     n, offset = len(array), array.offset
     data = array.buffers()[1]
     if pa.types.is_boolean(array.type):
@@ -68,8 +69,8 @@ def values_of(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """A value to show. Python knows no year beyond 9999 and without pandas no nanoseconds: such a time is its text. So
-    is what has bytes that are no text."""
+    """Return a value to show. Python knows no year beyond 9999 and without pandas no nanoseconds: such a time is its
+    text. So is what has bytes that are no text."""
     try:
         return value.as_py()
     except (ArithmeticError, ValueError):
@@ -85,7 +86,7 @@ def python_value(value: pa.Scalar) -> Any:
 
 
 def unreadable(array: pa.Array) -> list[int]:
-    """Where an array has bytes that are no text in UTF-8: neither making arrays nor reading Parquet checks it."""
+    """Return where an array has bytes that are not UTF-8: neither making arrays nor reading Parquet checks it."""
     if _readable(array):
         return []
     found, stretches = [], [(0, len(array))]
@@ -127,7 +128,7 @@ def _readable(array: pa.Array) -> bool:
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table, to show."""
+    """Return the rows of a table, to show."""
     try:
         return table.to_pylist()  # type: ignore[no-any-return]
     except (ArithmeticError, ValueError):
@@ -136,7 +137,8 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def with_plain_times(table: pa.Table) -> pa.Table:
-    """A table whose times Python knows: nanoseconds as microseconds, or as texts where that would lose something."""
+    """Return a table whose times Python knows: nanoseconds as microseconds, or as texts where that would lose
+    something."""
     for place, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
             column = table.column(place)
@@ -149,7 +151,7 @@ def with_plain_times(table: pa.Table) -> pa.Table:
 
 
 def json_rows(top: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table as objects that JSON can hold."""
+    """Return the rows of a table as objects that JSON can hold."""
     return [{name: json_value(value) for name, value in row.items()} for row in python_rows(top)]
 
 
@@ -195,7 +197,7 @@ def _check_zones(type_: pa.DataType) -> None:
 
 
 def _as_bytes(array: pa.Array) -> pa.Array:
-    """The same buffers with bytes where they have text, which may be any."""
+    """Return the same buffers with bytes where they have text, which may be any."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):

@@ -65,7 +65,7 @@ def read(batch: Any, special: IndexColumns = NO_INDEX) -> tuple[Raw, int]:
 
 
 def _from_pandas(frame: Any, special: IndexColumns) -> tuple[Raw, int]:
-    """The columns of a data frame, and its index if that is the time or the key."""
+    """Return the columns of a data frame, and its index if that is the time or the key."""
     names = {str(name) for name in frame.columns}
     index = frame.index
     levels = [index.get_level_values(place) for place in range(index.nlevels)]
@@ -87,7 +87,7 @@ def _from_pandas(frame: Any, special: IndexColumns) -> tuple[Raw, int]:
 
 
 def _streamed(batch: Any) -> pa.Table | None:
-    """What the Arrow stream interface gives; None if there is none, or a single column (a Series has one too)."""
+    """Return what the Arrow stream interface gives; None without one, or for a single column (a Series)."""
     if not hasattr(batch, "__arrow_c_stream__"):
         return None
     try:
@@ -108,7 +108,7 @@ NO_TIMES.flags.writeable = False
 
 
 def no_times(rows: int) -> Ints:
-    """The times of rows that have none, not to be written to: the same memory for all."""
+    """Return the times of rows that have none, not to be written to: the same memory for all."""
     return NO_TIMES[:rows] if rows <= len(NO_TIMES) else np.zeros(rows, dtype=np.int64)
 
 
@@ -117,7 +117,7 @@ def names_of(raw: Raw) -> list[str]:
 
 
 def _from_dict(batch: Mapping[Any, Any]) -> tuple[Raw, int]:
-    """The columns of a dict; a dict of single values is one row."""
+    """Return the columns of a dict; a dict of single values is one row."""
     single = [str(name) for name, value in batch.items() if _is_single(value)]
     if single and len(single) == len(batch):
         return {str(name): _column(str(name), [_plain(value)]) for name, value in batch.items()}, 1
@@ -236,7 +236,7 @@ class Batch:
         return np.ascontiguousarray(values[::-1]) if self.order is None else values[self.order]
 
     def column(self, name: str) -> pa.Array:
-        """A column in order of arrival, as one array."""
+        """Return a column in order of arrival, as one array."""
         found = self._flat.get(name)
         if found is None:
             found = self._flat[name] = flat(self.table.column(name))
@@ -250,7 +250,7 @@ class Batch:
         return np.sort(self.order[marked])
 
     def number(self, name: str) -> Floats:
-        """A column as float64, newest first; a null is any number (callers leave its row out)."""
+        """Return a column as float64, newest first; a null is any number (callers leave its row out)."""
         found = self._numbers.get(name)
         if found is None:
             found = self.turn(numbers(self.column(name)))
@@ -259,7 +259,7 @@ class Batch:
         return found
 
     def arrived_number(self, name: str) -> Floats:
-        """A column as float64 in order of arrival; without a copy where it is float64 already."""
+        """Return a column as float64 in order of arrival; without a copy where it is float64 already."""
         return numbers(self.column(name))
 
     def arrived_numbers(self, names: tuple[str, ...]) -> tuple[Floats, ...] | None:
@@ -285,12 +285,12 @@ class Batch:
         return found
 
     def present(self, name: str) -> Bools | None:
-        """Which rows (newest first) are not null in this column; None: all."""
+        """Return which rows (newest first) are not null in this column; None: all."""
         column = self.column(name)
         return self.turn(values_of(column.is_valid())) if column.null_count else None
 
     def usable(self, name: str) -> Bools | None:
-        """Which rows (newest first) have a value in this column, neither null nor NaN; None: all."""
+        """Return which rows (newest first) have a value in this column, neither null nor NaN; None: all."""
         if name not in self._usable:
             mask = self.present(name)
             if pa.types.is_floating(self.column(name).type):
@@ -335,7 +335,7 @@ class View:
     def where(
         self, names: Iterable[str], predicate: Callable[[View], Bools] | None, not_null: Iterable[str] = ()
     ) -> View:
-        """The rows with a value in each of these columns for which the predicate holds.
+        """Return the rows with a value in each of these columns for which the predicate holds.
 
         Columns in `not_null` may be NaN: the caller handles that.
         """
@@ -353,7 +353,7 @@ class View:
 
 
 def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column as one array; without a copy where it is one already."""
+    """Return a column as one array; without a copy where it is one already."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -362,7 +362,7 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
-    """A column as float64 in order of arrival: timestamps as seconds. A null is any number: leave its row out."""
+    """Return a column as float64 in order of arrival, timestamps as seconds; a null is any number."""
     array = flat(column)
     type_ = array.type
     if pa.types.is_float64(type_):

@@ -31,7 +31,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def kind_of(type_: pa.DataType, column: str, unit: Kind | None = None) -> Kind:
-    """Which kind of time a column has, if it is in this unit; an error if it has none."""
+    """Return which kind of time a column has, if it is in this unit; an error if it has none."""
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
         if unit is not None:
             raise InputError(
@@ -57,12 +57,12 @@ def unit_of(given: Any) -> Kind:
 
 
 def finest(units: Iterable[Kind]) -> Kind:
-    """The unit that holds whole numbers of all these."""
+    """Return the unit that holds whole numbers of all these."""
     return min(units, key=lambda unit: UNITS[unit])
 
 
 def common_kind(kind: Kind, other: Kind, column: str) -> Kind:
-    """The kind of a monitor's time, whose streams have two kinds; an error if they can't be compared."""
+    """Return the kind of a monitor's time, whose streams have two kinds; an error if they can't be compared."""
     if kind in UNITS and other in UNITS:
         return finest((kind, other))
     said = [f"in {known}" if known in UNITS else f"a {known}" for known in (kind, other)]
@@ -126,7 +126,7 @@ def _number_key(value: float) -> int:
 
 
 def key(value: Any, kind: Kind) -> int:
-    """The key of a Python value: datetime, date, numpy or pandas timestamp, ISO text, or seconds."""
+    """Return the key of a Python value: datetime, date, numpy or pandas timestamp, ISO text, or seconds."""
     if kind == "number":
         seconds = (
             _nanoseconds(value) / 1e9 if not isinstance(value, int | float | np.number) else float(value)
@@ -144,7 +144,7 @@ def key(value: Any, kind: Kind) -> int:
 
 
 def _scaled(value: Any, kind: Kind) -> int:
-    """A number of a unit as nanoseconds."""
+    """Return a number of a unit as nanoseconds."""
     if isinstance(value, int | np.integer):
         return int(value) * UNITS[kind]
     if not math.isfinite(value):
@@ -161,7 +161,8 @@ def seconds(value: Any) -> float:
 
 
 def pending_key(value: Any, kind: Kind) -> int:
-    """The key of a time that was taken before its kind was known; seconds that no timestamp can have are its last."""
+    """Return the key of a time that was taken before its kind was known; seconds that no timestamp can have are its
+    last."""
     if kind == "timestamp" and isinstance(value, int | float):
         value = max(_LOW / 1e9 + 1, min(value, _HIGH / 1e9 - 1))
     return key(value, kind)
@@ -204,7 +205,7 @@ def number_of(time_key: int) -> float:
 
 
 def value_of(time_key: int, kind: Kind) -> dt.datetime | float:
-    """A key as a person reads it."""
+    """Return a key as a person reads it."""
     if kind == "number":
         return number_of(time_key)
     if kind in UNITS:
@@ -214,12 +215,12 @@ def value_of(time_key: int, kind: Kind) -> dt.datetime | float:
 
 
 def between(earlier: int, later: int, kind: Kind) -> float:
-    """The nanoseconds between two times."""
+    """Return the nanoseconds between two times."""
     return 1e9 * (number_of(later) - number_of(earlier)) if kind == "number" else float(later - earlier)
 
 
 def minus(time_key: int, nanoseconds: int, kind: Kind) -> int:
-    """The key of a time this much earlier."""
+    """Return the key of a time this much earlier."""
     if kind == "number":
         return _number_key(number_of(time_key) - nanoseconds / 1e9)
     return max(time_key - nanoseconds, MINIMUM + 1)
@@ -232,7 +233,7 @@ def plus(time_key: int, nanoseconds: int, kind: Kind) -> int:
 
 
 def common_type(types: list[pa.DataType], several_units: bool = False) -> pa.DataType:
-    """A type that holds the times of all these columns."""
+    """Return a type that holds the times of all these columns."""
     if several_units:
         return pa.int64() if all(pa.types.is_integer(type_) for type_ in types) else pa.float64()
     if all(type_ == types[0] for type_ in types):

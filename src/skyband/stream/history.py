@@ -73,7 +73,7 @@ class Retained:
         self.chunks = kept
 
     def batch(self, horizon: Recency) -> Batch | None:
-        """The retained rows at or after the horizon that are still there."""
+        """Return the retained rows at or after the horizon that are still there."""
         table, seq, time = self._from(horizon)
         if self._count:
             rows = np.flatnonzero(~np.isin(seq, self._gone()))
@@ -97,7 +97,7 @@ class Retained:
         return table.take(numbers_array(rows)), seq[rows], time[rows]
 
     def start(self, horizon: Recency) -> Recency | None:
-        """The oldest retained row at or after the horizon."""
+        """Return the oldest retained row at or after the horizon."""
         oldest = None
         for _, seq, time in self.chunks:
             inside = np.flatnonzero((time > horizon.time) | ((time == horizon.time) & (seq >= horizon.seq)))

@@ -34,20 +34,20 @@ _MICROSECONDS = len("1970-01-01 00:00:00.000000")
 
 
 def text_ids(array: pa.Array) -> list[str]:
-    """The text of each key."""
+    """Return the text of each key."""
     if _is_bytes(array.type):
         return [_text_of_bytes(value) for value in array.to_pylist()]
     return [str(text) for text in pc.cast(array, pa.string()).to_pylist()]
 
 
 def array_ids(columns: Sequence[pa.Array]) -> pa.Array:
-    """The JSON array of each row's keys, of which none is null."""
+    """Return the JSON array of each row's keys, of which none is null."""
     inside = pc.binary_join_element_wise(*map(_texts_of, columns), ", ")
     return pc.binary_join_element_wise("[", inside, "]", "")
 
 
 def values_in(arrays: pa.Array, at: int, type_: pa.DataType | None) -> pa.Array:
-    """The values that stand at one place of JSON arrays; without a type the one that they seem to have."""
+    """Return the values that stand at one place of JSON arrays; without a type the one that they seem to have."""
     words = [json.loads(text)[at] for text in arrays.to_pylist()]
     if type_ is not None and pa.types.is_dictionary(type_):
         type_ = type_.value_type
@@ -65,7 +65,7 @@ def values_in(arrays: pa.Array, at: int, type_: pa.DataType | None) -> pa.Array:
 
 
 def _texts_of(column: pa.Array) -> pa.Array:
-    """The JSON text of each value."""
+    """Return the JSON text of each value."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
@@ -113,7 +113,7 @@ def _bytes_of_text(text: str) -> bytes:
 
 
 def _whole(type_: pa.DataType) -> pa.DataType:
-    """What Arrow keeps a date or time as."""
+    """Return what Arrow keeps a date or time as."""
     return pa.int32() if type_.bit_width == 32 else pa.int64()
 
 
@@ -153,7 +153,7 @@ def _nanoseconds(values: pa.Array) -> list[str]:
 
 
 def _moments_of(words: list[str | int], type_: pa.DataType) -> pa.Array:
-    """What `_written_moments` was given."""
+    """Return what `_written_moments` was given."""
     whole = pa.array([None if isinstance(word, str) else word for word in words], _whole(type_)).view(type_)
     texts = [word if isinstance(word, str) else None for word in words]
     if not any(texts):

@@ -69,7 +69,7 @@ class Kept:
         self._schemas: tuple[pa.Schema, list[str], pa.Schema] | None = None
 
     def schema(self, table: pa.Table, names: list[str]) -> pa.Schema:
-        """The schema of some columns of a table: the same object from step to step."""
+        """Return the schema of some columns of a table: the same object from step to step."""
         known = self._schemas
         if known is None or known[1] != names or not known[0].equals(table.schema):
             known = table.schema, names, pa.schema([table.schema.field(name) for name in names])
@@ -227,7 +227,7 @@ class Kept:
 
 
 def recast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """A table with some of its columns in other types, which hold their values."""
+    """Return a table with some of its columns in other types, which hold their values."""
     for place, name in enumerate(table.column_names):
         if name in types and table.schema.field(place).type != types[name]:
             table = table.set_column(place, name, pc.cast(table.column(place), types[name], safe=False))
@@ -253,7 +253,7 @@ def _plain(column: pa.ChunkedArray) -> bool:
 
 
 def copied(table: pa.Table, schema: pa.Schema) -> pa.Table | Plain:
-    """Some columns of a table in memory of their own: its caller may use its memory again."""
+    """Return some columns of a table in memory of their own: its caller may use its memory again."""
     columns = [table.column(name) for name in schema.names]
     if all(map(_plain, columns)):
         return Plain(schema, [values_of(column.chunk(0)).copy() for column in columns])

@@ -72,7 +72,7 @@ def to_table(rejects: Iterable[Reject]) -> pa.Table:
 
 
 def raw_text(raw: Raw, row: int) -> str:
-    """A row as it came, as JSON."""
+    """Return a row as it came, as JSON."""
     values = {}
     for name, column in columns(raw).items():
         value = column[row]

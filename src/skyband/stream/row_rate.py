@@ -29,7 +29,7 @@ class Tally:
         return sum(rows for moment, rows in zip(self.time, self.rows, strict=True) if moment >= time)
 
     def before(self, time: int) -> int | None:
-        """The latest time of the steps that ended before this one; None if there are none."""
+        """Return the latest time of the steps that ended before this one; None if there are none."""
         return max((moment for moment in self.time if moment < time), default=None)
 
     def dump(self) -> dict[str, Any]:

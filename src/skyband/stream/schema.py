@@ -26,7 +26,7 @@ Raw: TypeAlias = pa.Table | dict[str, pa.ChunkedArray | Sequence[Any]]
 
 
 def columns(raw: Any) -> dict[str, Any]:
-    """A batch's columns by name."""
+    """Return a batch's columns by name."""
     if not isinstance(raw, pa.Table):
         return raw  # type: ignore[no-any-return]
     names = raw.column_names
@@ -37,7 +37,7 @@ def columns(raw: Any) -> dict[str, Any]:
 
 
 def plain(type_: pa.DataType) -> pa.DataType:
-    """The type that a stream keeps for a column that comes in this one."""
+    """Return the type that a stream keeps for a column that comes in this one."""
     if pa.types.is_dictionary(type_):
         return plain(type_.value_type)
     if str(type_) == "string_view":
@@ -46,7 +46,7 @@ def plain(type_: pa.DataType) -> pa.DataType:
 
 
 def infer(raw: Raw) -> pa.Schema:
-    """The schema of a first batch."""
+    """Return the schema of a first batch."""
     return pa.schema([(name, infer_type(column)) for name, column in columns(raw).items()])
 
 
@@ -114,7 +114,7 @@ def agree(
 
 
 def fit(raw: Raw, rows: int, schema: pa.Schema, rules: int = RULES) -> tuple[pa.Table, dict[int, str]]:
-    """The batch in the stream's types, and for each row that doesn't fit what is wrong with it."""
+    """Return the batch in the stream's types, and for each row that doesn't fit what is wrong with it."""
     misfits: dict[int, str] = {}
     texts = _with_texts(schema)
     if isinstance(raw, pa.Table) and raw.schema.equals(schema):
@@ -143,7 +143,7 @@ _texts: dict[int, tuple[pa.Schema, tuple[str, ...]]] = {}
 
 
 def _with_texts(schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that have text, by themselves or in lists and structs."""
+    """Return the columns that have text, by themselves or in lists and structs."""
     known = _texts.get(id(schema))
     if known is None:
         if len(_texts) > 100:
@@ -159,7 +159,7 @@ def readable(table: pa.Table, schema: pa.Schema) -> bool:
 
 
 def _read(name: str, column: pa.ChunkedArray | pa.Array, misfits: dict[int, str]) -> Any:
-    """A column of the right type, with nulls for values that are no text; their rows are misfits."""
+    """Return a column of the right type, with nulls for values that are no text; their rows are misfits."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     wrong = [unreadable(chunk) for chunk in chunks]
     if not any(wrong):
@@ -215,7 +215,7 @@ def _fit_array(
 
 
 def cast(array: pa.Array, wanted: pa.DataType, rules: int = RULES) -> pa.Array:
-    """A cast that loses nothing, or an error.
+    """Return a cast that loses nothing, or an error.
 
     Arrow's own safe cast rounds decimals and cuts the time of day off dates; it can't make integers into narrow
     decimals at all, nor any integer beyond 2^53 into a double, not even those that are doubles. A double in a float32
@@ -255,7 +255,7 @@ def has_inexact(values: Any) -> bool:
 
 
 def inexact(values: Any) -> npt.NDArray[np.bool_]:
-    """Which integers are no doubles: those that take more than 53 bits from the first to the last that is set."""
+    """Return which integers are no doubles: those with more than 53 bits from the first to the last set."""
     negative = values < 0
     size = np.where(negative, ~values.view(np.uint64) + np.uint64(1), values.view(np.uint64))
     last = np.maximum(size & (~size + np.uint64(1)), np.uint64(1))
@@ -312,7 +312,7 @@ def _misfit(name: str, value: Any, wanted: pa.DataType) -> str:
 
 
 def type_of(text: str) -> pa.DataType:
-    """A type by Arrow's name for it, as `str` of the type gives it."""
+    """Return a type by Arrow's name for it, as `str` of the type gives it."""
     if zoned := re.fullmatch(r"timestamp\[(s|ms|us|ns), tz=(.+)\]", text):
         type_ = pa.timestamp(*zoned.groups())
         pa.scalar(0).cast(pa.int64()).cast(type_).cast(pa.string())  # an error if there is no such time zone
@@ -323,7 +323,7 @@ def type_of(text: str) -> pa.DataType:
 
 
 def declared(schema: pa.Schema | Mapping[str, Any] | None) -> pa.Schema | None:
-    """A schema as the user gave it: Arrow's, or column names with types."""
+    """Return a schema as the user gave it: Arrow's, or column names with types."""
     if schema is None or isinstance(schema, pa.Schema):
         return pa.schema([(f.name, plain(f.type)) for f in schema]) if schema is not None else None
     try:

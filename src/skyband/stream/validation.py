@@ -103,7 +103,7 @@ def accept(
 
 
 def _codes(door: Door, table: pa.Table, wrong: dict[int, tuple[str, str]]) -> Codes | None:
-    """What each row of an update stream is; rows that don't say so, or have no key, are wrong."""
+    """Return what each row of an update stream is; rows that don't say so, or have no key, are wrong."""
     if door.key is None:
         return None
     codes = np.full(table.num_rows, DATA, dtype=np.uint8)
@@ -126,7 +126,7 @@ def _codes(door: Door, table: pa.Table, wrong: dict[int, tuple[str, str]]) -> Co
 def _times(
     door: Door, table: pa.Table, rows: int, codes: Codes | None, wrong: dict[int, tuple[str, str]]
 ) -> tuple[Ints, list[int]]:
-    """Each row's time key, and which rows are wrong for no other reason than that they are late."""
+    """Return each row's time key, and which rows are wrong for no other reason than that they are late."""
     if door.time is None:
         return np.zeros(rows, dtype=np.int64), []  # a table without columns doesn't know how many
     if door.kind is None:  # no row has had a time so far

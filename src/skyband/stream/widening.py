@@ -42,7 +42,7 @@ class Seen:
         self._noted: tuple[pa.Schema | None, tuple[str, ...]] = (None, ())
 
     def noted(self, schema: pa.Schema, declared: Collection[str]) -> tuple[str, ...]:
-        """The columns whose values decide how far they may widen."""
+        """Return the columns whose values decide how far they may widen."""
         if self._noted[0] is not schema:
             names = [f.name for f in schema if f.name not in declared and _is_noted(f.type)]
             self._noted = schema, tuple(names)
@@ -98,7 +98,7 @@ class Seen:
 
 
 def widened(schema: pa.Schema, raw: Raw, fixed: Collection[str], seen: Seen) -> pa.Schema:
-    """The schema with the types that a batch's values need; `fixed` columns keep theirs."""
+    """Return the schema with the types that a batch's values need; `fixed` columns keep theirs."""
     found = schema
     for name, column in columns(raw).items():
         place = schema.get_field_index(name)
@@ -218,7 +218,7 @@ def _fits(array: pa.Array, type_: pa.DataType) -> bool:
 
 
 def _beyond(array: pa.Array, type_: pa.DataType) -> Any:
-    """Which integers lie outside an integer type; a null does not."""
+    """Return which integers lie outside an integer type; a null does not."""
     values, inside = values_of(array), np.iinfo(type_.to_pandas_dtype())
     wide = np.iinfo(values.dtype)
     outside = np.zeros(len(values), dtype=bool)
@@ -230,14 +230,14 @@ def _beyond(array: pa.Array, type_: pa.DataType) -> Any:
 
 
 def _ends(array: pa.Array) -> tuple[int, int]:
-    """The earliest and the latest of some times, as whole numbers of their unit."""
+    """Return the earliest and the latest of some times, as whole numbers of their unit."""
     whole = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
     ends = pc.min_max(whole).as_py()
     return ends["min"], ends["max"]
 
 
 def nanoseconds_in(type_: pa.DataType) -> int:
-    """How many nanoseconds one of a time type's units has."""
+    """Return how many nanoseconds one of a time type's units has."""
     if pa.types.is_timestamp(type_):
         return _NANOSECONDS[type_.unit]
     return _DAY if pa.types.is_date32(type_) else _NANOSECONDS["ms"]

@@ -57,7 +57,7 @@ class Runs:
         return int(self.first[last]) + self.total - int(self.ordinal[last])
 
     def horizon(self, n: int) -> Recency:
-        """The n-th newest row, or the lowest recency while there are fewer."""
+        """Return the n-th newest row, or the lowest recency while there are fewer."""
         if self.total < n or n <= 0:
             return LOWEST if n > 0 else self.newest().after()
         wanted = self.total - n

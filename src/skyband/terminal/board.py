@@ -40,7 +40,7 @@ class Board:
         self._started: float | None = None
 
     def update(self, keys: Sequence[Hashable], now: float) -> list[Mark]:
-        """The lines from the first to the last rank, now; what to show of each."""
+        """Return the lines from the first to the last rank, now; what to show of each."""
         if self._started is None and keys:
             self._started = now
         lines: dict[Hashable, Line] = {}

@@ -85,7 +85,7 @@ class Flows:
         self._service = np.array([services.index(service) for _, _, service in _KINDS], np.int16)
 
     def between(self, start: float, stop: float, count: int) -> pa.Table:
-        """So many flows that end between two moments (seconds since 1970), in order."""
+        """Return so many flows that end between two moments (seconds since 1970), in order."""
         kind = self._random.integers(0, len(_KINDS), count)
         source = self._random.integers(0, _MACHINES, count, np.int16)
         step = self._random.integers(1, _MACHINES, count, np.int16)  # never the machine itself

@@ -127,7 +127,7 @@ def _csv_value(value: Any) -> Any:
 
 
 def _nested(value: bytes | list[Any] | dict[str, Any]) -> str:
-    """What has no form of its own in a table, as JSON has it."""
+    """Return what has no form of its own in a table, as JSON has it."""
     plain = json_value(value)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
@@ -162,7 +162,7 @@ def _lines() -> Any:
 
 
 def console(out: IO[str]) -> Console:
-    """A console for this stream; in a pipe nothing is coloured, wrapped or cut off."""
+    """Return a console for this stream; in a pipe nothing is coloured, wrapped or cut off."""
     from rich.console import Console
 
     if out.isatty():

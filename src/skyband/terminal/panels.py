@@ -57,7 +57,7 @@ class Panels:
         self.rejects += info.rejects
 
     def frame(self, width: int, height: int, now: float) -> RenderableType:
-        """The picture at a moment (seconds of any clock), made for a terminal of this size."""
+        """Return the picture at a moment (seconds of any clock), made for a terminal of this size."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -133,7 +133,7 @@ def _reasons(info: BatchInfo) -> str:
 
 
 def _lines(top: pa.Table, marks: Sequence[Mark], width: int, lines: int) -> RenderableType:
-    """The first ranks of a top, with as many of its columns as there is room for."""
+    """Return the first ranks of a top, with as many of its columns as there is room for."""
     from rich.table import Table
     from rich.text import Text
 
@@ -163,7 +163,7 @@ def _repeats(rows: Sequence[dict[str, Any]], name: str) -> bool:
 
 
 def _fitting(rows: Sequence[dict[str, Any]], names: Sequence[str], width: int) -> tuple[list[str], int]:
-    """The columns that fit into this many characters, from the left, and how long their texts may be.
+    """Return the columns that fit into this many characters, from the left, and how long their texts may be.
 
     Rather than leave a column out, long texts are cut: the airline's full name matters less than the route.
     """
@@ -182,7 +182,7 @@ def _fitting(rows: Sequence[dict[str, Any]], names: Sequence[str], width: int) -
 
 
 def brief(value: Any, longest: int = 40) -> str:
-    """A value in a panel: no more digits or letters than can be read in passing."""
+    """Return a value in a panel: no more digits or letters than can be read in passing."""
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     if isinstance(value, datetime):

@@ -42,7 +42,7 @@ def _liveliness(moment: Moment) -> tuple[int, int]:
 
 
 def svg(moment: Moment) -> str:
-    """The drawing of one frame."""
+    """Return the drawing of one frame."""
     from rich.console import Console
     from rich.terminal_theme import MONOKAI
 
@@ -64,7 +64,7 @@ def svg(moment: Moment) -> str:
 
 
 def _placed(found: re.Match[str]) -> str:
-    """A piece of text without the spaces around it, at the place where it begins: not all viewers keep them."""
+    """Return a piece of text without the spaces around it, at the place where it begins: not all viewers keep them."""
     x, y, rest, text = found.groups()
     words = unescape(text).replace("\xa0", " ")
     begin = len(words) - len(words.lstrip())

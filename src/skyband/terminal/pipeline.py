@@ -158,7 +158,7 @@ def _drawing(panels: Panels) -> Iterator[Callable[[BatchInfo], None]]:
 
 
 def window_words(sql: str) -> str:
-    """What a query asks, in a few words for the foot of its panel."""
+    """Return what a query asks, in a few words for the foot of its panel."""
     from skyband.query.model import Last
     from skyband.query.sql.parser import parse
 
@@ -169,7 +169,7 @@ def window_words(sql: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in its largest whole unit."""
+    """Return a length of time in its largest whole unit."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
         if seconds >= length and seconds % length == 0:
             count = int(seconds // length)

@@ -21,7 +21,7 @@ BATCH = 1 << 16
 
 
 def parse_all(sqls: Sequence[str]) -> dict[str, Query]:
-    """The queries by name: q1, q2 and so on, in the order given."""
+    """Return the queries by name: q1, q2 and so on, in the order given."""
     from skyband.query.sql.parser import parse
 
     return {f"q{number}": parse(sql) for number, sql in enumerate(sqls, 1)}
@@ -56,7 +56,7 @@ class Replay:
         self.rows = 0
 
     def _with_example(self, problem: QueryError, names: Sequence[str]) -> QueryError:
-        """The same error with a value that was meant as a number and is written otherwise: 1.234,50 or $5."""
+        """Return the same error with a value that was meant as a number and is written otherwise: 1.234,50 or $5."""
         said = str(problem)
         for name in names:
             if f" {name} is a text" not in said:
@@ -103,7 +103,7 @@ class Replay:
 def monitor_of(
     schema: pa.Schema | None, queries: Mapping[str, Query], time: str | None, unit: str | None = None
 ) -> Monitor:
-    """A monitor with the queries as its watches."""
+    """Return a monitor with the queries as its watches."""
     from skyband.engine.monitor import Monitor
 
     monitor = Monitor(time=time, schema=schema, time_unit=None if unit is None else str(unit))
@@ -144,7 +144,7 @@ def _check_time(queries: Mapping[str, Query], time: str | None, schema: pa.Schem
 
 
 def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
-    """What the call says of columns: the one of --time holds times, those of a score hold numbers."""
+    """Return what the call says of columns: the one of --time holds times, those of a score hold numbers."""
     from skyband.query.column_kinds import numeric_columns
 
     kinds = {column.name: "number" for query in queries.values() for column in numeric_columns(query)}
@@ -152,7 +152,7 @@ def _kinds(queries: Mapping[str, Query], time: str | None) -> dict[str, str]:
 
 
 def _columns(queries: Mapping[str, Query], time: str | None, schema: pa.Schema) -> list[str]:
-    """The columns that need be read, in the file's order."""
+    """Return the columns that need be read, in the file's order."""
     from skyband.query.column_kinds import named_columns
 
     if any(query.select is None for query in queries.values()):

@@ -40,7 +40,7 @@ class Moment:
 
 
 def frame(moment: Moment, width: int, height: int, sql: str) -> RenderableType:
-    """The whole picture, made for a terminal of this size."""
+    """Return the whole picture, made for a terminal of this size."""
     from rich import box
     from rich.align import Align
     from rich.console import Group
@@ -123,7 +123,7 @@ def mark_sign(mark: Mark) -> Text:
 
 
 def mark_style(mark: Mark) -> str:
-    """The colour of a trace. Three steps of fading are named colours, so that they suit any background."""
+    """Return the colour of a trace. Three steps of fading are named colours, so that they suit any background."""
     colour = {"new": "green", "up": "cyan", "down": "yellow"}.get(mark.kind)
     if colour is None:
         return ""
@@ -172,20 +172,20 @@ def rounded(number: float) -> int:
 
 
 def bar(share: float, width: int) -> str:
-    """A bar, exact to half a character, and never quite nothing."""
+    """Return a bar, exact to half a character, and never quite nothing."""
     halves = max(1, round(min(1.0, share) * width * 2))
     return "━" * (halves // 2) + "╸" * (halves % 2)
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The last values as a row of small bars."""
+    """Return the last values as a row of small bars."""
     shown = list(values)[-width:]
     most = max(shown, default=0.0) or 1.0
     return "".join(_SPARKS[min(5, int(6 * value / most))] for value in shown)
 
 
 def plain(moment: Moment) -> str:
-    """The same without a terminal."""
+    """Return the same without a terminal."""
     lines = [
         f"after {moment.rows:,} rows ({rounded(moment.rate):,} rows/s): window {moment.window_rows:,} rows, "
         f"skyband {moment.kept_rows:,} rows"
