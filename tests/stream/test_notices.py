@@ -172,3 +172,28 @@ def test_they_are_journalled(tmp_path: Path, caplog: pytest.LogCaptureFixture, s
         assert opened.notices().equals(before) and not caplog.records
         opened.push({"y": [1]})
         assert [record.getMessage().split(" ")[0] for record in caplog.records] == ["missing"]
+
+
+@pytest.mark.parametrize(
+    ("first", "unit"),
+    [(1_700_000_000_000, "ms"), (1_700_000_000_000_000, "us"), (1_700_000_000_000_000_000, "ns")],
+)
+def test_times_that_are_no_seconds(first: int, unit: Any) -> None:
+    m = sb.Monitor(time="ts")
+    m.push({"ts": [first, first + 1], "x": [1.0, 2.0]})
+    (notice,) = m.notices().to_pylist()
+    assert (notice["notice"], notice["column"], notice["rows"]) == ("time unit", "ts", 2)
+    assert "2023-11-14" in notice["hint"] and f'time_unit="{unit}"' in notice["hint"]
+    m.push({"ts": [first + 2], "x": [1.0]})
+    assert m.notices()["rows"].to_pylist() == [2]  # only the first batch is looked at
+    other = sb.Monitor(time="ts", time_unit=unit)
+    other.push({"ts": [first], "x": [1.0]})
+    assert other.notices().num_rows == 0
+
+
+@pytest.mark.parametrize("first", [1.7e9, 5.0, 9e10, 4e11, 1e300])
+def test_times_that_may_be_seconds(first: float) -> None:
+    """In no unit is it a date of 1990 to 2100, or it is one in seconds."""
+    m = sb.Monitor(time="ts")
+    m.push({"ts": [first], "x": [1.0]})
+    assert m.notices().num_rows == 0

@@ -594,6 +594,7 @@ class Monitor:
 
     def _step(self, arriving: list[tuple[Stream, list[Accepted]]], rules: int = RULES) -> pa.Table:
         """Take a step's rows, and those that have waited long enough."""
+        self._look_at_units(arriving)
         if rules < WAITING:
             arriving = [(s, reject_ahead(s, parts, self._now, self._kind)) for s, parts in arriving]
         else:
@@ -604,6 +605,20 @@ class Monitor:
             if judged.jumped is not None:
                 self._now = judged.jumped if self._now is None else max(self._now, judged.jumped)
         return self._tell({stream.name: self._number(stream, parts) for stream, parts in arriving})
+
+    def _look_at_units(self, arriving: list[tuple[Stream, list[Accepted]]]) -> None:
+        """Notice first times that are no seconds."""
+        for stream, parts in arriving if self._kind == "number" else ():
+            times = [part.time for part in parts if len(part.time)]
+            if stream.time is None or stream.latest is not None or not times:
+                continue
+            ordered = np.sort(_joined(times))
+            middle = clock.number_of(int(ordered[len(ordered) // 2]))
+            unit = clock.likely_unit(middle)
+            if unit is not None:
+                date = clock.value_of(int(middle * clock.UNITS[unit]), "timestamp")
+                hint = f'{middle:.0f} in {unit} is {date:%Y-%m-%d}, and it is taken as seconds: give time_unit="{unit}"'
+                self.notice("time unit", stream, sum(part.count for part in parts), hint, stream.time)
 
     def _judged(self, arriving: list[tuple[Stream, list[Accepted]]]) -> Judged:
         """Decide which rows of a step are taken, and which wait."""

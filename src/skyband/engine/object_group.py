@@ -193,6 +193,16 @@ class ObjectWatch(Watch):
     def _shares(self, other: Watched) -> bool:
         return True  # each slot has all rows of its window
 
+    def ranks(self, horizon: Recency) -> int | None:
+        """How many ranks are known: all of them where every row's object is kept."""
+        return self.k if self.group.algorithm.keeps_all else super().ranks(horizon)
+
+    def _known(self, other: Watched) -> int | None:
+        return None if self.group.algorithm.keeps_all else super()._known(other)
+
+    def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
+        return [self._top(slot, ranks, horizon) for horizon, ranks, slot in covered]
+
     def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
         group: Any = self.group
         objects = group.within(slot, horizon)

@@ -354,7 +354,8 @@ class Stream:
         for joint in self.monitor.joints.values():
             if self.name in joint.members:
                 joint.collect(time, seq, total)
-        self.tally.add(int(time.max()) if self.time is not None and len(time) else 0, total)
+        if len(time) != total or self.time is None or total == 1:  # of pruned rows the newest is known
+            self.tally.add(int(time.max()) if self.time is not None and len(time) else 0, total)
         if not len(seq):
             return
         if isinstance(self.recencies, Runs):
@@ -363,6 +364,8 @@ class Stream:
             if len(time) > 1 and np.any(time[1:] < time[:-1]):
                 order = np.lexsort((seq, time))
                 time, seq = time[order], seq[order]
+            if len(time) == total > 1:
+                self.tally.add_all(time)
             self.recencies.add(time, seq, self.row_limit)
         self.recencies.trim(self.row_limit)
 
@@ -405,10 +408,9 @@ class Stream:
             self.retained.expire(self.horizon(self.monitor.retain))
 
     def rows_in(self, window: Window, beginning: Recency) -> int | None:
-        """About how many rows a window holds."""
-        if isinstance(window, Rows):
-            return min(window.n, self.accepted)
-        return self.tally.since(self.horizon(window).time)
+        """How many rows a watch's window holds; of a long time window about how many."""
+        start = max(self.horizon(window), beginning)
+        return self.recencies.since(start) if isinstance(window, Rows) else self.tally.since(start.time)
 
     def words(self, recency: Recency) -> str:
         """A recency as a person reads it."""
@@ -521,10 +523,10 @@ class Stream:
         if isinstance(window, Rows):
             return window.n
         now, kind = self.monitor._now, self.monitor._kind
-        if not self.tally.time or now is None or kind is None:
+        if not len(self.tally) or now is None or kind is None:
             return None
         before = self.tally.before(self.horizon(window).time)
-        first = self.tally.time[0] if before is None else before
+        first = int(self.tally.time[0]) if before is None else before
         seen = self.tally.since(first if before is None else before + 1)
         passed = clock.between(first, now, kind)
         if passed * LEAST_PART < window.nanoseconds:  # too little of it to tell

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -139,6 +140,10 @@ class Watch:
         """Whether another watch of the family knows all rows that this one could ask for."""
         return other.slot == self.slot
 
+    def _known(self, other: Watched) -> int | None:
+        """How many ranks another watch of the family knows; None: all rows."""
+        return other.ranks(other.horizon())
+
     def _covered(self, k: int | None, wanted: str | Window | None) -> tuple[Recency, int | None, int]:
         """Return the horizon and the ranks of a snapshot, and the slot that knows them."""
         chosen = self.window if wanted is None else _window(wanted)
@@ -149,7 +154,7 @@ class Watch:
         ranks = self.ranks(self.horizon()) if k is None else _count(k)
         for other in self.group.watches:
             if self._shares(other) and other.horizon() <= horizon:
-                known = other.ranks(other.horizon())
+                known = self._known(other)
                 if known is None or (ranks is not None and ranks <= known):
                     return horizon, ranks, other.slot
         raise QueryError(
@@ -283,7 +288,7 @@ class Watch:
         notes += self.group.notes() + self._stream.review.notes(self)
         return Plan(
             watch=self.name,
-            sql=to_sql(self.query),
+            sql=to_sql(self.asked()),
             algorithm=card.name,
             title=card.title,
             source=card.source,
@@ -310,6 +315,11 @@ class Watch:
             replans=self._stream.review.replans,
         )
 
+    def asked(self) -> Any:
+        """The query with the k and the window that it has now."""
+        query: Any = replace(self.query, window=self.window)
+        return query if self.k is None else replace(query, k=self.k)
+
     def _predicted(self, rows: int | None) -> float | None:
         """Return the state that is to be expected, in candidates."""
         if self.k is None or rows is None:
@@ -317,7 +327,7 @@ class Watch:
         return float(self.group.algorithm.expected(self.k, rows))
 
     def __repr__(self) -> str:
-        return f"<watch {self.name}: {to_sql(self.query)}>"
+        return f"<watch {self.name}: {to_sql(self.asked())}>"
 
 
 def _computed(output: Output, table: pa.Table, n: int) -> Any:

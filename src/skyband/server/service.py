@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -405,9 +404,7 @@ def _by_option(error: InputError) -> InputError:
 
 def about_query(watch: Watch) -> dict[str, Any]:
     """Return what there is to say of a query."""
-    query: Any = replace(watch.query, window=watch.window)
-    if watch.k is not None:
-        query = replace(query, k=watch.k)
+    query = watch.asked()
     return {
         "name": watch.name,
         "sql": to_sql(query),

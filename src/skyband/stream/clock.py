@@ -27,6 +27,7 @@ Kind = Literal["timestamp", "number", "s", "ms", "us", "ns"]
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DAY = 86_400_000_000_000
 _LOW, _HIGH = -(2**63) + 2, 2**63 - 2
+_DATES = 631_152_000, 4_102_444_800  # the seconds of 1990 and of 2100
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -212,6 +213,15 @@ def value_of(time_key: int, kind: Kind) -> dt.datetime | float:
         whole, rest = divmod(time_key, UNITS[kind])
         return whole + rest / UNITS[kind] if rest else whole
     return _EPOCH + dt.timedelta(microseconds=time_key // 1000)
+
+
+def likely_unit(seconds: float) -> Kind | None:
+    """The unit in which a number beyond 10^11 is a date of 1990 to 2100; None: seconds, or no unit."""
+    if seconds <= 1e11:
+        return None
+    finer: tuple[Kind, ...] = ("ms", "us", "ns")
+    dates = (unit for unit in finer if _DATES[0] <= seconds * UNITS[unit] / 1e9 < _DATES[1])
+    return next(dates, None)
 
 
 def between(earlier: int, later: int, kind: Kind) -> float:

@@ -1,4 +1,8 @@
-"""About how many rows a time window holds, for `explain`: counts by time in a bounded number of buckets."""
+"""How many rows a time window holds, for `explain` and the planner: counts by time in a bounded number of buckets.
+
+A step of up to 2,048 rows has a bucket for each time, a longer one buckets of equal size. When there are too many,
+neighbours are added up, so a window of few rows is counted exactly and a long one to a few parts in a thousand.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +10,74 @@ from typing import Any
 
 import numpy as np
 
-BUCKETS = 1024
+from skyband.core.types import Ints
+
+BUCKETS = 8192
+FINE = 2048  # of one step at most
 
 
 class Tally:
-    """(latest time, rows) of each step; when there are too many, neighbours are added up."""
+    """(latest time, rows) of each bucket, in order of arrival."""
 
     def __init__(self) -> None:
-        self.time: list[int] = []
-        self.rows: list[int] = []
+        self._time = np.empty(64, dtype=np.int64)
+        self._rows = np.empty(64, dtype=np.int64)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def time(self) -> Ints:
+        """The latest time of each bucket."""
+        return self._time[: self._count]
+
+    @property
+    def rows(self) -> Ints:
+        """The rows of each bucket."""
+        return self._rows[: self._count]
 
     def add(self, time: int, rows: int) -> None:
+        """Count rows of one time."""
         if rows:
-            self.time.append(time)
-            self.rows.append(rows)
-            if len(self.time) > BUCKETS:
-                even = len(self.time) // 2 * 2
-                self.rows = [sum(self.rows[i : i + 2]) for i in range(0, even, 2)] + self.rows[even:]
-                self.time = [max(self.time[i : i + 2]) for i in range(0, even, 2)] + self.time[even:]
+            at = self._reserve(1)
+            self._time[at], self._rows[at] = time, rows
+
+    def add_all(self, times: Ints) -> None:
+        """Count rows by their times, which are in order."""
+        ends = np.arange(len(times))
+        if len(times) > FINE:
+            ends = np.linspace(0, len(times), FINE + 1).astype(np.int64)[1:] - 1
+        at = self._reserve(len(ends))
+        self._time[at : at + len(ends)] = times[ends]
+        self._rows[at : at + len(ends)] = np.diff(ends, prepend=-1)
+
+    def _reserve(self, more: int) -> int:
+        """Make room for further buckets; return where they begin."""
+        if self._count + more > BUCKETS:
+            even = self._count // 2 * 2
+            for values, join in ((self._time, np.maximum), (self._rows, np.add)):
+                values[: even // 2] = join(values[0:even:2], values[1:even:2])
+                values[even // 2 : self._count - even // 2] = values[even : self._count].copy()
+            self._count -= even // 2
+        if self._count + more > len(self._time):
+            room = 2 * (self._count + more)
+            self._time, self._rows = np.resize(self._time, room), np.resize(self._rows, room)
+        self._count += more
+        return self._count - more
 
     def since(self, time: int) -> int:
-        return sum(rows for moment, rows in zip(self.time, self.rows, strict=True) if moment >= time)
+        """Return about how many rows came with this time or a later one."""
+        return int(self.rows[self.time >= time].sum())
 
     def before(self, time: int) -> int | None:
-        """Return the latest time of the steps that ended before this one; None if there are none."""
-        return max((moment for moment in self.time if moment < time), default=None)
+        """Return the latest time of the buckets that ended before this one; None if there are none."""
+        earlier = self.time[self.time < time]
+        return int(earlier.max()) if len(earlier) else None
 
     def dump(self) -> dict[str, Any]:
-        return {"time": np.array(self.time, dtype=np.int64), "rows": np.array(self.rows, dtype=np.int64)}
+        return {"time": self.time.copy(), "rows": self.rows.copy()}
 
     def load(self, blob: dict[str, Any]) -> None:
-        self.time, self.rows = blob["time"].tolist(), blob["rows"].tolist()
+        self._time, self._rows = blob["time"].copy(), blob["rows"].copy()
+        self._count = len(self._time)

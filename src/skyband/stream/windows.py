@@ -75,6 +75,14 @@ class Runs:
             return _columns([self.horizon(n) for n in counts.tolist()])
         return np.zeros(len(counts), dtype=np.int64), (self.total - ordinal + first) - counts
 
+    def since(self, start: Recency) -> int:
+        """Return how many rows came at or after a recency."""
+        run = int(np.searchsorted(self.first[: self.count], start.seq, side="right")) - 1
+        if run < 0:
+            return self.total - (int(self.ordinal[0]) if self.count else 0)
+        end = int(self.ordinal[run + 1]) if run + 1 < self.count else self.total
+        return self.total - min(int(self.ordinal[run]) + start.seq - int(self.first[run]), end)
+
     def newest(self) -> Recency:
         return Recency(0, self._end() - 1) if self.count else LOWEST
 
@@ -166,6 +174,14 @@ class Recencies:
     def horizons(self, counts: Ints, longest: int) -> tuple[Ints, Ints]:
         """`horizon` of many row counts."""
         return _columns([self.horizon(n) for n in counts.tolist()])
+
+    def since(self, start: Recency) -> int:
+        """Return how many of the rows that are kept came at or after a recency."""
+        time = self.time[self.begin : self.end]
+        low = int(np.searchsorted(time, start.time, side="left"))
+        high = int(np.searchsorted(time, start.time, side="right"))
+        seq = self.seq[self.begin + low : self.begin + high]
+        return len(time) - low - int(np.searchsorted(seq, start.seq))
 
     def newest(self) -> Recency:
         return self.latest

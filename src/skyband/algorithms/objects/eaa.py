@@ -57,6 +57,7 @@ class EAA(Sums):
         fifo=True,
     )
     candidate_bytes = 140
+    keeps_all = False
 
     @property
     def promised(self) -> bool:

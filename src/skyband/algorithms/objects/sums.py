@@ -72,6 +72,7 @@ class Sums:
         fifo=False,
     )
     candidate_bytes = 100
+    keeps_all = True  # every object of the window: any k is answered at once
 
     def __init__(self, options: Mapping[str, float], asked: Asked) -> None:
         self.asked = asked
