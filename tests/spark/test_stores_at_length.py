@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -132,12 +133,16 @@ def test_a_driver_that_was_thought_lost(tmp_path: Path, kind: str) -> None:
             assert first.process is not None
             os.killpg(first.process.pid, signal.SIGSTOP)
             more(2)
-            second = StorePipeline(tmp_path, there, "/lost")
-            second.start()
-            code, said = second.finish()
-            assert code == 0, said
-            os.killpg(first.process.pid, signal.SIGCONT)
-            code, said = first.finish()
+            try:
+                second = StorePipeline(tmp_path, there, "/lost")
+                second.start()
+                code, said = second.finish()
+                assert code == 0, said
+                os.killpg(first.process.pid, signal.SIGCONT)
+                code, said = first.finish()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(first.process.pid, signal.SIGKILL)
             assert code == 1 and "Traceback" not in said, said
             assert "so this one stops" in said or "two run a pipeline on one checkpoint" in said, said
         check(tmp_path, there, "/lost", files)
