@@ -168,6 +168,7 @@ class S3(Store):
             "endpoint.region": "us-east-1",
             "path.style.access": "true",
             "connection.ssl.enabled": "false",
+            "connection.expect.continue": "false",  # which this server doesn't answer
             "access.key": "x",
             "secret.key": "y",
             "aws.credentials.provider": provider,
