@@ -63,9 +63,10 @@ def run_plan(content: Any) -> None:
         rows = window.get("rows")
         short = Last(window["nanoseconds"]) if rows is None else Rows(min(rows, MOST_ROWS))
         queries.append(replace(from_dict(data), window=short))
-    if REGISTRY[content["algorithm"]].card.window:
-        queries += [_other(queries[n % len(queries)], n) for n in range(MEMBERS - len(queries))]
-    for algorithm in (content["algorithm"], STAND_IN):
+    more = [_other(queries[n % len(queries)], n) for n in range(MEMBERS - len(queries))]
+    if not REGISTRY[content["algorithm"]].card.window:
+        more = []
+    for algorithm, asked_for in ((content["algorithm"], queries + more), (STAND_IN, queries)):
         schema = schema_of(content)
         monitor = Monitor(
             time=content["time"],
@@ -75,7 +76,7 @@ def run_plan(content: Any) -> None:
             op=content["op"],
         )
         options = () if algorithm == STAND_IN else tuple(content["options"].items())
-        for query in queries:
+        for query in asked_for:
             own = tuple(sorted([("algorithm", algorithm), *options]))
             monitor.watch(replace(query, options=own))
         sizes = [int(min(max(content["batch"] or 1, LEAST_BATCH), MOST_BATCH)), 1, 200]
