@@ -187,23 +187,18 @@ class PairGroup(Family):
 class PairWatch(Watch):
     """A standing question about pairs. Made by `Monitor.watch`."""
 
-    def _answer(self, found: Entries) -> pa.Table:
-        score = (found.good if self.group.sign > 0 else np.negative(found.good)) + 0.0
-        rank = np.arange(1, len(found.seq) + 1, dtype=np.int32)
-        columns: list[Any] = [numbers_array(values) for values in (rank, score, found.seq)]
+    def _chosen_of(self, found: Entries) -> list[tuple[Output, Any]]:
         assert found.seq_b is not None
         newer: list[tuple[Output, Any]] = [(Output("seq_b", Column("seq_b")), numbers_array(found.seq_b))]
-        return self._named(columns, newer + self._chosen(found.seq, found.seq_b))
+        return newer + self._chosen(found.seq, found.seq_b)
 
     def _chosen(self, seq: Ints, seq_b: Ints) -> list[tuple[Output, Any]]:
         """Return the selected columns of pairs, given by their older and newer rows."""
         schema = self._stream.schema
         if schema is None:
             return [(output, pa.nulls(0)) for output in self.outputs()]
-        needed = pa.schema(
-            [field for field in schema if field.name in self.needs() | {*self._pair_columns()}]
-        )
-        rows = pa.concat_tables([self._values(part, needed) for part in (seq, seq_b)]).combine_chunks()
+        needed = self._needed(schema)
+        rows = pa.concat_tables([self._values(part, *needed) for part in (seq, seq_b)]).combine_chunks()
         older, newer = np.arange(len(seq)), np.arange(len(seq), 2 * len(seq))
         fits = np.ones(len(seq), dtype=bool)
         if self.query.where is not None and len(seq):

@@ -59,6 +59,8 @@ class Watch:
         self.beginning: Recency = stream.beginning() if beginning is None else beginning
         self.growing: list[tuple[Recency, int]] = []
         self.dropped = False
+        self._last: tuple[Any, pa.Table] = (None, None)  # an answer, and what it was made of
+        self._needs: tuple[Any, tuple[pa.Schema, pa.Schema]] = (None, ())  # type: ignore[assignment]
         self.written: tuple[Any, tuple[Plain, str]] | None = None  # how it was dumped, and what it was then
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -121,8 +123,17 @@ class Watch:
         return self._tops([self._covered(k, window) for k, window in asked])
 
     def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
-        asked = [(slot, ranks, horizon) for horizon, ranks, slot in covered]
-        return [self._answer(found) for found in self.group.tops(asked)]
+        """Make one table of all answers; return each one's part."""
+        found = self.group.tops([(slot, ranks, horizon) for horizon, ranks, slot in covered])
+        if not found:
+            return []
+        sizes = np.array([len(each.seq) for each in found])
+        first = np.cumsum(sizes) - sizes
+        rank = np.arange(1, int(sizes.sum()) + 1) - np.repeat(first, sizes)
+        good, time, seq = (np.concatenate([part[i] for part in found]) for i in range(3))
+        seq_b = None if found[0].seq_b is None else np.concatenate([part.seq_b for part in found])
+        every = self._table(rank, Entries(good, time, seq, seq_b=seq_b))
+        return [every.slice(*part) for part in zip(first.tolist(), sizes.tolist(), strict=True)]
 
     def _top(self, slot: int, ranks: int | None, horizon: Recency) -> pa.Table:
         found = self.group.top(slot, ranks, horizon)
@@ -163,11 +174,23 @@ class Watch:
         )
 
     def _answer(self, found: Entries) -> pa.Table:
+        """Return the answer as a table: the same one while neither its rows nor the columns change."""
+        newer = b"" if found.seq_b is None else found.seq_b.tobytes()
+        made_of = found.seq.tobytes(), newer, found.good.tobytes(), self._stream.schema, self.group
+        if self._last[0] is None or not all(map(_same, made_of, self._last[0])):
+            self._last = made_of, self._table(np.arange(1, len(found.seq) + 1), found)
+        return self._last[1]
+
+    def _table(self, rank: Ints, found: Entries) -> pa.Table:
+        """Return a table of the ranks, scores and seqs of entries, and of their selected columns."""
         score = found.good if self.group.sign > 0 else np.negative(found.good)
         score = score + 0.0  # -0.0 equals 0.0, and is shown as 0.0
-        ranks = np.arange(1, len(found.seq) + 1, dtype=np.int32)
-        columns: list[Any] = [numbers_array(values) for values in (ranks, score, found.seq)]
-        return self._named(columns, self._selected(found.seq))
+        columns = [numbers_array(values) for values in (rank.astype(np.int32), score, found.seq)]
+        return self._named(columns, self._chosen_of(found))
+
+    def _chosen_of(self, found: Entries) -> list[tuple[Output, Any]]:
+        """Return the selected columns of entries."""
+        return self._selected(found.seq)
 
     def _named(self, columns: list[Any], selected: list[tuple[Output, Any]]) -> pa.Table:
         """Return an answer: rank, score and seq, then the selected columns, each with a name of its own."""
@@ -180,7 +203,7 @@ class Watch:
                 name += "_1"
             names.append(name)
             columns.append(column)
-        return pa.table(columns, names=names)
+        return pa.Table.from_arrays(columns, names)
 
     def selected(self, top: pa.Table) -> pa.Table:
         """Return the selected columns alone of an answer's rows, each under its own name."""
@@ -206,9 +229,7 @@ class Watch:
         schema = self._stream.schema
         if schema is None:
             return [(output, pa.nulls(0)) for output in self.outputs()]
-        names = self.needs()
-        needed = pa.schema([field for field in schema if field.name in names])
-        table = self._values(seq, needed)
+        table = self._values(seq, *self._needed(schema))
         selected = []
         for output in self.outputs():
             if isinstance(output.value, Column):
@@ -217,19 +238,28 @@ class Watch:
                 selected.append((output, _computed(output, table, len(seq))))
         return selected
 
-    def _values(self, seq: Ints, schema: pa.Schema) -> pa.Table:
+    def _needed(self, schema: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+        """Return the stream's columns that the answer needs; and of these, those that were put aside."""
+        known = schema, self.group
+        if self._needs[0] is None or not all(map(_same, known, self._needs[0])):
+            names, provided = self.needs(), self.provided()
+            needed = [field for field in schema if field.name in names]
+            aside = [field for field in needed if field.name not in provided]
+            self._needs = known, (pa.schema(needed), pa.schema(aside))
+        return self._needs[1]
+
+    def _values(self, seq: Ints, schema: pa.Schema, aside: pa.Schema) -> pa.Table:
         """Return the values of these rows: from the index what it has, the rest from what was put aside."""
         if not len(seq):
             return schema.empty_table()
-        provided = self.provided()
-        aside = [field for field in schema if field.name not in provided]
         # what other watches of the stream put aside need not have these rows
-        kept = self._stream.kept.take(seq, pa.schema(aside)) if aside else None
-        found = {}
-        if any(field.name in provided for field in schema):
-            found = dict(zip(self.group.columns(), self.group.values(seq), strict=True))
+        kept = self._stream.kept.take(seq, aside) if len(aside) else None
+        if kept is not None and len(aside) == len(schema):
+            return kept
+        found = dict(zip(self.group.columns(), self.group.values(seq), strict=True)) if len(schema) else {}
+        there = aside.names
         columns = [
-            numbers_array(found[f.name]) if kept is None or f.name in provided else kept.column(f.name)
+            kept.column(f.name) if kept is not None and f.name in there else numbers_array(found[f.name])
             for f in schema
         ]
         return pa.Table.from_arrays(columns, schema=schema)
@@ -328,6 +358,11 @@ class Watch:
 
     def __repr__(self) -> str:
         return f"<watch {self.name}: {to_sql(self.asked())}>"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two texts of bytes are equal, or two other things are one."""
+    return one is other or (type(one) is bytes and bool(one == other))
 
 
 def _computed(output: Output, table: pa.Table, n: int) -> Any:

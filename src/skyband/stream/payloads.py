@@ -24,6 +24,7 @@ from skyband.stream.arrow import numbers_array, values_of
 SLACK = 4096
 SMALL = 4096  # chunks below this many rows are joined with those before them
 JOINED = 8  # so many at once
+WHOLE = 1 << 15  # rows in several chunks, up to which they are put together before some are looked up
 WIDE = 1 << 22  # seqs from the first to the last, up to which a table of them is quicker than sorting
 
 
@@ -67,6 +68,7 @@ class Kept:
         self.rows = 0
         self.limit = SLACK
         self._schemas: tuple[pa.Schema, list[str], pa.Schema] | None = None
+        self._whole: tuple[Ints, pa.Table | Plain] | None = None  # all chunks as one, until one changes
 
     def schema(self, table: pa.Table, names: list[str]) -> pa.Schema:
         """Return the schema of some columns of a table: the same object from step to step."""
@@ -82,6 +84,7 @@ class Kept:
         self.rows += len(seq)
         if self.chunks and int(seq[0]) < int(self.chunks[-1][0][-1]):
             seq, table, newest = self._between(seq, table, newest)
+        self._whole = None
         self.chunks.append((seq, table, newest))
         while len(seq) < SMALL:
             # like the digits of a counter: each row is moved a few times, whatever the batches' sizes
@@ -130,6 +133,7 @@ class Kept:
             table = table.filter(numbers_array(keep)).combine_chunks()
         seqs = seqs[keep]
         newest = max(newest for _, _, newest in self.chunks)
+        self._whole = None
         self.chunks = [(seqs, table, newest)] if len(seqs) else []
         self.rows = len(seqs)
         self.limit = 4 * self.rows + SLACK
@@ -140,7 +144,9 @@ class Kept:
         while gone < len(self.chunks) and self.chunks[gone][2] < horizon:
             self.rows -= len(self.chunks[gone][0])
             gone += 1
-        del self.chunks[:gone]
+        if gone:
+            del self.chunks[:gone]
+            self._whole = None
 
     def _seqs(self) -> Ints:
         parts = [seq for seq, _, _ in self.chunks]
@@ -153,6 +159,27 @@ class Kept:
         """These rows in this order, with these columns; a column that was not put aside is null."""
         if not len(seqs) or not self.chunks:
             return schema.empty_table()
+        rows = self._rows(seqs) if len(self.chunks) > 1 and self.rows > WHOLE else self._of_all(seqs)
+        if rows.schema is schema or rows.schema.equals(schema):
+            return rows
+        there = set(rows.column_names)
+        columns = [
+            rows.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(seqs), f.type)
+            for f in schema
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _of_all(self, seqs: Ints) -> pa.Table:
+        """Look these rows up among all."""
+        if self._whole is None:
+            self._whole = self._seqs(), _joined([table for _, table, _ in self.chunks])
+        every, table = self._whole
+        at = every.searchsorted(seqs)
+        assert np.array_equal(every.take(at, mode="clip"), seqs), "rows that were not put aside"
+        return table.pick(at).table() if isinstance(table, Plain) else table.take(numbers_array(at))
+
+    def _rows(self, seqs: Ints) -> pa.Table:
+        """Look these rows up chunk by chunk."""
         firsts = [int(seq[0]) for seq, _, _ in self.chunks]
         where = np.array([max(0, bisect_right(firsts, seq) - 1) for seq in seqs.tolist()])
         found, order = [], []
@@ -166,14 +193,7 @@ class Kept:
             found.append(_arrow(table).take(numbers_array(rows_at)))
             order.append(mine)
         rows = pa.concat_tables(found, promote_options="default")
-        if len(found) > 1:
-            rows = rows.take(numbers_array(np.argsort(np.concatenate(order))))
-        there = set(rows.column_names)
-        columns = [
-            rows.column(f.name).cast(f.type) if f.name in there else pa.nulls(len(seqs), f.type)
-            for f in schema
-        ]
-        return pa.Table.from_arrays(columns, schema=schema)
+        return rows.take(numbers_array(np.argsort(np.concatenate(order)))) if len(found) > 1 else rows
 
     def replace(self, seq: Ints, table: pa.Table, newest: Recency = LOWEST) -> None:
         """Add rows some of which may be here already (with fewer columns): the new ones take their place."""
@@ -188,12 +208,13 @@ class Kept:
         order = np.argsort(merged, kind="stable")
         whole = pa.concat_tables([t for _, t in pieces], promote_options="default")
         whole = whole.take(numbers_array(order)).combine_chunks()
+        self._whole = None
         self.chunks = [(merged[order], whole, newest)] if len(merged) else []  # no chunk is empty
         self.rows = len(merged)
 
     def cast(self, types: Mapping[str, pa.DataType]) -> None:
         """Columns have other types now."""
-        self._schemas = None
+        self._schemas = self._whole = None
         self.chunks = [(seq, recast(_arrow(table), types), newest) for seq, table, newest in self.chunks]
 
     def bytes(self) -> int:
@@ -212,6 +233,7 @@ class Kept:
 
     def load(self, blob: dict[str, Any]) -> None:
         self.limit = int(blob["limit"])
+        self._whole = None
         if "table" not in blob or not blob["table"].num_columns:  # an older file may have rows without any
             return
         if "sizes" not in blob:  # of an older file: until the next clearing, nothing goes by the window
