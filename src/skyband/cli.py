@@ -132,16 +132,8 @@ def hello(
     seconds: Annotated[
         float | None, typer.Option(help="Stop after so many seconds.", min=0.0, show_default=False)
     ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(help="Draw the picture of the README into this file.", hidden=True)
-    ] = None,
 ) -> None:
     """A live top-k in the terminal, in seconds."""
-    if svg is not None:
-        from skyband.terminal.picture import draw
-
-        draw(svg)
-        return
     from skyband.terminal.hello import run_hello
     from skyband.terminal.quick import without_pandas
 

@@ -37,6 +37,18 @@ def test_every_room_is_on_the_page() -> None:
     assert rooms == {*re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)}
 
 
+ROOMS = sorted(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.relative_to(PACKAGE).as_posix())
+def test_a_room_says_in_which_order_to_read_it(room: Path) -> None:
+    """Its docstring names every file; in `core` and `compiling` a few files need no order."""
+    text = (room / "__init__.py").read_text(encoding="utf-8").split('"""')[1]
+    files = {path.stem for path in room.glob("*.py")} - {"__init__"}
+    if room.name not in ("core", "compiling"):
+        assert files - {*re.findall(r"\w+", text)} == set()
+
+
 def test_docstrings_and_comments_name_files_that_are_there() -> None:
     files = {path.name for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
     gone = [

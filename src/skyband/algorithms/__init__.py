@@ -1,4 +1,8 @@
-"""The algorithms, by name. Adding one is a file and a line here (CONTRIBUTING, "how to add an algorithm")."""
+"""The algorithms, by name. Adding one is a file and a line here (CONTRIBUTING, "how to add an algorithm").
+
+In reading order: base (the contract, and what candidate lists share), arrivals (a step's rows), window_base (what
+algorithms that keep the window's rows share), parallel_insert (several threads); then a folder for each group of them.
+"""
 
 from skyband.algorithms.approximate.pa import PA
 from skyband.algorithms.arrivals import Arrivals

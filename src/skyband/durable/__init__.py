@@ -14,8 +14,10 @@ and the same answers, seqs, offsets and changes come out of it again.
     engine.changes_since(receipt.offset)                    # what came after, while it is remembered
     engine.close()
 
-`engine` takes steps, `keeper` keeps them for it; `folder` has the snapshots, `journal` the segments, `segment` and
-`codec` say how a step looks on disk, `replay` makes steps of it again; only `files` touches the disk.
+In reading order: `engine` takes steps (each a `task`), `keeper` keeps them for it; `folder` has the snapshots,
+`journal` the segments, `segment` and `codec` say how a step looks on disk, `replay` makes steps of it again; `keys` and
+`history` remember callers' keys and recent changes, `settings` the monitor's options; `turnstile` is the lock; only
+`files` touches the disk.
 """
 
 from skyband.durable.engine import Engine

@@ -12,10 +12,13 @@ One thread owns the monitor and does all its work in order; the event loop only 
     guard      which requests are let in: host names, origins, tokens, roles, rates
     encodings  gzip and zstd, within the limit of a body
     bodies     JSON, JSON lines, CSV and Arrow as columns, and which rows could not be read
-    engine     the thread, and what it answers; pipeline: the same face over a pipeline's output
-    hub        the changes of the last steps, and how readers follow them
-    endpoints  what all addresses share; routes: one function for each; openapi: their description
-    client     the other end: `sb.connect(url)`
+    service    the engine's thread, and what it answers; pipeline: the same face over a pipeline's output
+    allowed    which queries may be asked; problems: what goes wrong, in one shape
+    hub        the changes of the last steps; following: how readers follow them; live: the dashboard's state
+    numbers    how things stand; lately: the last minute; metrics: for Prometheus; picture: the score-time picture
+    endpoints  what all addresses share; routes: one function for each; openapi: their description; files: pages
+    app        the application; sockets: connections; run: from start to stop
+    client     the other end: `sb.connect(url)`; testing: a server of one's own
 
 Nothing here is imported before a server is started.
 """

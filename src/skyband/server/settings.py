@@ -158,22 +158,6 @@ def flag(option: Field[Any]) -> str:
     return "--" + option.name.replace("_", "-")
 
 
-def shown(value: Any) -> str:
-    """Return a default as the docs show it."""
-    if value is None or value is False:
-        return ""
-    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
-
-
-def markdown() -> str:
-    """Return the table of docs/server.md."""
-    lines = ["| option | default | what it is |", "|---|---|---|"]
-    for option in fields(Settings):
-        name = f"{flag(option)} {option.metadata['metavar']}".strip()
-        lines.append(f"| `{name}` | {shown(option.default)} | {option.metadata['help']} |")
-    return "\n".join(lines)
-
-
 def describe_serve(function: Callable[..., None]) -> None:
     """Give a function the parameters that the command line needs: the pipeline, and an option for each setting."""
     import typer

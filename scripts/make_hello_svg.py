@@ -1,5 +1,7 @@
 """The picture of the README: a frame of `skyband hello` as SVG, the same on every machine.
 
+    .venv/bin/python scripts/make_hello_svg.py docs/hello.svg
+
 The stream runs on a clock of its own with a fixed seed, so nothing of the machine that draws it is in it.
 The drawing asks for whatever fixed-width font there is, and fetches none from the web.
 """
@@ -7,6 +9,7 @@ The drawing asks for whatever fixed-width font there is, and fetches none from t
 from __future__ import annotations
 
 import re
+import sys
 from html import escape, unescape
 from io import StringIO
 from pathlib import Path
@@ -71,3 +74,7 @@ def _placed(found: re.Match[str]) -> str:
     words = words.strip()
     left = float(x) + begin * _CELL
     return f'x="{left:g}" y="{y}" textLength="{len(words) * _CELL:g}"{rest}>{escape(words, quote=False)}<'
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]))
