@@ -80,6 +80,10 @@ def nearest(
     """Return the query for the k rows of the window nearest to a point, which is given as {column: coordinate}.
 
     With `weights` ({column: weight}, 1 for the others) the distance is sqrt(w1 * (x1 - p1)^2 + w2 * (x2 - p2)^2 + …).
+
+    >>> from skyband.query.text import to_sql
+    >>> to_sql(nearest({"x": 0.3, "y": 0.4}, 5, "1000 rows"))
+    'SELECT * FROM stream ORDER BY dist(x, y, 0.3, 0.4) LIMIT 5 WINDOW 1000 ROWS'
     """
     if not isinstance(point, Mapping) or not point:
         raise QueryError('nearest() takes a point such as {"x": 0.3, "y": 0.4}.')
@@ -129,7 +133,12 @@ def above(
     stream: str | None = None,
     **options: Any,
 ) -> Threshold:
-    """Return the query for every row of the window whose score is above c; op may also be >=, < or <=."""
+    """Return the query for every row of the window whose score is above c; op may also be >=, < or <=.
+
+    >>> from skyband.query.text import to_sql
+    >>> to_sql(above("delay / distance", 0.5, "1 hour", "origin = 'JFK'"))
+    "SELECT * FROM stream WHERE delay / distance > 0.5 AND origin = 'JFK' WINDOW 1 HOUR"
+    """
     if op not in BEYOND:
         raise QueryError(f"above() takes op as one of {', '.join(BEYOND)}, not {op!r}.")
     value, limit = _score(score), _number(c, "the bound")
@@ -154,7 +163,12 @@ def pairs(
     stream: str | None = None,
     **options: Any,
 ) -> Pairs:
-    """Return the query for the k pairs of rows a, b with the lowest score, or the highest with order="desc"."""
+    """Return the query for the k pairs of rows a, b with the lowest score, or the highest with order="desc".
+
+    >>> from skyband.query.text import to_sql
+    >>> to_sql(pairs("abs(a.x - b.x)", 5, "1000 rows", "a.id <> b.id"))
+    'SELECT * FROM stream a, stream b WHERE a.id <> b.id ORDER BY abs(a.x - b.x) LIMIT 5 WINDOW 1000 ROWS'
+    """
     value, condition = _score(score), _where(where)
     for part in (value, condition):
         for column in nodes.walk(part) if part is not None else ():
@@ -180,7 +194,12 @@ def joined(
     select: SelectLike = None,
     **options: Any,
 ) -> Joined:
-    """Return the query for the k objects with the highest score, whose rows in several streams share one key."""
+    """Return the query for the k objects with the highest score, whose rows in several streams share one key.
+
+    >>> from skyband.query.text import to_sql
+    >>> to_sql(joined(["r1", "r2"], "id", "r1.x + r2.x", 5, "1 minute"))
+    'SELECT * FROM r1 FULL JOIN r2 USING (id) ORDER BY r1.x + r2.x DESC LIMIT 5 WINDOW 1 MINUTE'
+    """
     names = tuple(streams)
     if isinstance(streams, str) or len(names) < 2 or len(set(names)) != len(names):
         raise QueryError('joined() takes two or more different streams, such as ["r1", "r2"].')
@@ -210,7 +229,12 @@ def grouped(
     stream: str | None = None,
     **options: Any,
 ) -> Grouped:
-    """Return the query for the k objects with the highest score over their rows: grouped("id", "SUM(x)", 10, …)."""
+    """Return the query for the k objects with the highest score over their rows.
+
+    >>> from skyband.query.text import to_sql
+    >>> to_sql(grouped("host", "SUM(bytes)", 10, "5 minutes"))
+    'SELECT host, SUM(bytes) FROM stream GROUP BY host ORDER BY SUM(bytes) DESC LIMIT 10 WINDOW 5 MINUTES'
+    """
     keys = (key,) if isinstance(key, str) else tuple(key)
     value = _score(score, aggregates=True)
     if not any(isinstance(node, Call) and node.name in nodes.AGGREGATES for node in nodes.walk(value)):
