@@ -149,6 +149,15 @@ def top(
     sql: Sql,
     time: Time = None,
     time_unit: TimeUnit = None,
+    max_ahead: Annotated[
+        str | None,
+        typer.Option(
+            "--max-ahead",
+            metavar="DURATION",
+            help="Rows stamped further ahead of the latest time wait, as in 1 hour.",
+            show_default=False,
+        ),
+    ] = None,
     format: Annotated[Format, typer.Option("--format", help="How to print the answer.")] = Format.table,
     every: Annotated[
         int | None,
@@ -173,7 +182,7 @@ def top(
     queries = parse_all(sql)
     if len(queries) > 1 and format is Format.csv:
         raise typer.BadParameter("csv holds the answer of one query; take json or table for several")
-    replay = Replay(file, queries, time, time_unit)
+    replay = Replay(file, queries, time, time_unit, max_ahead)
     answers = Answers(format.value, every is not None, len(queries) > 1)
 
     def tell(rows: int) -> None:

@@ -457,7 +457,23 @@ def test_the_unit_of_a_time_column(skyband: Run, tmp_path: Path) -> None:
     assert json.loads(told.out)[0]["ts"] == 1_700_000_000_000 + 59 * 60_000
     assert "1 hour" in skyband("explain", path, "--time", "ts", "--time-unit", "ms", "--sql", sql).out.lower()
     assert skyband(*call, "--time-unit", "min").code == 2
+    told = skyband(*call)
+    assert told.code == 0 and "in ms is 2023-11-14" in told.err and "(120 rows)" in told.err
     told = skyband(
         "top", path, "--time-unit", "ms", "--sql", "SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 5 ROWS"
     )
     assert told.code == 2 and told.err == "--time-unit is the unit of a column: name it with --time.\n"
+
+
+def test_rows_that_wait(skyband: Run, tmp_path: Path) -> None:
+    """One time in milliseconds among seconds makes no right row late."""
+    path = tmp_path / "t.csv"
+    path.write_text("ts,x\n" + "".join(f"{1000 if row == 5 else 1},{row}\n" for row in range(9)))
+    call = ("top", path, "--sql", "SELECT x FROM s ORDER BY x LIMIT 1 WINDOW 5 SECONDS", "--format", "json")
+    told = skyband(*call, "--time", "ts", "--max-ahead", "1 minute")
+    assert told.code == 0, told.err
+    assert [row["x"] for row in json.loads(told.out)] == [0]
+    assert 'waiting "ts"' in told.err and "such as 1000" in told.err and "(1 row)" in told.err
+    assert skyband(*call, "--max-ahead", "1 minute").err.startswith("--max-ahead is about a column of times")
+    told = skyband(*call, "--time", "ts", "--max-ahead", "soon")
+    assert told.code == 2 and told.err == "--max-ahead takes a duration such as \"5 minutes\", not 'soon'.\n"

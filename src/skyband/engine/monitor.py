@@ -617,7 +617,10 @@ class Monitor:
             unit = clock.likely_unit(middle)
             if unit is not None:
                 date = clock.value_of(int(middle * clock.UNITS[unit]), "timestamp")
-                hint = f'{middle:.0f} in {unit} is {date:%Y-%m-%d}, and it is taken as seconds: give time_unit="{unit}"'
+                hint = (
+                    f"{middle:.0f} in {unit} is {date:%Y-%m-%d}, and it is taken as seconds: give "
+                    f'time_unit="{unit}" (--time-unit {unit})'
+                )
                 self.notice("time unit", stream, sum(part.count for part in parts), hint, stream.time)
 
     def _judged(self, arriving: list[tuple[Stream, list[Accepted]]]) -> Judged:

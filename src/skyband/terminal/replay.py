@@ -31,7 +31,12 @@ class Replay:
     """The rows of one file, pushed to a monitor that watches these queries."""
 
     def __init__(
-        self, path: str, queries: Mapping[str, Query], time: str | None, unit: str | None = None
+        self,
+        path: str,
+        queries: Mapping[str, Query],
+        time: str | None,
+        unit: str | None = None,
+        max_ahead: str | None = None,
     ) -> None:
         from skyband.files import open_rows
 
@@ -42,6 +47,10 @@ class Replay:
             print(f"left out, because nested: {', '.join(self.reader.left_out)}", file=sys.stderr)
         if unit is not None and time is None:
             raise QueryError("--time-unit is the unit of a column: name it with --time.")
+        if max_ahead is not None:
+            if time is None:
+                raise QueryError("--max-ahead is about a column of times: name it with --time.")
+            _check_ahead(max_ahead)
         _check_time(queries, time, schema)
         # A wrong name is looked for among all columns of the file; then only those that are used are read.
         try:
@@ -51,7 +60,7 @@ class Replay:
                 problem, [name for name, kind in kinds.items() if kind == "number"]
             ) from None
         self.columns = _columns(queries, time, schema)
-        self.monitor = monitor_of(_only(schema, self.columns), queries, time, unit)
+        self.monitor = monitor_of(_only(schema, self.columns), queries, time, unit, max_ahead)
         self.monitor._notices.silent = True  # `report` prints them
         self.rows = 0
 
@@ -101,12 +110,17 @@ class Replay:
 
 
 def monitor_of(
-    schema: pa.Schema | None, queries: Mapping[str, Query], time: str | None, unit: str | None = None
+    schema: pa.Schema | None,
+    queries: Mapping[str, Query],
+    time: str | None,
+    unit: str | None = None,
+    max_ahead: str | None = None,
 ) -> Monitor:
     """Return a monitor with the queries as its watches."""
     from skyband.engine.monitor import Monitor
 
-    monitor = Monitor(time=time, schema=schema, time_unit=None if unit is None else str(unit))
+    unit = None if unit is None else str(unit)
+    monitor = Monitor(time=time, schema=schema, time_unit=unit, max_ahead=max_ahead)
     for name, query in queries.items():
         monitor.watch(query, name=name)
     return monitor
@@ -123,6 +137,15 @@ def _push(monitor: Monitor, piece: Chunk) -> None:
     good = iter(range(piece.table.num_rows))
     places = pa.array([None if place in text else next(good) for place in range(piece.count)], pa.int64())
     monitor.push_sifted([(None, [monitor.sifter().sift(piece.table.take(places), text=text)])])
+
+
+def _check_ahead(max_ahead: str) -> None:
+    from skyband.query.window import duration
+
+    try:
+        duration("max_ahead", max_ahead)
+    except QueryError:
+        raise QueryError(f'--max-ahead takes a duration such as "5 minutes", not {max_ahead!r}.') from None
 
 
 def _check_time(queries: Mapping[str, Query], time: str | None, schema: pa.Schema) -> None:
