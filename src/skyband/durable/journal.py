@@ -1,7 +1,7 @@
 """The journal: segments on disk, one of them live, and a flush for each group of steps.
 
 Steps are appended to the live segment. It is given up for a new one when it is long enough, when the folder is opened
-anew, and after any failure: what a failed write or flush has left behind is unknown, so the tail is cut off if that
+again, and after any failure: what a failed write or flush has left behind is unknown, so the tail is cut off if that
 is possible and never added to again. The new segment says which offset it begins with, and whatever the old one has
 from there on doesn't count. A failed flush is tried again with a new segment at once; a full disk is reported, and
 the next group tries again.

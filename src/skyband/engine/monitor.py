@@ -171,7 +171,7 @@ class Monitor:
     def _change(self, name: str, k: int | None, window: str | Window | None) -> None:
         """A change of a watch as the journal knows it: by name."""
         if name not in self.watches:
-            raise QueryError(f'"{name}" was dropped and has no answer any more: watch it anew.')
+            raise QueryError(f'"{name}" was dropped and has no answer any more: watch it again.')
         self.watches[name]._change(k, window)
 
     def _drop(self, name: str) -> None:
