@@ -29,7 +29,7 @@ from skyband.spark.shards import COUPLES, ROWS, Streams, Unit, kind_of, part_of
 from skyband.stream import clock
 from skyband.stream.validation import Accepted
 
-from .columns import numbered_columns
+from .columns import arrow_type, numbered_columns, spark_type
 from .merge import merge, time_type
 from .rejected import reject_folder
 from .tasks import CHUNK_COLUMNS, PART_COLUMNS, Deal, InArrow, deal_out, number, numbered
@@ -182,14 +182,10 @@ def _named(queries: Any) -> dict[str, Query]:
 
 def _streams(frames: Mapping[str, DataFrame], time: str | Mapping[str, str] | None) -> Streams:
     """Return the schemas of the DataFrames in Arrow, without the columns that no query can use."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     schemas, times = {}, {}
     for name, frame in frames.items():
-        whole: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
-        schemas[name] = schema = pa.schema(
-            [pa.field(f.name, f.type) for f in whole if not pa.types.is_nested(f.type)]
-        )
+        columns = [(f.name, arrow_type(f.dataType)) for f in frame.schema]
+        schemas[name] = schema = pa.schema([(column, to) for column, to in columns if to is not None])
         own = time.get(name) if isinstance(time, Mapping) else time
         if time is None:
             own = next((f.name for f in frame.schema if f.metadata and _WATERMARK in f.metadata), None)
@@ -367,16 +363,27 @@ def _at(time: int, part: Accepted) -> Accepted:
     return Accepted(rows.num_rows, rows, None, part.time[first:stop], [], total=rows.num_rows)
 
 
+_CHANGES = {
+    "query": "string",
+    "change": "string",
+    "rank": "integer",
+    "score": "double",
+    "seq": "long",
+    "seq_b": "long",
+    "id": "string",
+}
+
+
 def _columns(deal: Deal, now: bool = False) -> Any:
     """Return the schema of the result: of changes, or of answers."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StructType
 
     if deal.shown is not None:
-        return from_arrow_schema(deal.shown, prefer_timestamp_ntz=True)
-    type_ = time_type(deal.job.get().streams)
-    kind = from_arrow_schema(pa.schema([("time", type_)]), prefer_timestamp_ntz=True)["time"]
-    time = kind.dataType.simpleString()
-    return (
-        "query string, change string, rank int, score double, seq bigint, seq_b bigint, id string, "
-        f"time {time}" + (f", now {time}" if now else "")
-    )
+        columns = [(field.name, spark_type(field.type)) for field in deal.shown]
+    else:
+        time = spark_type(time_type(deal.job.get().streams))
+        columns = [*_CHANGES.items(), ("time", time), *([("now", time)] if now else [])]
+    found = StructType()
+    for name, kind in columns:
+        found.add(name, kind)
+    return found
