@@ -35,7 +35,7 @@ from .jobs import Packed, in_order
 from .metrics import Lag, StateSize, observed
 from .paths import Place, check_seen, uri_of
 from .progress import BatchInfo, OnBatch, Resident, Summary
-from .session import few_lines, log_of, reachable, settings
+from .session import FEW_LINES, log_of, reachable, settings
 from .sifting import Batch, SiftJob
 from .signals import Signals, signals_ignored
 from .sinks import NobodyReads, Sink
@@ -198,7 +198,7 @@ class Run:
             eras.append(self._next)  # the queries that hold after the batch that was under way
         packed = Packed.of(SiftJob(self._schemas, tuple(eras), forms_of(self._pipeline)))
         lines = in_one(part_frames(session, self._pipeline, self._checkpoint, packed))
-        with settings(session, few_lines(records=not all(spec.files for spec in self._pipeline.streams))):
+        with settings(session, FEW_LINES):
             return self._write(observed(lines), available_now)
 
     def _write(self, lines: DataFrame, available_now: bool) -> StreamingQuery:

@@ -35,7 +35,7 @@ from .metrics import observed_parts
 from .paths import uri_of
 from .progress import BatchInfo
 from .routing import Era, Job, control_frame
-from .session import few_lines, settings
+from .session import FEW_LINES, settings
 from .shards import Layout, LayoutLog, Streams, bound_queries, plan_layout
 from .sinks import batch_column
 
@@ -266,7 +266,7 @@ def state_settings(
 ) -> contextlib.AbstractContextManager[None]:
     """Settings that a stateful query is started with."""
     wanted = {
-        **few_lines(records),
+        **FEW_LINES,
         "spark.sql.shuffle.partitions": str(partitions),
         f"{_STATE}.providerClass": _ROCKS,
         # A batch's commit writes what has changed, not a copy of all files; those are copied once in a while.

@@ -102,10 +102,6 @@ _SOONER_JVM = [
     "-XX:ReservedCodeCacheSize=240m",
     "-XX:MetaspaceSize=192m",
 ]
-# Each file of a checkpoint starts a program or two (Hadoop's chmod), and by default a JVM starts them by way of another
-# program. Javas from 25 on may do without this way.
-_STARTS = "-Djdk.lang.Process.launchMechanism=VFORK"
-_STARTS_BEFORE = 25
 _LOOPBACK = re.compile(r"spark://(127\.|localhost[:/])")
 # The state of a stateful operator passes through the JVM as arrays of megabytes, several times a batch. With the young
 # generation that a JVM begins with, they are copied by one collection after the other.
@@ -263,7 +259,6 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, states: bool = False) ->
         # With the state elsewhere, the driver's JVM only plans and gathers answers: nothing for a collector with
         # threads of its own.
         java += [*_LIGHT_JVM, *_SOONER_JVM] if states else _LIGHT_JVM[:1]
-    java += _starts()
     # The user's own options come last, so that they win.
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, [*java, settings.get("spark.driver.extraJavaOptions")])
@@ -277,13 +272,6 @@ def _settings(spec: SparkSpec, scratch: Path, app: str, states: bool = False) ->
     settings["spark.master"] = spec.master
     settings.setdefault("spark.app.name", app)
     return settings
-
-
-def _starts() -> list[str]:
-    from skyband.spark.java import find_java, java_version
-
-    known = sys.platform == "linux" and (java_version(find_java()) or _STARTS_BEFORE) < _STARTS_BEFORE
-    return [_STARTS] if known else []
 
 
 def _launch_with_kafka(settings: dict[str, str], log: Path) -> None:
@@ -345,15 +333,9 @@ def _environment(spec: SparkSpec) -> None:
             os.environ["PYTHONPATH"] = os.pathsep.join([str(home), *paths])
 
 
-def few_lines(records: bool) -> dict[str, str]:
-    """Settings of a query through which few lines pass, each of which stands for many rows; `records`: one of Spark's
-    own sources reads its rows besides."""
-    # Code that is made for a few lines takes longer to plan than it saves.
-    found = {"spark.sql.codegen.wholeStage": "false"}
-    if not records:
-        # The same for each projection of a row, whose code would be looked for in every task.
-        found["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
-    return found
+# Of a query through which few lines pass, each of which stands for many rows: code that is made for these takes
+# longer to plan than it saves.
+FEW_LINES = {"spark.sql.codegen.wholeStage": "false"}
 
 
 @contextlib.contextmanager
