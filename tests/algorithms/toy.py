@@ -14,43 +14,25 @@ batch's rows are appended to the list of candidates, and one pass from the newes
 
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
+from skyband.algorithms.arrivals import Step
 from skyband.algorithms.base import Card, ListAlgorithm
-from skyband.algorithms.kernels.batch_skyband import expected_size
-from skyband.algorithms.kernels.candidate_lists import append, close_up, prune
+from skyband.algorithms.kernels.batch_skyband import Picks, expected_size
+from skyband.algorithms.kernels.candidate_lists import Lists, append, has_room, note, prune
 from skyband.compiling.jit import kernel
-from skyband.core.types import Floats, Ints
 
-ADMITTED, SWEPT = 0, 1  # columns of `counts`
+SWEPT = 1  # column of `counts`; the first counts the rows that came in (`note`)
 
 
 @kernel
-def absorb(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
-    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
-    good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
-    fresh: Floats, counts: Ints,
-) -> int:  # fmt: skip
+def absorb(slot: int, count: int, picks: Picks, step: Step, lists: Lists) -> int:
     """Take the picked rows into the slot's list and sweep it; return 1 if the list needs more room first."""
     if count == 0:
         return 0
-    begin = start[slot]
-    if head[slot] > 0:  # the places of expired rows are free
-        size[slot] = close_up(good, times, seqs, begin, head[slot], size[slot])
-        head[slot] = 0
-    if size[slot] + count > room[slot]:
+    if not has_room(lists, slot, count):
         return 1
-    append(time, seq, picks, values, count, good, times, seqs, begin, begin + size[slot])
-    for i in range(count):
-        if place.shape[0] > 0:
-            mark[place[picks[i]]] = 1  # the stream keeps the columns of marked rows
-    fresh[slot] = np.inf  # the slot's answers may have changed
-    all_rows = size[slot] + count
-    size[slot] = prune(good, times, seqs, begin, begin + all_rows, begin, k, heap)
-    counts[slot, ADMITTED] += count
-    counts[slot, SWEPT] += all_rows - size[slot]
+    append(lists, slot, count, picks, step)
+    note(lists, slot, count, picks, step)  # the stream keeps the columns of marked rows
+    lists.counts[slot, SWEPT] += prune(lists, slot, lists.ks[slot], picks.heap)
     return 0
 
 
@@ -74,10 +56,3 @@ class Toy(ListAlgorithm):
     @property
     def absorb(self) -> Any:
         return absorb
-
-    def state(self) -> tuple[Any, ...]:
-        lists = self.lists
-        return (
-            lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size, lists.room,
-            self.fresh, self.counts,
-        )  # fmt: skip

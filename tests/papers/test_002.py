@@ -54,7 +54,7 @@ def test_table_vii() -> None:
         kept = sorted(live(driver, driver.slots[0]), key=lambda r: -r.good)
         assert " ".join(str(r.seq) for r in kept[:k]) == top, step
         assert " ".join(str(r.seq) for r in kept[k:]) == candidates, step
-        assert int(driver.algorithm.limit[driver.slots[0]]) == limit, step
+        assert int(driver.algorithm.lists.limit[driver.slots[0]]) == limit, step
 
 
 TABLE_VI = [  # top-k tree, candidate tree, threshold after the step
@@ -82,7 +82,7 @@ def test_table_vi() -> None:
         kept = sorted(live(driver, slot), key=lambda r: -r.good)
         assert " ".join(str(r.seq) for r in kept[:k]) == top, step
         assert " ".join(str(r.seq) for r in kept[k:]) == candidates, step
-        assert -driver.algorithm.threshold[slot] == threshold, step
+        assert -driver.algorithm.caps.threshold[slot] == threshold, step
         assert driver.top(slot, k) == driver.expected(k) and driver.algorithm.certain(slot, k, driver.horizon)
 
 

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from skyband.compiling.intrinsics import borrow
+from skyband.compiling.jit import kernel
+from skyband.compiling.state import State, field
 from skyband.core.types import Floats, Ints
+
+
+class Step(State):
+    """The recencies of rows, newest first, and marks for those that a list takes."""
+
+    time: Ints = field("i8[row]")
+    seq: Ints = field("i8[row]")
+    place: Ints = field("i8[placed]")  # position of each among the step's rows; none: all are marked already
+    mark: npt.NDArray[np.uint8] = field("u1[position]")
+
+    def hold(self, time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8]) -> Self:
+        """Let it be these arrays."""
+        vars(self).update(time=time, seq=seq, place=place, mark=mark)
+        _hold(self, time, seq, place, mark)
+        return self
+
+
+@kernel
+def _hold(step: Step, time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8]) -> None:
+    borrow(step, "time", time)
+    borrow(step, "seq", seq)
+    borrow(step, "place", place)
+    borrow(step, "mark", mark)
 
 
 @dataclass

@@ -30,17 +30,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from skyband.algorithms.arrivals import Arrivals
-from skyband.algorithms.kernels.batch_skyband import select
+from skyband.algorithms.arrivals import Arrivals, Step
+from skyband.algorithms.kernels.batch_skyband import Picks
 from skyband.algorithms.kernels.candidate_lists import Lists, expire_all, remove
 from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.score_select import fused
 from skyband.algorithms.parallel_insert import Share, bars_of, run_all
 from skyband.compiling import background
 from skyband.core.exchange import Present
-from skyband.core.order import first_inside, inside_of
+from skyband.core.order import inside_of
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.window import Window
 
@@ -151,8 +150,8 @@ class Algorithm(ABC):
 class ListAlgorithm(Algorithm):
     """What algorithms with one candidate list a slot share; each brings its own `absorb` kernel.
 
-    `absorb(slot, count, picks, values, time, seq, place, mark, k, heap, *state)` takes the picked rows into the
-    slot's list and returns 0, or 1 if the list needs more room first.
+    `absorb(slot, count, picks, step, *states)` takes the picked rows of a step into the slot's list and returns 0, or 1
+    if the list needs more room first. The states are those of `states`, candidate lists first.
     """
 
     counter_names: ClassVar[tuple[str, ...]]
@@ -160,52 +159,35 @@ class ListAlgorithm(Algorithm):
     spaced: ClassVar[bool] = (
         False  # it scores rows itself: is made with its space, as those that keep the window are
     )
-    threads: int = (
-        1  # that much work is divided among, query by query; more where somebody has cores to spare
-    )
-    edge: Recency = (
-        LOWEST  # where the newest of the windows that `recent_of` names begins, told before each step
-    )
+    threads: int = 1  # among which a step's work may be divided, query by query
+    edge: Recency = LOWEST  # where the newest of the windows of `recent_of` begins, set before each step
 
     def recent_of(self, windows: Sequence[Window]) -> tuple[Window, ...]:
-        """Windows, beside those of its watches, whose beginnings it must know: of the rows that it keeps itself."""
+        """Return windows whose beginnings it must know beside those of its watches: of rows that it keeps itself."""
         return ()
 
     def __init__(self, options: Mapping[str, float]) -> None:
         self.options = {**self.card.options, **options}
-        self.lists = Lists(self.counted)
-        self.ks = np.empty(0, dtype=np.int64)  # 0: the slot is free
-        self.horizon_time = np.empty(0, dtype=np.int64)
-        self.horizon_seq = np.empty(0, dtype=np.int64)
-        self.fresh = np.empty(0, dtype=np.float64)  # best score taken in the current step
-        self.counts = np.zeros((0, len(self.counter_names)), dtype=np.int64)
-        self.limit = np.empty(0, dtype=np.int64)
+        self.lists = Lists(self.counted, len(self.counter_names))
         self.scored = 0
-        self._picks = np.empty(0, dtype=np.int64)
-        self._values = np.empty(0, dtype=np.float64)
-        self._heap = np.empty(0, dtype=np.float64)
+        self.picks = Picks()
+        self.rows = Step()  # of the present step
         self.candidate_bytes = 32 if self.counted else 24
 
     # -- slots ---------------------------------------------------------------------------------------------
 
+    @property
+    def ks(self) -> Ints:  # type: ignore[override]
+        return self.lists.ks
+
     def add(self, k: int) -> int:
-        free = np.flatnonzero(self.ks == 0)
-        if len(free):
-            slot = int(free[0])
-            self.lists.clear(slot)
-            self.counts[slot] = 0
-        else:
-            slot = self.lists.add()
-            for name in ("ks", "horizon_time", "horizon_seq", "limit"):
-                setattr(self, name, np.append(getattr(self, name), 0))
-            self.fresh = np.append(self.fresh, -np.inf)
-            self.counts = np.vstack([self.counts, np.zeros((1, len(self.counter_names)), dtype=np.int64)])
-        self.ks[slot] = k
-        self.horizon_time[slot], self.horizon_seq[slot] = LOWEST
-        self.limit[slot] = self.first_limit(k)
+        """Return the slot of a new list."""
+        slot = self.lists.add(k)
+        self.lists.limit[slot] = self.first_limit(k)
         return slot
 
     def first_limit(self, k: int) -> int:
+        """Return how many candidates beyond the first k a new list may have."""
         return 0
 
     def resize(self, slot: int, k: int) -> None:
@@ -222,113 +204,97 @@ class ListAlgorithm(Algorithm):
     def absorb(self) -> Any:
         """This algorithm's kernel that takes picked rows into a list."""
 
-    @abstractmethod
-    def state(self) -> tuple[Any, ...]:
-        """The arrays that `absorb` works on; asked for anew after a list has grown."""
+    def states(self) -> tuple[Any, ...]:
+        """Return what `absorb` works on."""
+        return (self.lists,)
 
     def _scratch(self, n: int) -> None:
-        if len(self._picks) < n:
-            self._picks = np.empty(n, dtype=np.int64)
-            self._values = np.empty(n, dtype=np.float64)
+        """Make room for the picks of n rows."""
         most = max(self.ks.tolist(), default=1) if len(self.ks) < 9 else int(self.ks.max())
-        if most > n:  # no heap ever holds more than a batch or a list has
+        there = len(self.picks.heap)
+        if there < most and n < most:  # no heap ever holds more than a batch or a list has
             most = min(most, int(self.lists.size.max(initial=0)) + n)
-        if len(self._heap) < most:
-            self._heap = np.empty(most, dtype=np.float64)
+        if len(self.picks.row) < n or there < most:
+            self.picks.grow(row=n, rank=most)
 
     def insert(self, rows: Arrivals) -> None:
-        self.fresh.fill(-np.inf)
-        members = int(np.count_nonzero(self.ks))
-        if len(rows) == 0 or members == 0:
+        self.lists.fresh.fill(-np.inf)
+        used = np.flatnonzero(self.ks)
+        if len(rows) == 0 or len(used) == 0:
             return
         self._scratch(len(rows))
-        self.scored += members * len(rows)
-        if rows.rendered is not None and self._fusion_pays(rows, members):
-            self._insert_fused(rows)
+        self.scored += len(used) * len(rows)
+        share = Share(rows, used, self.picks, self.rows)
+        if rows.rendered is not None and self._fusion_pays(share):
+            self._insert_fused(share)
             return
-        for slot in np.flatnonzero(self.ks).tolist():
-            self._insert_scored(slot, rows.good(slot), rows.time, rows.seq, rows.place, rows.mark)
+        for slot in used.tolist():
+            self._insert_scored(slot, rows.good(slot))
 
-    def _fusion_pays(self, rows: Arrivals, members: int) -> bool:
-        if members >= FUSE_MEMBERS or self.scored >= FUSE_SCORES:
-            return background.has_code(self._fused(rows), self._fused_arguments(rows, 0))
-        return self.scored >= FUSE_SCORES_CACHED and self._fused(rows, known=True) is not None
+    def _fusion_pays(self, share: Share) -> bool:
+        if len(share.slots) >= FUSE_MEMBERS or self.scored >= FUSE_SCORES:
+            return background.has_code(self._fused(share.rows), share.arguments(self.states()))
+        return self.scored >= FUSE_SCORES_CACHED and self._fused(share.rows, known=True) is not None
 
     def _fused(self, rows: Arrivals, known: bool = False) -> Any:
-        module = self.absorb.function.__module__
-        return fused(rows.rendered or "", len(rows.columns()), rows.constants.shape[1], module, known)
+        return fused(rows.rendered or "", len(rows.columns()), rows.constants.shape[1], self.absorb, known)
 
-    def _insert_fused(self, rows: Arrivals) -> None:
-        if self.threads > 1 and len(self.ks) * len(rows) >= SHARED_SCORES:
-            shared = np.array_split(np.flatnonzero(self.ks), self.threads)
-            self.insert_shares([(rows, slots) for slots in shared])
-            return
-        many = self._fused(rows)
-        slot = 0
-        while True:
-            slot = many(*self._fused_arguments(rows, slot))
-            if slot >= len(self.ks):
-                return
-            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
-
-    def _fused_arguments(self, rows: Arrivals, slot: int) -> tuple[Any, ...]:
-        return (
-            slot, rows.constants, rows.sign, *rows.columns(), rows.time, rows.seq, rows.place, rows.mark,
-            self.horizon_time, self.horizon_seq, self.ks, self._heap, self._picks, self._values, self.state(),
-        )  # fmt: skip
+    def _insert_fused(self, share: Share) -> None:
+        """Offer rows to slots by compiled code for their score."""
+        rows, slots = share.rows, share.slots
+        shares = [share]
+        if self.threads > 1 and len(slots) * len(rows) >= SHARED_SCORES:
+            shares = self._shares([(rows, some) for some in np.array_split(slots, self.threads)])
+        run_all(shares, self.threads, self._fused(rows), *self.states())
 
     def insert_shares(self, divided: Sequence[tuple[Arrivals, Ints]]) -> None:
         """Insert each part's rows into its slots, on up to `threads` threads.
 
         No two parts have a slot in common. The score must be a rendered one.
         """
-        self.fresh.fill(-np.inf)
+        self.lists.fresh.fill(-np.inf)
         shares = self._shares(divided)
-        many = self._fused(shares[0].rows) if shares else None
-
-        def grow(slot: int) -> None:
-            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
-
-        run_all(shares, self.threads, many, self.horizon_time, self.horizon_seq, self.state, grow)
+        if shares:
+            run_all(shares, self.threads, self._fused(shares[0].rows), *self.states())
 
     def bars_of(self, divided: Sequence[tuple[Arrivals, Ints]]) -> Floats:
         """Return each slot's k-th best score among its part's rows, -inf where there are fewer. No row is kept."""
-        return bars_of(self._shares(divided), len(self.ks), self.threads, self.horizon_time, self.horizon_seq)
+        return bars_of(self._shares(divided), self.threads, self.lists)
 
     def _shares(self, divided: Sequence[tuple[Arrivals, Ints]]) -> list[Share]:
         parts = [(rows, slots) for rows, slots in divided if len(rows) and len(slots)]
         self._scratch(max((len(rows) for rows, _ in parts), default=0))
-        return [Share(rows, self.ks, slots, len(self._heap)) for rows, slots in parts]
+        ranks = len(self.picks.heap)
+        return [Share(rows, slots, Picks(row=len(rows), rank=ranks), Step()) for rows, slots in parts]
 
-    def _insert_scored(
-        self, slot: int, good: Floats, time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8]
-    ) -> None:
-        k = int(self.ks[slot])
-        inside = inside_of(time, seq, len(time), self.horizon_time[slot], self.horizon_seq[slot])
-        count = self.pick(good, inside, k)
-        while self.absorb(
-            slot, count, self._picks, self._values, time, seq, place, mark, k, self._heap, *self.state()
-        ):
-            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+    def _insert_scored(self, slot: int, good: Floats) -> None:
+        """Offer rows with these scores to a slot."""
+        lists, rows = self.lists, self.rows
+        inside = inside_of(rows.time, rows.seq, len(good), lists.horizon_time[slot], lists.horizon_seq[slot])
+        self._take(slot, self.pick(slot, good, inside))
 
-    def pick(self, good: Floats, inside: int, k: int) -> int:
-        """Fill the scratch with the rows worth taking: those that their own batch doesn't dominate."""
-        return int(select(good, inside, k, self._heap, self._picks, self._values))
+    def _take(self, slot: int, count: int) -> None:
+        """Take the picked rows into a list, which grows as it must."""
+        while self.absorb(slot, count, self.picks, self.rows, *self.states()):
+            self.lists.reserve(slot)
+
+    def pick(self, slot: int, good: Floats, inside: int) -> int:
+        """Pick the rows worth taking: those that their own batch doesn't dominate. Returns how many they are."""
+        return self.picks.select(good, inside, int(self.ks[slot]))
 
     def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
-        """Begin the slot anew with these rows (newest first)."""
+        """Restart the slot with these rows (newest first)."""
         self.lists.clear(slot)
-        self.limit[slot] = self.first_limit(int(self.ks[slot]))
+        self.lists.limit[slot] = self.first_limit(int(self.ks[slot]))
         self._scratch(len(good))
         place = np.zeros(len(good), dtype=np.int64)
-        self._insert_scored(slot, good, time, seq, place, np.zeros(1, dtype=np.uint8))
+        self.rows.hold(time, seq, place, np.zeros(1, dtype=np.uint8))
+        self._insert_scored(slot, good)
 
     def expire(self, slot: int, horizon: Recency) -> None:
         lists = self.lists
-        self.horizon_time[slot], self.horizon_seq[slot] = horizon
-        span = lists.span(slot)
-        begin = first_inside(lists.time, lists.seq, span.start, span.stop, horizon.time, horizon.seq)
-        lists.head[slot] = begin - lists.start[slot]
+        lists.horizon_time[slot], lists.horizon_seq[slot] = horizon
+        lists.head[slot] = lists.inside(slot, horizon).start - lists.start[slot]
 
     def step(
         self,
@@ -350,22 +316,14 @@ class ListAlgorithm(Algorithm):
         assert not self.card.fifo and not self.counted
         order = np.lexsort((seq, time))
         time, seq = time[order], seq[order]
-        lists = self.lists
         for slot in np.flatnonzero(self.ks).tolist():
-            span = lists.span(slot)
-            end = remove(lists.good, lists.time, lists.seq, span.start, span.stop, time, seq)
-            if end < span.stop:
-                lists.size[slot] = end - lists.start[slot]
-                self.fresh[slot] = np.inf  # look at its answers again
+            if remove(self.lists, slot, time, seq):
+                self.lists.fresh[slot] = np.inf  # look at its answers again
 
     def expire_all(self, horizon_time: Ints, horizon_seq: Ints) -> None:
         """`expire` for all slots at once: a horizon each."""
-        self.horizon_time, self.horizon_seq = horizon_time, horizon_seq
-        self.fresh.fill(-np.inf)
-        lists = self.lists
-        expire_all(
-            self.ks, horizon_time, horizon_seq, lists.time, lists.seq, lists.start, lists.head, lists.size
-        )
+        self.lists.lend(horizon_time=horizon_time, horizon_seq=horizon_seq)
+        expire_all(self.lists)
 
     # -- answers -------------------------------------------------------------------------------------------
 
@@ -378,7 +336,7 @@ class ListAlgorithm(Algorithm):
         horizon_time: Ints,
         horizon_seq: Ints,
     ) -> Present:
-        return answers.present(self.lists, self.fresh, slots, stale, ks, horizon_time, horizon_seq)
+        return answers.present(self.lists, slots, stale, ks, horizon_time, horizon_seq)
 
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         return self.lists.top(slot, k, horizon)
@@ -390,33 +348,22 @@ class ListAlgorithm(Algorithm):
         return self.lists.live(slot), self.lists.bytes(slot)
 
     def counters(self, slot: int) -> dict[str, int]:
-        return dict(zip(self.counter_names, self.counts[slot].tolist(), strict=True))
+        return dict(zip(self.counter_names, self.lists.counts[slot].tolist(), strict=True))
 
     def dump(self) -> dict[str, Any]:
-        own = {
-            name: getattr(self, name).copy()
-            for name in ("ks", "horizon_time", "horizon_seq", "limit", "counts")
-        }
-        return {**own, **{f"list_{name}": array for name, array in self.lists.dump().items()}}
+        return self.lists.dump()
 
     def load(self, blob: Mapping[str, Any]) -> None:
-        for name in ("ks", "horizon_time", "horizon_seq", "limit", "counts"):
-            setattr(self, name, blob[name].copy())
-        self.fresh = np.full(len(self.ks), -np.inf)
-        self.lists.load(
-            {name.removeprefix("list_"): array for name, array in blob.items() if name.startswith("list_")}
-        )
+        self.lists.load(blob)
 
     def _check(self) -> None:
-        self.lists._check()
+        lists = self.lists
+        lists._check()
         for slot in np.flatnonzero(self.ks).tolist():
-            span = self.lists.span(slot)
-            time, seq = self.lists.time[span], self.lists.seq[span]
+            span = lists.span(slot)
             # nothing live lies before the horizon
-            if len(time):
-                assert (int(time[0]), int(seq[0])) >= (
-                    int(self.horizon_time[slot]),
-                    int(self.horizon_seq[slot]),
-                )
+            if span.start < span.stop:
+                oldest = int(lists.time[span][0]), int(lists.seq[span][0])
+                assert oldest >= (int(lists.horizon_time[slot]), int(lists.horizon_seq[slot]))
             # a NaN is never a candidate
-            assert not np.isnan(self.lists.good[span]).any()
+            assert not np.isnan(lists.good[span]).any()

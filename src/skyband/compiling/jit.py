@@ -74,6 +74,11 @@ class Kernel:
         self._entry: Any = None  # what Python calls: the dispatcher, or its code for declared states itself
         _kernels.append(self)
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of its arguments."""
+        return self.function.__code__.co_varnames[: self.function.__code__.co_argcount]
+
     def __call__(self, *arguments: Any) -> Any:
         if (_interpreted or _beside) and not self._is_due(arguments):
             return self.function(*arguments)
@@ -217,7 +222,7 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
         return function
     import numba
 
-    import skyband.compiling.state_types  # noqa: F401 (numba learns what declared states are)
+    from skyband.compiling.state_types import typed_at_once
 
     # numba resolves the names a kernel calls through its globals: hand it dispatchers, not our wrappers.
     names = {
@@ -243,6 +248,7 @@ def _compile(function: FunctionType, inline: bool = False) -> Any:
         dispatcher.enable_caching()
     finally:
         numba.config.CACHE_DIR = before
+    typed_at_once(dispatcher)
     _take_turns(dispatcher)
     _forget_constants(dispatcher)
     name = f"{plain.__module__}.{plain.__qualname__}"

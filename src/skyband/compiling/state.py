@@ -11,7 +11,8 @@ A class of fields is the whole declaration. `Lists(place=64, slot=10)` allocates
 array, so a call costs the same for three arrays as for forty.
 
 Where an array is replaced by another one (`lists.score = other`, or by `grow`), the record is updated with it. A state
-holds its arrays, so none that a record names is freed while the state lives. Kernels never replace an array.
+holds its arrays, so none that a record names is freed while the state lives. Kernels never replace an array, but for
+`intrinsics.borrow`, which is quicker than Python where a state has other arrays at each step.
 
 Without numba (`NUMBA_DISABLE_JIT`), and while kernels run as plain Python, a kernel gets the state itself.
 """
@@ -41,26 +42,6 @@ class Declared(NamedTuple):
     axes: tuple[str, ...]
     scratch: bool
     first: int
-
-
-class _Array:
-    """The attribute of an array: reading is free, replacing updates the record."""
-
-    def __init__(self, declared: Declared) -> None:
-        self.declared = declared
-
-    def __get__(self, state: State | None, owner: type | None = None) -> Any:
-        return self if state is None else state._arrays[self.declared.name]
-
-    def __set__(self, state: State, array: npt.NDArray[Any]) -> None:
-        name, kind, axes, _, first = self.declared
-        if array.dtype != kind or array.ndim != len(axes) or not array.flags.c_contiguous:
-            raise TypeError(
-                f"{type(state).__name__}.{name} is {kind}[{', '.join(axes)}] in one piece, not {array.dtype} of "
-                f"{array.ndim} axes."
-            )
-        state._arrays[name] = array
-        state._record[first : first + 1 + array.ndim] = array.ctypes.data, *array.shape
 
 
 class _Scalar:
@@ -100,6 +81,7 @@ class State:
     """The base of all declared states."""
 
     fields: ClassVar[tuple[Declared, ...]] = ()
+    arrays: ClassVar[Mapping[str, Declared]] = {}
     tag: ClassVar[int]
     address: int  # of the record
 
@@ -111,33 +93,56 @@ class State:
                 declared = _declared(cls.__name__, name, given, first)
                 fields.append(declared)
                 first += WORDS if declared.axes else 1
-                setattr(cls, name, _Array(declared) if declared.axes else _Scalar(declared))
+                if declared.axes:
+                    delattr(cls, name)  # each state has its own
+                else:
+                    setattr(cls, name, _Scalar(declared))
         cls.fields = tuple(fields)
+        cls.arrays = {f.name: f for f in fields if f.axes}
         cls.tag = zlib.crc32(repr((cls.__name__, *((f.name, f.kind.str, f.axes) for f in fields))).encode())
 
     def __init__(self, **extents: int) -> None:
-        self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._record = np.zeros(1 + sum(WORDS if f.axes else 1 for f in self.fields), dtype=np.int64)
         self._floats = self._record.view(np.float64)
         self._record[0] = self.tag
         self.address = self._record.ctypes.data
-        for f in self.fields:
-            if f.axes:
-                setattr(self, f.name, aligned(tuple(extents.get(axis, 0) for axis in f.axes), f.kind))
+        for f in self.arrays.values():
+            setattr(self, f.name, aligned(tuple(extents.get(axis, 0) for axis in f.axes), f.kind))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Let an array be another one, which the record names from now on; or set any other attribute."""
+        declared = self.arrays.get(name)
+        if declared is None:
+            object.__setattr__(self, name, value)
+            return
+        _, kind, axes, _, first = declared
+        if value.dtype != kind or value.ndim != len(axes) or not value.flags.c_contiguous:
+            raise TypeError(
+                f"{type(self).__name__}.{name} is {kind}[{', '.join(axes)}] in one piece, not {value.dtype} of "
+                f"{value.ndim} axes."
+            )
+        vars(self)[name] = value
+        self._record[first : first + 1 + value.ndim] = value.ctypes.data, *value.shape
+
+    def lend(self, **arrays: npt.NDArray[Any]) -> None:
+        """Let arrays be these, which mostly are the same as at the step before."""
+        for name, array in arrays.items():
+            if vars(self)[name] is not array:
+                setattr(self, name, array)
 
     def extent(self, axis: str) -> int:
         """Return the extent of an axis."""
-        for f in self.fields:
+        for f in self.arrays.values():
             if axis in f.axes:
-                return int(self._arrays[f.name].shape[f.axes.index(axis)])
+                return int(getattr(self, f.name).shape[f.axes.index(axis)])
         raise KeyError(axis)
 
     def grow(self, **extents: int) -> None:
         """Make room along the named axes. Contents keep their places; new places are zero."""
-        for f in self.fields:
+        for f in self.arrays.values():
             if not any(axis in extents for axis in f.axes):
                 continue
-            old = self._arrays[f.name]
+            old = getattr(self, f.name)
             shape = tuple(max(extents.get(axis, n), n) for axis, n in zip(f.axes, old.shape, strict=True))
             if shape != old.shape:
                 new = aligned(shape, f.kind)
@@ -147,7 +152,7 @@ class State:
     def dump(self) -> dict[str, Any]:
         """Return copies of all that is not scratch, by name."""
         kept = [f for f in self.fields if not f.scratch]
-        return {f.name: self._arrays[f.name].copy() if f.axes else getattr(self, f.name) for f in kept}
+        return {f.name: getattr(self, f.name).copy() if f.axes else getattr(self, f.name) for f in kept}
 
     def load(self, content: Mapping[str, Any]) -> None:
         """Continue with what `dump` returned."""
@@ -159,28 +164,27 @@ class State:
     @property
     def nbytes(self) -> int:
         """The size of all arrays in bytes."""
-        return sum(array.nbytes for array in self._arrays.values())
+        return sum(getattr(self, name).nbytes for name in self.arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles have arrays of their own, and so addresses of their own."""
         scalars = {f.name: getattr(self, f.name) for f in self.fields if not f.axes}
-        return _copied, (type(self), self._arrays, scalars)
+        return _copied, (type(self), {name: getattr(self, name) for name in self.arrays}, scalars)
 
     def _check(self) -> None:
         extents: dict[str, int] = {}
-        for f in self.fields:
-            if f.axes:
-                array = self._arrays[f.name]
-                # the record names the array that the state holds
-                words = self._record[f.first : f.first + 1 + array.ndim].tolist()
-                assert words == [array.ctypes.data, *array.shape]
-                for axis, extent in zip(f.axes, array.shape, strict=True):
-                    # arrays of one axis have one extent along it
-                    assert extents.setdefault(axis, extent) == extent, (f.name, axis)
+        for f in self.arrays.values():
+            array = getattr(self, f.name)
+            # the record names the array that the state holds
+            words = self._record[f.first : f.first + 1 + array.ndim].tolist()
+            assert words == [array.ctypes.data, *array.shape]
+            for axis, extent in zip(f.axes, array.shape, strict=True):
+                # arrays of one axis have one extent along it
+                assert extents.setdefault(axis, extent) == extent, (f.name, axis)
 
     def __repr__(self) -> str:
         parts = [
-            f"{f.name}: {f.kind}[{', '.join(map(str, self._arrays[f.name].shape))}]"
+            f"{f.name}: {f.kind}[{', '.join(map(str, getattr(self, f.name).shape))}]"
             if f.axes
             else f"{f.name}: {getattr(self, f.name)}"
             for f in self.fields

@@ -48,15 +48,32 @@ def _dtype(text: str) -> Any:
     return np.dtype(text)
 
 
+_known: dict[type[State], StateType] = {}
+
+
 def type_of(kind: type[State]) -> StateType:
     """Return the numba type of a class of states."""
-    fields = tuple((f.name, f.kind.str, len(f.axes), f.first) for f in kind.fields)
-    return StateType(kind.__name__, kind.tag, fields)
+    found = _known.get(kind)
+    if found is None:
+        fields = tuple((f.name, f.kind.str, len(f.axes), f.first) for f in kind.fields)
+        found = _known[kind] = StateType(kind.__name__, kind.tag, fields)
+    return found
 
 
 @typeof_impl.register(State)
 def _typeof(value: State, _: Any) -> StateType:
     return type_of(type(value))
+
+
+def typed_at_once(dispatcher: Any) -> None:
+    """Let a dispatcher find the type of a state by its class: numba's own search takes several microseconds."""
+    search = dispatcher.typeof_pyval
+
+    def typeof(value: Any) -> Any:
+        kind = type(value)
+        return type_of(kind) if issubclass(kind, State) else search(value)
+
+    dispatcher.typeof_pyval = typeof
 
 
 register_model(StateType)(models.OpaqueModel)
@@ -71,7 +88,8 @@ class _Fields(AttributeTemplate):  # type: ignore[misc]
         return None if found is None else found[0]
 
 
-def _word(context: Any, builder: Any, record: Any, place: int) -> Any:
+def word_of(context: Any, builder: Any, record: Any, place: int) -> Any:
+    """Return where a word of a record is."""
     word = context.get_value_type(types.intp)
     return cgutils.gep_inbounds(builder, builder.bitcast(record, word.as_pointer()), place)
 
@@ -83,9 +101,9 @@ def _read(context: Any, builder: Any, kind: StateType, record: Any, name: str) -
     assert found is not None
     shape, first = found
     if not isinstance(shape, types.Array):
-        at = _word(context, builder, record, first)
+        at = word_of(context, builder, record, first)
         return builder.load(builder.bitcast(at, context.get_value_type(shape).as_pointer()))
-    loads = [builder.load(_word(context, builder, record, first + i)) for i in range(1 + shape.ndim)]
+    loads = [builder.load(word_of(context, builder, record, first + i)) for i in range(1 + shape.ndim)]
     for load in loads:  # no kernel replaces an array, so loops need not read its address again, and vectorise
         load.set_metadata("invariant.load", builder.module.add_metadata([]))
     address, *extents = loads
@@ -106,7 +124,7 @@ def _write(context: Any, builder: Any, signature: Any, arguments: Any, name: str
     if found is None or isinstance(found[0], types.Array):
         raise NotImplementedError(f"A kernel can't replace the array {name} of a state.")
     value = context.cast(builder, arguments[1], given, found[0])
-    at = _word(context, builder, arguments[0], found[1])
+    at = word_of(context, builder, arguments[0], found[1])
     builder.store(value, builder.bitcast(at, context.get_value_type(found[0]).as_pointer()))
 
 

@@ -153,7 +153,7 @@ class Approximate(Group):
         slot = self._add(int(self.algorithm.ks[old]))
         self._set_constants(slot, tuple(self.constants[old].tolist()))
         _hand_over(self.algorithm, old, self.algorithm, slot)
-        self.pa.dropped.copy(old, slot)
+        self.pa.dropped.copy_slot(old, slot)
         return slot
 
     # -- a step --------------------------------------------------------------------------------------------
@@ -168,14 +168,13 @@ class Approximate(Group):
         due = self.auto and rows is not None and len(rows) > 0 and self._look(rows)
         self.algorithm.step(rows, slot_time, slot_seq, *deleted)
         if not self.on_pa:
-            self.pa.horizon_time, self.pa.horizon_seq = slot_time, slot_seq
+            self.pa.lists.lend(horizon_time=slot_time, horizon_seq=slot_seq)
             self.pa.dropped.expire(slot_time, slot_seq)
         found = self._compare(ks, horizon_time, horizon_seq)
         answers = self.answers
         doubtful = certify(
-            answers.slot, ks, horizon_time, horizon_seq, answers.start, answers.size, answers.good, answers.time,
-            answers.seq,
-            *self.pa.dropped.arrays(), self.shares,
+            self.pa.dropped, self.shares, answers.slot, ks, horizon_time, horizon_seq, answers.start, answers.size,
+            answers.good, answers.time, answers.seq,
         )  # fmt: skip
         self.doubt += (doubtful / max(1, len(self.watches)) - self.doubt) / 16
         if self.auto and self.on_pa and self.doubt > DOUBT:
@@ -248,7 +247,7 @@ class Approximate(Group):
         """Return the error that is allowed; where the limit itself was given, the one that follows from it."""
         if self.pa.options["limit"]:
             slot = watch.slot
-            return misses(watch.capacity, int(self.pa.ks[slot] + self.pa.limit[slot]))
+            return misses(watch.capacity, int(self.pa.ks[slot] + self.pa.lists.limit[slot]))
         return float(self.pa.options["error"])
 
     def bound(self, watch: Watched) -> str:
@@ -353,7 +352,7 @@ def partner() -> str:
 
 def _hand_over(old: Any, slot: int, new: Any, to: int) -> None:
     """Refill a slot with the rows that another one has."""
-    horizon = Recency(int(old.horizon_time[slot]), int(old.horizon_seq[slot]))
+    horizon = Recency(int(old.lists.horizon_time[slot]), int(old.lists.horizon_seq[slot]))
     good, time, seq = old.top(slot, ALL, horizon)  # what waits in a buffer, too
     order = np.lexsort((seq, time))[::-1]
     new.expire(to, horizon)

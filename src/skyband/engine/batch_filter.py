@@ -95,9 +95,9 @@ class Family:
         self._head = min(HEAD, max(FEWEST_HEAD, 16 * int(group.algorithm.ks.max(initial=0))))
         for slot in _slots(group).tolist() if self._served else ():
             k = int(group.algorithm.ks[slot])  # as many as a million rows will need: growing stops the loop
-            group.algorithm.lists.grow(slot, int(group.algorithm.card.expected(k, 1e6)))
+            group.algorithm.lists.reserve(slot, int(group.algorithm.card.expected(k, 1e6)))
         if self._served:  # what one batch brings has been swept against itself
-            group.algorithm.limit.fill(_NO_LIMIT)
+            group.algorithm.lists.limit.fill(_NO_LIMIT)
 
     @contextmanager
     def fresh(self) -> Iterator[Group]:
@@ -106,11 +106,11 @@ class Family:
         group.algorithm.threads = self.threads
         yield group
         if self._served:  # ten thousand lists have room for millions of candidates: that is no small copy
-            algorithm = group.algorithm
-            algorithm.lists.size.fill(0)
-            algorithm.lists.head.fill(0)
-            algorithm.counts.fill(0)
-            algorithm.limit[:] = self._group.algorithm.limit
+            lists = group.algorithm.lists
+            lists.size.fill(0)
+            lists.head.fill(0)
+            lists.counts.fill(0)
+            lists.limit[:] = self._group.algorithm.lists.limit
             self._spare.append(group)
 
     def _copy(self) -> Group:
@@ -246,8 +246,7 @@ def _kth_best(group: Group) -> Floats | None:
     """Return each query's k-th best score, by slot; None if one has fewer than k, or its k-th is infinite."""
     algorithm, slots = group.algorithm, _slots(group)
     bars = np.full(len(algorithm.ks), np.inf)
-    lists, heap = algorithm.lists, np.empty(int(algorithm.ks.max()))
-    enough = kth_best(lists.good, lists.start, lists.head, lists.size, slots, algorithm.ks, heap, bars)
+    enough = kth_best(algorithm.lists, slots, np.empty(int(algorithm.ks.max())), bars)
     return bars if enough and np.isfinite(bars[slots]).all() else None
 
 

@@ -17,7 +17,7 @@ def made(rows: list[tuple[int, int, float]]) -> Certificates:
     stairs.add()
     stairs.add()  # the second stays empty throughout
     for time, seq, good in rows:
-        record(0, good, time, seq, *stairs.arrays())
+        record(stairs, 0, good, time, seq)
         stairs._check()
     return stairs
 
@@ -85,5 +85,5 @@ def test_dump_and_load() -> None:
     assert all(
         np.array_equal(a, b) for a, b in zip(stairs.dump().values(), again.dump().values(), strict=True)
     )
-    again.copy(0, 1)
+    again.copy_slot(0, 1)
     assert again.count[1] == stairs.count[0] and np.array_equal(again.good[1], again.good[0])

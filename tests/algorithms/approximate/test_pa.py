@@ -140,7 +140,7 @@ def test_slots_come_go_and_change() -> None:
         if seq in (300, 420):
             driver.ks[0] = 9 if seq == 300 else 1
             driver.algorithm.resize(driver.slots[0], driver.ks[0])
-            assert driver.algorithm.limit[driver.slots[0]] == limit_for(driver.ks[0], 0.001)
+            assert driver.algorithm.lists.limit[driver.slots[0]] == limit_for(driver.ks[0], 0.001)
 
 
 # -- many queries at once: each has scores of its own, in random order

@@ -10,19 +10,31 @@ too few rows are above it, the batch is processed again without one. And if the 
 worse than the list's worst and than r rows of the batch won't stay: the r best of the batch so far give a floor that
 rises during the batch. Whenever twice as many rows were picked as the list can hold, the worse half is dropped.
 
-`capped` generates the same loop around a family's score, as score_select.py does, so that no score column is written.
+`CAPPED` is the same loop around a family's score, for score_select.py, so that no score column is written.
 """
 
-from functools import lru_cache
-from typing import Any
+from __future__ import annotations
 
 import numpy as np
 
-from skyband.algorithms.kernels.batch_skyband import push_heap, replace_root
-from skyband.compiling.jit import generated, kernel
+from skyband.algorithms.kernels.batch_skyband import Picks, push_heap, replace_root
+from skyband.algorithms.kernels.candidate_lists import Lists
+from skyband.compiling.jit import inlined, kernel
+from skyband.compiling.state import State, field, scalar
 from skyband.core.types import Floats, Ints
 
 BLOCK = 64
+
+
+class Caps(State):
+    """What capped lists know of the rows that they reject."""
+
+    threshold: Floats = field("f8[slot]")  # rows below it are rejected; -inf: none
+    held: Ints = field("i8[slot]")  # rows in the list after the last insertion or expiry
+    lost: Floats = field("f8[slot]", scratch=True)  # the best rejected row of a step, or NaN
+    outside: Ints = field("i8[slot]", scratch=True)  # the newest rejected row
+    nearest: Floats = field("f8[rank]", scratch=True)  # a heap of the best of a batch
+    additional: int = scalar("i8", scratch=True)  # rows beyond k and the limit
 
 
 @kernel
@@ -67,12 +79,13 @@ def bar_of(values: Floats, begin: int, end: int, most: int, heap: Floats) -> flo
 
 
 @kernel
-def thin(picks: Ints, values: Floats, count: int, most: int, heap: Floats) -> tuple[float, float, int]:
+def thin(picks: Picks, count: int, most: int) -> tuple[float, float, int]:
     """Keep the `most` best of the picked rows (newest first; among equals the newer).
 
     Returns their worst score, and of the dropped rows the best score and the newest row.
     """
-    floor = kth_best(values, 0, count, most, heap)
+    row, values = picks.row, picks.good
+    floor = kth_best(values, 0, count, most, picks.heap)
     equals = most
     for i in range(count):
         equals -= values[i] > floor
@@ -83,43 +96,42 @@ def thin(picks: Ints, values: Floats, count: int, most: int, heap: Floats) -> tu
         value = values[i]
         if value > floor or (value == floor and equals > 0):
             equals -= value == floor
-            picks[write] = picks[i]
+            row[write] = row[i]
             values[write] = value
             write += 1
         else:
             lost = max(lost, value)
-            newest = picks[i] if newest < 0 else newest
+            newest = row[i] if newest < 0 else newest
     return floor, lost, newest
 
 
 @kernel
 def take(
-    scores: Floats, at: int, stop: int, base: int, most: int, open_places: int, worst: float,
-    heap: Floats, nearest: Floats, picks: Ints, values: Floats, numbers: Ints, floor: float, peak: Floats,
+    scores: Floats, at: int, stop: int, base: int, most: int, places: int, worst: float, picks: Picks, nearest: Floats,
+    numbers: Ints, floor: float, peak: Floats,
 ) -> float:  # fmt: skip
     """Process one block row by row; return the floor, which may have risen.
 
     `numbers`: rows picked, scores in the heap `nearest` of the best of the batch so far, and the newest rejected row,
-    -1 if
-    there is none.
+    -1 if there is none.
     """
     count, held = numbers[0], numbers[1]
     for j in range(stop):
         value = scores[at + j]
         if value >= floor:
-            picks[count] = base + j
-            values[count] = value
+            picks.row[count] = base + j
+            picks.good[count] = value
             count += 1
-            if open_places > 0:
-                if held < open_places:
+            if places > 0:
+                if held < places:
                     push_heap(nearest, held, value)
                     held += 1
                 elif value > nearest[0]:
-                    replace_root(nearest, open_places, value)
-                if held == open_places:
+                    replace_root(nearest, places, value)
+                if held == places:
                     floor = max(floor, min(worst, nearest[0]))
             if count >= 2 * most:
-                bar, gone, newest = thin(picks, values, count, most, heap)
+                bar, gone, newest = thin(picks, count, most)
                 count = most
                 floor = max(floor, bar)
                 peak[j] = max(peak[j], gone)
@@ -132,19 +144,24 @@ def take(
     return floor
 
 
+@inlined
+def cap(slot: int, lists: Lists, caps: Caps) -> int:
+    """Return the cap of a slot's list."""
+    return int(lists.ks[slot] + lists.limit[slot] + caps.additional)
+
+
 @kernel
-def floor_of(
-    slot: int, most: int, threshold: Floats, good: Floats, start: Ints, head: Ints, size: Ints, guess: bool
-) -> tuple[int, float, float]:
+def floor_of(slot: int, lists: Lists, caps: Caps, guess: bool) -> tuple[int, float, float]:
     """Return how many rows a list has room for, its worst, and the floor below which rows of a batch are rejected.
 
     Without a threshold the floor is an estimate, if wanted: as many rows have left the list as it has room for, so
     that is about the batch's share of the window, and below its worst the scores may go on as above: those of a
     uniform column evenly, those of nearest neighbours in d dimensions with the d-th power of the distance.
     """
-    if threshold[slot] > -np.inf:
-        return 0, np.inf, threshold[slot]
-    first, end = start[slot] + head[slot], start[slot] + size[slot]
+    if caps.threshold[slot] > -np.inf:
+        return 0, np.inf, caps.threshold[slot]
+    good, most = lists.good, cap(slot, lists, caps)
+    first, end = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
     live = end - first
     places = max(most - live, 0)
     worst = least(good, first, end)[0]
@@ -163,25 +180,22 @@ def floor_of(
 
 @kernel
 def begin(
-    slot: int, k: int, limit: Ints, additional: int, threshold: Floats,
-    good: Floats, start: Ints, head: Ints, size: Ints, peak: Floats, numbers: Ints, guess: bool,
-) -> tuple[int, int, float, float]:  # fmt: skip
+    slot: int, lists: Lists, caps: Caps, peak: Floats, numbers: Ints, guess: bool
+) -> tuple[int, int, float, float]:
     """Begin a batch: return how many rows the list can hold, how many it has room for, its worst, and the floor."""
     peak[:] = -np.inf
     numbers[:2] = 0
     numbers[2] = -1
-    most = k + limit[slot] + additional
-    places, worst, floor = floor_of(slot, most, threshold, good, start, head, size, guess)
-    return most, places, worst, floor
+    places, worst, floor = floor_of(slot, lists, caps, guess)
+    return cap(slot, lists, caps), places, worst, floor
 
 
 @kernel
-def enough(
-    slot: int, k: int, limit: Ints, threshold: Floats, head: Ints, size: Ints, count: int, floor: float
-) -> bool:
+def enough(slot: int, lists: Lists, caps: Caps, count: int, floor: float) -> bool:
     """Whether the floor of a batch was low enough, if so many rows were picked: then a row below it has k + limit
     better ones."""
-    return bool(floor == threshold[slot] or size[slot] - head[slot] + count >= k + limit[slot])
+    there = lists.size[slot] - lists.head[slot] + count
+    return bool(floor == caps.threshold[slot] or there >= lists.ks[slot] + lists.limit[slot])
 
 
 @kernel
@@ -196,25 +210,18 @@ def best_outside(peak: Floats, numbers: Ints) -> float:
 
 
 @kernel
-def admit(
-    slot: int, scores: Floats, inside: int, k: int, heap: Floats, nearest: Floats, picks: Ints, values: Floats,
-    limit: Ints, additional: int, threshold: Floats, lost: Floats, outside: Ints,
-    good: Floats, start: Ints, head: Ints, size: Ints,
-) -> int:  # fmt: skip
+def admit(slot: int, scores: Floats, inside: int, picks: Picks, lists: Lists, caps: Caps) -> int:
     """Pick the rows among the first `inside` of `scores` (newest first) that may enter; return how many.
 
-    `picks` gets their positions and `values` their scores; lost[slot] becomes the best rejected score, NaN if there is
-    none, and outside[slot] the newest rejected row. A NaN is neither picked nor rejected.
+    caps.lost[slot] becomes the best rejected score, NaN if there is none, and caps.outside[slot] the newest rejected
+    row. A NaN is neither picked nor rejected.
     """
     peak, numbers = np.empty(BLOCK, np.float64), np.empty(3, np.int64)
     for attempt in range(2):
-        most, places, worst, began = begin(
-            slot, k, limit, additional, threshold, good, start, head, size, peak, numbers,
-            attempt == 0 and inside > BLOCK,
-        )  # fmt: skip
+        most, places, worst, began = begin(slot, lists, caps, peak, numbers, attempt == 0 and inside > BLOCK)
         floor = began
         for block in range((inside + BLOCK - 1) // BLOCK):
-            stop = min(inside - block * BLOCK, BLOCK)
+            first, stop = block * BLOCK, min(inside - block * BLOCK, BLOCK)
             hit = stop < BLOCK
             some = False
             if stop == BLOCK:
@@ -223,22 +230,21 @@ def admit(
                     some |= scores[block * BLOCK + j] < floor
             if hit:
                 floor = take(
-                    scores, block * BLOCK, stop, block * BLOCK, most, places, worst, heap, nearest, picks, values,
-                    numbers, floor, peak,
-                )  # fmt: skip
+                    scores, first, stop, first, most, places, worst, picks, caps.nearest, numbers, floor, peak
+                )
             else:
                 if some and numbers[2] < 0:
-                    numbers[2] = block * BLOCK
+                    numbers[2] = first
                 for j in range(BLOCK):
                     value = scores[block * BLOCK + j]
                     peak[j] = value if value > peak[j] else peak[j]
-        if enough(slot, k, limit, threshold, head, size, numbers[0], began):
+        if enough(slot, lists, caps, numbers[0], began):
             break
-    lost[slot], outside[slot] = best_outside(peak, numbers), numbers[2]
+    caps.lost[slot], caps.outside[slot] = best_outside(peak, numbers), numbers[2]
     return int(numbers[0])
 
 
-_TEMPLATE = '''"""Generated by algorithms.approximate.capped_admission: scores and admits for many queries of one
+CAPPED = '''"""Generated by algorithms.approximate.capped_admission: scores and admits for many queries of one
 shape."""
 import numpy as np
 from math import sqrt
@@ -248,28 +254,20 @@ from skyband.algorithms.approximate.capped_admission import begin, best_outside,
 from {module} import absorb
 
 @kernel
-def many(first, constants, sign, {columns}, time, seq, place, mark, horizon_time, horizon_seq, ks,
-         heap, picks, values, state):
-    n = time.shape[0]
+def many(first, slots, constants, sign, {columns}, picks, step, {states}):
+    time, seq, n = step.time, step.seq, step.time.shape[0]
     block = np.empty(64, np.float64)
     peak = np.empty(64, np.float64)
     numbers = np.empty(3, np.int64)
     p = np.empty(constants.shape[1], np.float64)
-    nearest, limit, additional, threshold = state[0], state[1], state[2], state[3]
-    lost, outside, good, start, head, size = state[4], state[5], state[6], state[7], state[8], state[9]
-    for slot in range(first, constants.shape[0]):
-        k = ks[slot]
-        if k == 0:
-            continue
+    for at in range(first, slots.shape[0]):
+        slot = slots[at]
         for c in range(p.shape[0]):
             p[c] = constants[slot, c]
-{parameters}
-        inside = inside_of(time, seq, n, horizon_time[slot], horizon_seq[slot])
+        {parameters}
+        inside = inside_of(time, seq, n, lists.horizon_time[slot], lists.horizon_seq[slot])
         for attempt in range(2):
-            most, places, worst, began = begin(
-                slot, k, limit, additional, threshold, good, start, head, size, peak, numbers,
-                attempt == 0 and inside > 64
-            )
+            most, places, worst, began = begin(slot, lists, caps, peak, numbers, attempt == 0 and inside > 64)
             floor = began
             for b in range((inside + 63) // 64):
                 stop = min(inside - b * 64, 64)
@@ -277,47 +275,28 @@ def many(first, constants, sign, {columns}, time, seq, place, mark, horizon_time
                 some = False
                 if stop == 64:
                     for j in range(64):
-{loads_block}
+                        {loads}
                         value = sign * ({score})
                         block[j] = value
                         hit |= value >= floor
                         some |= value < floor
                 else:
                     for j in range(stop):
-{loads_block}
+                        {loads}
                         block[j] = sign * ({score})
                 if hit:
                     floor = take(
-                        block, 0, stop, b * 64, most, places, worst, heap, nearest, picks, values, numbers, floor,
-                        peak
+                        block, 0, stop, b * 64, most, places, worst, picks, caps.nearest, numbers, floor, peak
                     )
                 else:
                     if some and numbers[2] < 0:
                         numbers[2] = b * 64
                     for j in range(64):
                         peak[j] = block[j] if block[j] > peak[j] else peak[j]
-            if enough(slot, k, limit, threshold, head, size, numbers[0], began):
+            if enough(slot, lists, caps, numbers[0], began):
                 break
-        lost[slot], outside[slot] = best_outside(peak, numbers), numbers[2]
-        if absorb(slot, numbers[0], picks, values, time, seq, place, mark, k, heap, *state) > 0:
-            return slot
-    return constants.shape[0]
+        caps.lost[slot], caps.outside[slot] = best_outside(peak, numbers), numbers[2]
+        if absorb(slot, numbers[0], picks, step, {states}):
+            return at
+    return slots.shape[0]
 '''
-
-
-@lru_cache(maxsize=256)
-def capped(score: str, columns: int, constants: int, module: str, known: bool = False) -> Any:
-    """Return the kernel `many` for a rendered score over x0, x1, … and p[0], p[1], …; with `known` only if it was
-    generated before, here or in an earlier run, else None. Its state begins as pa's does."""
-    names = [f"X{i}" for i in range(columns)]
-    for i in reversed(range(constants)):
-        score = score.replace(f"p[{i}]", f"p{i}")
-    source = _TEMPLATE.format(
-        module=module,
-        columns=", ".join(names),
-        parameters="\n".join(f"        p{i} = p[{i}]" for i in range(constants)) or "        pass",
-        score=score,
-        loads_block="\n".join(" " * 24 + f"x{i} = {name}[b * 64 + j]" for i, name in enumerate(names)),
-    )
-    made = generated(source, known)
-    return None if made is None else made.many

@@ -17,70 +17,83 @@ from __future__ import annotations
 
 import numpy as np
 
-from skyband.algorithms.approximate.capped_admission import BLOCK, floor_of, thin
-from skyband.algorithms.kernels.batch_skyband import push_heap, replace_root
+from skyband.algorithms.approximate.capped_admission import BLOCK, Caps, cap, floor_of, least, thin
+from skyband.algorithms.kernels.batch_skyband import Picks, push_heap, replace_root
+from skyband.algorithms.kernels.candidate_lists import Lists
 from skyband.compiling.jit import kernel
+from skyband.compiling.state import State, field
 from skyband.core.order import inside_of
 from skyband.core.types import Floats, Ints
 
 
+class Looked(State):
+    """Scratch memory for look-ups, by slot; and the regions to enter again, which come first."""
+
+    floor: Floats = field("f8[slot]")  # of a batch
+    least: Floats = field("f8[slot]")  # the score from which on rows are looked up
+    unmet: Ints = field("i8[slot]")  # the k of a list that must be offered every row, else 0
+    moved: Ints = field("i8[slot]")  # slots whose regions must be entered again
+    bars: Floats = field("f8[slot]")  # how wide
+
+
 @kernel
 def floors(
-    ks: Ints, time: Ints, seq: Ints, horizon_time: Ints, horizon_seq: Ints, entered: Floats,
-    wider: float, deeper: float, loose: float, limit: Ints, additional: int, threshold: Floats,
-    good: Floats, start: Ints, head: Ints, size: Ints,
-    floor: Floats, least: Floats, unmet: Ints, slots: Ints, bars: Floats,
+    time: Ints, seq: Ints, entered: Floats, wider: float, deeper: float, loose: float, lists: Lists, caps: Caps,
+    looked: Looked,
 ) -> int:  # fmt: skip
     """Write for each list the floor of a batch, and the score from which on rows are looked up.
 
-    NaN: there is no floor, the list must be offered every row, and `unmet` gets its k. Returns how many regions must be
-    entered again: `slots` and `bars` name them, and their widths.
+    NaN: there is no floor, the list must be offered every row. Returns how many regions must be entered again.
 
     A region that has grown beyond what was entered must be entered again, one that has shrunk only when it has shrunk
     much. The measure is the distance between a list's best row and its floor. An estimated floor is low by itself, and
     is entered less wide.
     """
+    good = lists.good
     moved = 0
-    rows = time.shape[0]
-    for slot in range(ks.shape[0]):
-        floor[slot] = least[slot] = np.nan
-        unmet[slot] = 0
-        k = ks[slot]
+    for slot in range(lists.ks.shape[0]):
+        looked.floor[slot] = looked.least[slot] = np.nan
+        looked.unmet[slot] = 0
+        k = lists.ks[slot]
         if k == 0:
             continue
-        inside = inside_of(time, seq, rows, horizon_time[slot], horizon_seq[slot])
-        most = k + limit[slot] + additional
-        low = floor_of(slot, most, threshold, good, start, head, size, inside > BLOCK)[2]
+        inside = inside_of(time, seq, time.shape[0], lists.horizon_time[slot], lists.horizon_seq[slot])
+        low = floor_of(slot, lists, caps, inside > BLOCK)[2]
         if low == -np.inf:
-            unmet[slot] = k
+            looked.unmet[slot] = k
             continue
         best = low
-        for place in range(start[slot] + head[slot], start[slot] + size[slot]):
+        for place in range(lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]):
             best = good[place] if good[place] > best else best
         spread = best - low
         bar = entered[slot]
-        guessed = threshold[slot] == -np.inf
+        guessed = caps.threshold[slot] == -np.inf
         if low < bar or bar < low - loose * spread:
             bar = low - (deeper if guessed else wider) * spread
             bar = bar if bar == bar else -np.inf
-            slots[moved], bars[moved] = slot, bar
+            looked.moved[moved], looked.bars[moved] = slot, bar
             moved += 1
         under = low - wider * spread
-        floor[slot] = low
-        least[slot] = under if under > bar else bar
+        looked.floor[slot] = low
+        looked.least[slot] = under if under > bar else bar
     return moved
 
 
 @kernel
 def sift(
-    slot: int, inside: int, hits: int, end: int, rows: Ints, scores: Floats, floor: float, under: float,
-    most: int, places: int, worst: float, heap: Floats, nearest: Floats, picks: Ints, values: Floats,
-    lost: Floats, outside: Ints,
+    slot: int, inside: int, hits: int, end: int, rows: Ints, scores: Floats, picks: Picks, lists: Lists, caps: Caps,
+    looked: Looked,
 ) -> int:  # fmt: skip
     """Pick the offered rows, [hits, end) and newest first, that may enter: as `admit`, with the same floors.
 
-    `under` is a score that no skipped row reached. Returns how many were picked.
+    No skipped row reached the score from which on rows were looked up. Returns how many were picked.
     """
+    floor, most, nearest = looked.floor[slot], cap(slot, lists, caps), caps.nearest
+    places, worst = 0, np.inf
+    if caps.threshold[slot] == -np.inf:
+        places = most - (lists.size[slot] - lists.head[slot])
+        first, last = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
+        worst = least(lists.good, first, last)[0]
     count, met, held = 0, 0, 0
     best = -np.inf
     newest = 0  # the newest row that was not picked
@@ -95,8 +108,8 @@ def sift(
             best = max(best, value)
             continue
         newest += row == newest
-        picks[count] = row
-        values[count] = value
+        picks.row[count] = row
+        picks.good[count] = value
         count += 1
         if places > 0:
             if held < places:
@@ -107,14 +120,14 @@ def sift(
             if held == places:
                 floor = max(floor, min(worst, nearest[0]))
         if count >= 2 * most:
-            bar, score, first = thin(picks, values, count, most, heap)
+            bar, score, dropped = thin(picks, count, most)
             count = most
             floor = max(floor, bar)
             best = max(best, score)
-            gone = min(gone, first)
+            gone = min(gone, dropped)
     if met < inside:
-        best = max(best, under)
+        best = max(best, looked.least[slot])
     newest = min(newest, gone)
-    lost[slot] = best if newest < inside else np.nan
-    outside[slot] = newest
+    caps.lost[slot] = best if newest < inside else np.nan
+    caps.outside[slot] = newest
     return count

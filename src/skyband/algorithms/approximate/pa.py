@@ -33,19 +33,23 @@ Errata followed: expire, then lower the threshold, then insert; a row may be dro
 the threshold is removed when fewer are left; of equal scores the newer one is better.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from skyband.algorithms.approximate.capped_admission import admit, bar_of, capped, enough, least
+from skyband.algorithms.approximate.capped_admission import CAPPED, Caps, admit, bar_of, cap, enough, least
 from skyband.algorithms.approximate.certificate import Certificates, record
-from skyband.algorithms.approximate.indexed_admission import floors, sift
-from skyband.algorithms.arrivals import Arrivals
+from skyband.algorithms.approximate.indexed_admission import Looked, floors, sift
+from skyband.algorithms.arrivals import Arrivals, Step
 from skyband.algorithms.base import Card, ListAlgorithm, Workload
-from skyband.algorithms.kernels.candidate_lists import append, close_up
+from skyband.algorithms.kernels.batch_skyband import Picks
+from skyband.algorithms.kernels.candidate_lists import Lists, append, has_room, move, note
 from skyband.algorithms.kernels.capacity import limit_for
+from skyband.algorithms.kernels.score_select import fused
+from skyband.algorithms.parallel_insert import Share
 from skyband.algorithms.query_index.index import COARSE, QueryIndex
 from skyband.algorithms.query_index.loops import indexable
 from skyband.compiling.jit import kernel
@@ -63,6 +67,7 @@ LEARN, SAMPLE = 256, 4096  # rows from which an index can learn; the most rows t
 # (indexed_admission.py).
 GROWTH, LOOSE = 4.0, 16.0
 DEEPER = 1.5  # the same for an estimated floor, which is low by itself
+ADMITTED, DROPPED, LIFTED = range(3)  # counters
 ERROR = 0.001
 ADDITIONAL = 1.0
 
@@ -83,126 +88,94 @@ def cost_of(work: Workload) -> float:
 
 @kernel
 def absorb(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
-    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
-    nearest: Floats, limit: Ints, additional: int, threshold: Floats, lost: Floats, outside: Ints,
-    good: Floats, start: Ints, head: Ints, size: Ints, times: Ints, seqs: Ints, room: Ints, held: Ints,
-    fresh: Floats, counts: Ints, step_good: Floats, step_time: Ints, step_seq: Ints, steps: Ints,
-) -> int:  # fmt: skip
+    slot: int, count: int, picks: Picks, step: Step, lists: Lists, caps: Caps, dropped: Certificates
+) -> int:
     """Insert the picked rows into the slot's list, drop the worst beyond its cap, set the threshold."""
-    begin = start[slot]
-    if size[slot] + count > room[slot]:
-        if head[slot] == 0:
-            return 1
-        size[slot] = close_up(good, times, seqs, begin, head[slot], size[slot])
-        head[slot] = 0
-        if size[slot] + count > room[slot]:
-            return 1
-    if lost[slot] == lost[slot]:  # as one step: the best score and the newest recency of the rejected rows
-        newest = outside[slot]
-        record(slot, lost[slot], time[newest], seq[newest], step_good, step_time, step_seq, steps)
+    if not has_room(lists, slot, count):
+        return 1
+    if (
+        caps.lost[slot] == caps.lost[slot]
+    ):  # as one step: the best score and the newest recency of the rejected rows
+        newest = caps.outside[slot]
+        record(dropped, slot, caps.lost[slot], step.time[newest], step.seq[newest])
     if count == 0:
         return 0
-    append(time, seq, picks, values, count, good, times, seqs, begin + head[slot], begin + size[slot])
-    size[slot] += count
-    counts[slot, 0] += count
-    for i in range(count):
-        mark[place[picks[i]]] = 1
-        if values[i] > fresh[slot]:
-            fresh[slot] = values[i]
-    most = k + limit[slot] + additional
-    live = size[slot] - head[slot]
+    append(lists, slot, count, picks, step)
+    note(lists, slot, count, picks, step)
+    most = cap(slot, lists, caps)
+    live = lists.size[slot] - lists.head[slot]
     if live > most:
-        counts[slot, 1] += live - most
-        size[slot] -= drop(
-            slot, good, times, seqs, begin + head[slot], begin + size[slot], most, heap,
-            step_good, step_time, step_seq, steps,
-        )  # fmt: skip
+        lists.counts[slot, DROPPED] += live - most
+        drop(slot, most, picks.heap, lists, dropped)
         live = most
     if live == most:
-        threshold[slot] = least(good, begin + head[slot], begin + size[slot])[0]
-    held[slot] = live
+        first, end = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
+        caps.threshold[slot] = least(lists.good, first, end)[0]
+    caps.held[slot] = live
     return 0
 
 
 @kernel
-def drop(
-    slot: int, good: Floats, times: Ints, seqs: Ints, begin: int, end: int, most: int, heap: Floats,
-    step_good: Floats, step_time: Ints, step_seq: Ints, steps: Ints,
-) -> int:  # fmt: skip
-    """Reduce the list to the `most` best, among equals the newer; record the dropped rows. Return how many are left."""
-    bar = bar_of(good, begin, end, most, heap)
+def drop(slot: int, most: int, heap: Floats, lists: Lists, dropped: Certificates) -> None:
+    """Reduce the list to the `most` best, among equals the newer; record the dropped rows."""
+    begin, end = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
+    bar = bar_of(lists.good, begin, end, most, heap)
     equals = -most  # of the rows equal to the worst that stays, so many are dropped: the oldest
     for place in range(begin, end):
-        equals += good[place] >= bar
+        equals += lists.good[place] >= bar
     write = begin
     for place in range(begin, end):
-        value = good[place]
+        value = lists.good[place]
         if value < bar or (value == bar and equals > 0):
             equals -= value == bar
-            record(slot, value, times[place], seqs[place], step_good, step_time, step_seq, steps)
+            record(dropped, slot, value, lists.time[place], lists.seq[place])
             continue
-        good[write] = value
-        times[write] = times[place]
-        seqs[write] = seqs[place]
+        move(lists, write, place)
         write += 1
-    return end - write
+    lists.size[slot] -= end - write
 
 
 @kernel
 def serve(
-    first: int, ks: Ints, unmet: Ints, starts: Ints, rows: Ints, scores: Floats, floor: Floats, under: Floats,
-    time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8], horizon_time: Ints, horizon_seq: Ints,
-    heap: Floats, picks: Ints, values: Floats, state: Any,
+    first: int, starts: Ints, rows: Ints, scores: Floats, looked: Looked, picks: Picks, step: Step, lists: Lists,
+    caps: Caps, dropped: Certificates,
 ) -> int:  # fmt: skip
     """Insert the rows that an index found into the lists from `first` on.
 
-    `unmet` gets the k of lists for which it found too few. Returns which list needs more room first, or how many there
-    are.
+    `looked.unmet` gets the k of lists for which it found too few. Returns which list needs more room first, or how many
+    there are.
     """
-    nearest, limit, additional, threshold = state[0], state[1], state[2], state[3]
-    lost, outside, good, start, head, size = state[4], state[5], state[6], state[7], state[8], state[9]
-    for slot in range(first, ks.shape[0]):
-        low = floor[slot]
+    time, seq = step.time, step.seq
+    for slot in range(first, lists.ks.shape[0]):
+        low = looked.floor[slot]
         if low != low:
             continue
-        inside = inside_of(time, seq, time.shape[0], horizon_time[slot], horizon_seq[slot])
-        k = ks[slot]
-        most = k + limit[slot] + additional
-        places, worst = 0, np.inf
-        if threshold[slot] == -np.inf:
-            places = most - (size[slot] - head[slot])
-            worst = least(good, start[slot] + head[slot], start[slot] + size[slot])[0]
-        count = sift(
-            slot, inside, starts[slot], starts[slot + 1], rows, scores, low, under[slot], most, places, worst,
-            heap, nearest, picks, values, lost, outside,
-        )  # fmt: skip
-        if not enough(slot, k, limit, threshold, head, size, count, low):
-            unmet[slot] = k
-        elif absorb(slot, count, picks, values, time, seq, place, mark, k, heap, *state) > 0:
+        inside = inside_of(time, seq, time.shape[0], lists.horizon_time[slot], lists.horizon_seq[slot])
+        count = sift(slot, inside, starts[slot], starts[slot + 1], rows, scores, picks, lists, caps, looked)
+        if not enough(slot, lists, caps, count, low):
+            looked.unmet[slot] = lists.ks[slot]
+        elif absorb(slot, count, picks, step, lists, caps, dropped) > 0:
             return slot
-    return int(ks.shape[0])
+    return int(lists.ks.shape[0])
 
 
 @kernel
-def give_way(
-    ks: Ints, limit: Ints, threshold: Floats, held: Ints, good: Floats, start: Ints, head: Ints, size: Ints,
-    counts: Ints,
-) -> None:  # fmt: skip
+def give_way(lists: Lists, caps: Caps) -> None:
     """Lower the thresholds of lists that lost rows by half the distance of the two worst, or remove them."""
-    for slot in range(ks.shape[0]):
-        live = size[slot] - head[slot]
-        if ks[slot] == 0 or live >= held[slot]:
+    for slot in range(lists.ks.shape[0]):
+        live, threshold = lists.size[slot] - lists.head[slot], caps.threshold[slot]
+        if lists.ks[slot] == 0 or live >= caps.held[slot]:
             continue
-        held[slot] = live
-        if threshold[slot] == -np.inf:
+        caps.held[slot] = live
+        if threshold == -np.inf:
             continue
-        worst, next_worst = least(good, start[slot] + head[slot], start[slot] + size[slot])
-        if live < ks[slot] + limit[slot] or (next_worst == np.inf and worst < np.inf):
-            threshold[slot] = -np.inf
-            counts[slot, 2] += 1
+        first, end = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
+        worst, next_worst = least(lists.good, first, end)
+        if live < lists.ks[slot] + lists.limit[slot] or (next_worst == np.inf and worst < np.inf):
+            caps.threshold[slot] = -np.inf
+            lists.counts[slot, LIFTED] += 1
         elif next_worst > worst:
-            threshold[slot] = min(threshold[slot], worst) - 0.5 * (next_worst - worst)
+            caps.threshold[slot] = min(threshold, worst) - 0.5 * (next_worst - worst)
 
 
 class PA(ListAlgorithm):
@@ -231,26 +204,18 @@ class PA(ListAlgorithm):
         self.index: QueryIndex | None = None
         # the newest rows, where batches are too small for an index to learn from
         self._seen: tuple[Floats, ...] = ()
-        # scratch, by slot: floors, look-up scores, slots that need all rows; regions to enter, and their widths
-        self._by_slot: tuple[Any, ...] = ()
-        self.additional = int(self.options["additional"])
-        self.threshold = np.empty(0, dtype=np.float64)  # rows below it are rejected; -inf: none
-        self.held = np.empty(0, dtype=np.int64)  # rows in the list after the last insertion or expiry
-        # scratch: the best rejected row of a step, or NaN
-        self.lost = np.empty(0, dtype=np.float64)
-        self.outside = np.empty(0, dtype=np.int64)  # scratch: the newest rejected row
+        self._looked = Looked()
+        self.caps = Caps()
+        self.caps.additional = self.additional = int(self.options["additional"])
         self.dropped = Certificates()
-        self._nearest = np.empty(0, dtype=np.float64)
 
     # -- slots ---------------------------------------------------------------------------------------------
 
     def add(self, k: int) -> int:
         slot = super().add(k)
-        if slot == len(self.threshold):
-            self.threshold = np.append(self.threshold, -np.inf)
-            self.held = np.append(self.held, 0)
-            self.lost = np.append(self.lost, np.nan)
-            self.outside = np.append(self.outside, 0)
+        if slot == len(self.caps.held):
+            self.caps.grow(slot=slot + 1)
+            self.caps.lost[slot] = np.nan
             self.dropped.add()
         self.empty(slot)
         self.dropped.clear(slot)
@@ -259,17 +224,17 @@ class PA(ListAlgorithm):
     def empty(self, slot: int) -> None:
         """Clear the list, but not the record of dropped rows."""
         self.lists.clear(slot)
-        self.threshold[slot] = -np.inf
-        self.held[slot] = 0
+        self.caps.threshold[slot] = -np.inf
+        self.caps.held[slot] = 0
 
     def first_limit(self, k: int) -> int:
         return int(self.options["limit"]) or limit_for(k, float(self.options["error"]))
 
     def resize(self, slot: int, k: int) -> None:
         super().resize(slot, k)
-        self.limit[slot] = self.first_limit(k)
-        if self.lists.live(slot) < k + self.limit[slot]:
-            self.threshold[slot] = -np.inf
+        self.lists.limit[slot] = self.first_limit(k)
+        if self.lists.live(slot) < k + self.lists.limit[slot]:
+            self.caps.threshold[slot] = -np.inf
 
     def remove(self, slot: int) -> None:
         super().remove(slot)
@@ -280,7 +245,7 @@ class PA(ListAlgorithm):
 
     def most(self, slot: int) -> int:
         """Return the cap of a slot's list."""
-        return int(self.ks[slot] + self.limit[slot]) + self.additional
+        return int(self.ks[slot] + self.lists.limit[slot]) + self.additional
 
     def expected(self, k: int, n: float) -> float:
         return min(float(n), k + self.first_limit(k) + self.additional)
@@ -301,7 +266,7 @@ class PA(ListAlgorithm):
         if index is None:
             if there < LEARN:
                 return None
-            share = float(np.median((self.ks + self.limit)[self.ks > 0])) / self._window(rows)
+            share = float(np.median((self.ks + self.lists.limit)[self.ks > 0])) / self._window(rows)
             index = QueryIndex(self.space, rows.constants.shape[1], cells, min(share, 1.0), COARSE, NAMED)
             self.index = index
         index.provide(len(self.ks))
@@ -330,50 +295,33 @@ class PA(ListAlgorithm):
         if index is None:
             super().insert(rows)
             return
-        self.fresh.fill(-np.inf)
+        self.lists.fresh.fill(-np.inf)
         self._scratch(len(rows))
-        floor, least, unmet = self._enter(index, rows)
-        hits = index.look_up(rows.columns(), 0, len(rows), rows.constants, least)
+        step = self.rows.hold(rows.time, rows.seq, rows.place, rows.mark)
+        looked = self._enter(index, rows)
+        hits = index.look_up(rows.columns(), 0, len(rows), rows.constants, looked.least)
         slot = 0
         while True:
-            slot = serve(
-                slot, self.ks, unmet, *hits, floor, least, rows.time, rows.seq, rows.place, rows.mark,
-                self.horizon_time, self.horizon_seq, self._heap, self._picks, self._values, self.state(),
-            )  # fmt: skip
+            slot = serve(slot, *hits, looked, self.picks, step, *self.states())
             if slot >= len(self.ks):
                 break
-            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
-        if unmet.any():
-            self._insert_all(rows, unmet)
+            self.lists.reserve(slot)
+        if looked.unmet.any():  # lists that no index can serve this time
+            self._insert_fused(Share(rows, np.flatnonzero(looked.unmet), self.picks, step))
 
-    def _enter(self, index: QueryIndex, rows: Arrivals) -> tuple[Floats, Floats, Ints]:
+    def _enter(self, index: QueryIndex, rows: Arrivals) -> Looked:
         """Enter regions where necessary; return each slot's floor, its look-up score, and the k of those without a
         floor."""
-        if not self._by_slot or len(self._by_slot[0]) != len(self.ks):
-            kinds = np.float64, np.float64, np.int64, np.int64, np.float64
-            self._by_slot = tuple(np.zeros(len(self.ks), dtype=kind) for kind in kinds)
-        floor, least, unmet, moved, bars = self._by_slot
-        state = self.state()
+        looked = self._looked
+        if len(looked.floor) != len(self.ks):
+            looked.grow(slot=len(self.ks))
         count = floors(
-            self.ks, rows.time, rows.seq, self.horizon_time, self.horizon_seq, index.bar,
-            self._wider(GROWTH), self._wider(DEEPER), self._wider(LOOSE), *state[1:4], *state[6:10], *self._by_slot,
+            rows.time, rows.seq, index.bar, self._wider(GROWTH), self._wider(DEEPER), self._wider(LOOSE), self.lists,
+            self.caps, looked,
         )  # fmt: skip
         if count:
-            index.register(moved[:count], bars[:count], rows.constants)
-        return floor, least, unmet
-
-    def _insert_all(self, rows: Arrivals, ks: Ints) -> None:
-        """Offer every row to lists that no index can serve this time: those with a k here."""
-        many = self._fused(rows)
-        slot = 0
-        while True:
-            slot = many(
-                slot, rows.constants, rows.sign, *rows.columns(), rows.time, rows.seq, rows.place, rows.mark,
-                self.horizon_time, self.horizon_seq, ks, self._heap, self._picks, self._values, self.state(),
-            )  # fmt: skip
-            if slot >= len(ks):
-                return
-            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+            index.register(looked.moved[:count], looked.bars[:count], rows.constants)
+        return looked
 
     def _wider(self, times: float) -> float:
         """Return by what part of its width a region grows that becomes so many times as large."""
@@ -386,39 +334,23 @@ class PA(ListAlgorithm):
     def absorb(self) -> Any:
         return absorb
 
-    def state(self) -> tuple[Any, ...]:
-        lists = self.lists
-        return (
-            self._nearest, self.limit, self.additional, self.threshold, self.lost, self.outside,
-            lists.good, lists.start, lists.head, lists.size, lists.time, lists.seq, lists.room, self.held,
-            self.fresh, self.counts, *self.dropped.arrays(),
-        )  # fmt: skip
+    def states(self) -> tuple[Any, ...]:
+        return self.lists, self.caps, self.dropped
 
     def _scratch(self, n: int) -> None:
         super()._scratch(n)
-        most = int((self.ks + self.limit).max(initial=0)) + self.additional
+        most = int((self.ks + self.lists.limit).max(initial=0)) + self.additional
         most = min(most, n + int(self.lists.size.max(initial=0)))
-        if len(self._heap) < most:
-            self._heap = np.empty(most, dtype=np.float64)
-        if len(self._nearest) < most:
-            self._nearest = np.empty(most, dtype=np.float64)
+        if len(self.picks.heap) < most or len(self.caps.nearest) < most:
+            self.picks.grow(rank=most)
+            self.caps.grow(rank=most)
 
     def _fused(self, rows: Arrivals, known: bool = False) -> Any:
-        return capped(rows.rendered or "", len(rows.columns()), rows.constants.shape[1], __name__, known)
+        score, constants = rows.rendered or "", rows.constants.shape[1]
+        return fused(score, len(rows.columns()), constants, absorb, known, CAPPED)
 
-    def _insert_scored(
-        self, slot: int, good: Floats, time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8]
-    ) -> None:
-        k = int(self.ks[slot])
-        inside = inside_of(time, seq, len(time), self.horizon_time[slot], self.horizon_seq[slot])
-        nearest, limit, additional, *rest = self.state()[:10]
-        count = admit(
-            slot, good, inside, k, self._heap, nearest, self._picks, self._values, limit, additional, *rest
-        )
-        while self.absorb(
-            slot, count, self._picks, self._values, time, seq, place, mark, k, self._heap, *self.state()
-        ):
-            self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+    def pick(self, slot: int, good: Floats, inside: int) -> int:
+        return int(admit(slot, good, inside, self.picks, self.lists, self.caps))
 
     def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
         self.empty(slot)
@@ -434,19 +366,8 @@ class PA(ListAlgorithm):
 
     def _settle(self) -> None:
         """Lower thresholds after rows may have left."""
-        lists = self.lists
-        give_way(
-            self.ks,
-            self.limit,
-            self.threshold,
-            self.held,
-            lists.good,
-            lists.start,
-            lists.head,
-            lists.size,
-            self.counts,
-        )
-        self.dropped.expire(self.horizon_time, self.horizon_seq)
+        give_way(self.lists, self.caps)
+        self.dropped.expire(self.lists.horizon_time, self.lists.horizon_seq)
 
     # -- answers -------------------------------------------------------------------------------------------
 
@@ -459,31 +380,25 @@ class PA(ListAlgorithm):
         return candidates, size + self.dropped.bytes()
 
     def dump(self) -> dict[str, Any]:
-        own = {"threshold": self.threshold.copy(), "held": self.held.copy()}
         dropped = {f"dropped_{name}": array for name, array in self.dropped.dump().items()}
-        return {**super().dump(), **own, **dropped}
+        return {**super().dump(), **self.caps.dump(), **dropped}
 
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
-        self.threshold, self.held = blob["threshold"].copy(), blob["held"].copy()
+        self.caps.grow(slot=len(self.ks))
+        self.caps.load(blob)
+        self.caps.lost.fill(np.nan)
         self.index = None
-        self.lost = np.full(len(self.ks), np.nan)
-        self.outside = np.zeros(len(self.ks), dtype=np.int64)
-        self.dropped.load(
-            {
-                name.removeprefix("dropped_"): array
-                for name, array in blob.items()
-                if name.startswith("dropped_")
-            }
-        )
+        self.dropped.load({name: blob[f"dropped_{name}"] for name in ("good", "time", "seq", "count")})
 
     def _check(self) -> None:
         super()._check()
         self.dropped._check()
         for slot in np.flatnonzero(self.ks).tolist():
             good = self.lists.good[self.lists.span(slot)]
-            if self.threshold[slot] > -np.inf:
+            threshold = self.caps.threshold[slot]
+            if threshold > -np.inf:
                 # a rejected row has k + limit better ones in the window, which are all in the list
-                assert len(good) >= self.ks[slot] + self.limit[slot]
-                assert np.all(good >= self.threshold[slot])
-            assert self.held[slot] == len(good)
+                assert len(good) >= self.ks[slot] + self.lists.limit[slot]
+                assert np.all(good >= threshold)
+            assert self.caps.held[slot] == len(good)

@@ -51,7 +51,7 @@ from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, ListAlgorithm
 from skyband.algorithms.buffered.filters import PROBABLE, STRICT, refill, regions, shed
 from skyband.algorithms.buffered.probabilistic_filter import WAIT
 from skyband.algorithms.buffered.transfer import serving
-from skyband.algorithms.kernels.batch_skyband import select
+from skyband.algorithms.kernels.batch_skyband import Picks
 from skyband.algorithms.kernels.capacity import limit_for
 from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.ranked_lists import Ranked
@@ -120,7 +120,8 @@ class Buffered(ListAlgorithm):
         self.base = 3 if self.relaxed else 2  # the filter's counters come after the skyband's
         self._place = np.empty(0, dtype=np.int64)  # empty: rows are marked when they arrive
         self._mark = np.zeros(1, dtype=np.uint8)
-        self._scratch_rows: tuple[Any, ...] = ()
+        self._picked = Picks()  # scratch: rows that a filter picked
+        self._newest = self._place, self._place  # scratch: recencies of the newest rows of a filter
         self._lower = np.empty(0, dtype=np.float64)
         self._near: tuple[Any, ...] = (
             np.empty(0, dtype=np.int64),
@@ -184,7 +185,8 @@ class Buffered(ListAlgorithm):
         considered again."""
         super().resize(slot, k)
         if self.relaxed:
-            self.limit[slot] = max(int(self.limit[slot]), self.lists.live(slot) - k + 1)
+            limit = self.lists.limit
+            limit[slot] = max(int(limit[slot]), self.lists.live(slot) - k + 1)
         self._clear_filter(slot)
 
     def remove(self, slot: int) -> None:
@@ -200,12 +202,8 @@ class Buffered(ListAlgorithm):
     def absorb(self) -> Any:
         return ra.absorb if self.relaxed else sa.absorb
 
-    def state(self) -> tuple[Any, ...]:
-        lists = self.lists
-        places = lists.start, lists.head, lists.size, lists.room, self.fresh, self.counts
-        if self.relaxed:
-            return lists.good, lists.time, lists.seq, *places, self.limit, float(self.options["gamma"])
-        return lists.good, lists.time, lists.seq, lists.count, *places
+    def states(self) -> tuple[Any, ...]:
+        return (self.lists, float(self.options["gamma"])) if self.relaxed else (self.lists,)
 
     def step(
         self,
@@ -219,10 +217,11 @@ class Buffered(ListAlgorithm):
         self.insert(rows)
 
     def insert(self, rows: Arrivals | None) -> None:
-        self.fresh.fill(-np.inf)
+        self.lists.fresh.fill(-np.inf)
         new = self.fresh_slot
         if new.any():
-            self.floor_time[new], self.floor_seq[new] = self.horizon_time[new], self.horizon_seq[new]
+            self.floor_time[new] = self.lists.horizon_time[new]
+            self.floor_seq[new] = self.lists.horizon_seq[new]
             self.fresh_slot = np.zeros(len(new), dtype=bool)
         if self._used is None:
             self._used = np.flatnonzero(self.ks)
@@ -251,7 +250,7 @@ class Buffered(ListAlgorithm):
             self._every, self._moved = np.arange(len(self.ks)), np.empty(len(self.ks), dtype=np.int64)
         open_ = shed(
             self.ks, self.kind, *recent.edge, *self._filters()[:6], self.threshold, self.oldest_time, self.oldest_seq,
-            self.need, self.worth, self.counts, self.base, self._lower, self._moved,
+            self.need, self.worth, self.lists.counts, self.base, self._lower, self._moved,
         )  # fmt: skip
         if 0 < FEWER * open_ <= len(used) and self.kind == PROBABLE and self.index is not None:
             self._refill(self._moved[:open_])
@@ -270,9 +269,10 @@ class Buffered(ListAlgorithm):
         good, time, seq, _, *places, _ = self._filters()
         refill(
             slots, self._places[begin:end], self._matrix(slots, begin, end), recent.time, recent.seq,
-            self.ks, self.cap, self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self._lower,
+            self.ks, self.cap, self.lists.horizon_time, self.lists.horizon_seq, self.floor_time, self.floor_seq,
+            self._lower,
             good, time, seq, *places, self.threshold, self.oldest_time, self.oldest_seq, self.need, self.worth,
-            self.counts, self.base, *self._near,
+            self.lists.counts, self.base, *self._near,
         )  # fmt: skip
 
     def _filters(self) -> tuple[Any, ...]:
@@ -302,11 +302,13 @@ class Buffered(ListAlgorithm):
     def _prepare(self, most: int) -> None:
         """Make scratch memory for a stage of so many rows."""
         self._scratch(most)
-        held = len(self._heap)
-        if not self._scratch_rows or len(self._scratch_rows[2]) < most or held > len(self._scratch_rows[0]):
-            kinds = np.int64, np.float64, np.int64, np.float64
-            newest = np.empty(held, dtype=np.int64), np.empty(held, dtype=np.int64)
-            self._scratch_rows = *newest, *(np.empty(2 * most + WAIT, dtype=kind) for kind in kinds)
+        picks = self.picks
+        if len(picks.row) < 2 * most + WAIT:
+            picks.grow(row=2 * most + WAIT)
+        held = len(picks.heap)
+        if len(self._picked.row) < len(picks.row) or len(self._newest[0]) < held:
+            self._picked.grow(row=len(picks.row))
+            self._newest = np.empty(held, dtype=np.int64), np.empty(held, dtype=np.int64)
         # a heap that is shorter than a slot's k may have to grow as lists do
         self._ready = most if held >= self.ks.max() else 0
 
@@ -349,17 +351,17 @@ class Buffered(ListAlgorithm):
     def _serve(
         self, slots: Ints, come_start: Ints, come_rows: Ints, come: Floats, go_start: Ints, go_rows: Ints, go: Floats
     ) -> None:  # fmt: skip
-        serve = serving("ra" if self.relaxed else "sa", self.kind)
+        serve = serving(self.absorb, self.kind)
         recent = self.recent
+        self.rows.hold(recent.time, recent.seq, self._place, self._mark)
         progress = np.zeros(4, dtype=np.int64)
         at = 0
         while True:
             at, short = serve(
                 at, slots, self.ks, self.cap, float(self.options.get("gamma", 0.0)), self.base,
-                come_start, come_rows, come, go_start, go_rows, go, recent.time, recent.seq, self._place, self._mark,
-                self.horizon_time, self.horizon_seq, self.floor_time, self.floor_seq, self.need, *self._filters(),
-                self.threshold, self.filter_limit, self.oldest_time, self.oldest_seq, self.counts,
-                *self._scratch_rows, self._heap, progress, self.state(),
+                come_start, come_rows, come, go_start, go_rows, go, self.rows,
+                self.floor_time, self.floor_seq, self.need, *self._filters(), self.threshold, self.filter_limit,
+                self.oldest_time, self.oldest_seq, *self._newest, self._picked, self.picks, progress, *self.states(),
             )  # fmt: skip
             if short == 0:
                 return
@@ -367,7 +369,7 @@ class Buffered(ListAlgorithm):
             if short == 1:
                 self.filters.grow(slot, 2 * int(self.filters.room[slot]))
             else:
-                self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+                self.lists.reserve(slot)
 
     def scores(self, slot: int, begin: int, end: int) -> Floats:
         """Return the slot's scores of some rows of the buffer."""
@@ -472,23 +474,24 @@ class Buffered(ListAlgorithm):
     def mend(self, slot: int, horizon: Recency) -> None:
         """Hand on the buffer's rows that are not dominated there; the filter forgets the rows before the horizon."""
         recent, lists = self.recent, self.lists
-        begin = recent.since(Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot])))
+        begin = recent.since(self._horizon(slot))
         good = np.ascontiguousarray(self.scores(slot, begin, recent.end)[::-1])
         self._scratch(max(len(good), 1))
-        count = int(select(good, len(good), int(self.ks[slot]), self._heap, self._picks, self._values))
-        rows = recent.end - 1 - self._picks[:count]
+        picks, k = self.picks, int(self.ks[slot])
+        count = picks.select(good, len(good), k)
+        rows = recent.end - 1 - picks.row[:count]
         there = np.isin(recent.seq[rows], lists.seq[lists.span(slot)])
-        rows, values = rows[~there], self._values[:count][~there].copy()
+        rows, values = rows[~there], picks.good[:count][~there]
         if len(rows):
-            k = int(self.ks[slot])
-            self._heap[0] = -np.inf if len(values) < k else np.sort(values)[-k]
-            while self.absorb(
-                slot, len(rows), rows, values, recent.time, recent.seq, self._place, self._mark, k, self._heap,
-                *self.state(),
-            ):  # fmt: skip
-                self.lists.grow(slot, 2 * int(self.lists.room[slot]))
+            picks.row[: len(rows)], picks.good[: len(rows)] = rows, values
+            picks.heap[0] = -np.inf if len(values) < k else np.sort(values)[-k]
+            self.rows.hold(recent.time, recent.seq, self._place, self._mark)
+            self._take(slot, len(rows))
         self.floor_time[slot], self.floor_seq[slot] = horizon
         self._clear_filter(slot)
+
+    def _horizon(self, slot: int) -> Recency:
+        return Recency(int(self.lists.horizon_time[slot]), int(self.lists.horizon_seq[slot]))
 
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         recent = self.recent
@@ -496,7 +499,7 @@ class Buffered(ListAlgorithm):
         if k <= self.ks[slot] and (horizon <= recent.relied or horizon <= floor):
             return super().top(slot, k, horizon)
         good, time, seq = super().top(slot, self.lists.live(slot), horizon)
-        begin = recent.since(max(horizon, Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))))
+        begin = recent.since(max(horizon, self._horizon(slot)))
         more = self.scores(slot, begin, recent.end)
         other = ~np.isnan(more) & ~np.isin(recent.seq[begin : recent.end], seq)
         good = np.concatenate([good, more[other]])

@@ -11,9 +11,25 @@ a loop that compiles to vector instructions; only a block with a hit is looked a
 import numpy as np
 
 from skyband.compiling.jit import inlined, kernel
+from skyband.compiling.state import State, field
 from skyband.core.types import Floats, Ints
 
 BLOCK = 64
+
+
+class Picks(State):
+    """Scratch memory: the rows that a list takes next, newest first, and a min-heap of the k best scores of them."""
+
+    row: Ints = field("i8[row]")  # the position of each among the step's rows
+    good: Floats = field("f8[row]")
+    heap: Floats = field("f8[rank]")
+
+    def select(self, good: Floats, inside: int, k: int) -> int:
+        """Pick the rows among the first `inside` of `good` (newest first) that have fewer than k dominators.
+
+        Returns how many were picked. A NaN is never picked.
+        """
+        return int(select(good, inside, k, self.heap, self.row, self.good))
 
 
 @inlined
@@ -47,12 +63,8 @@ def push_heap(heap: Floats, size: int, value: float) -> None:
 
 
 @kernel
-def select(good: Floats, inside: int, k: int, heap: Floats, picks: Ints, values: Floats) -> int:
-    """The rows among the first `inside` of `good` (newest first) that have fewer than k dominators.
-
-    `picks` gets their positions and `values` their scores, newest first; `heap` has room for k scores.
-    Returns how many were picked. A NaN is never picked.
-    """
+def select(good: Floats, inside: int, k: int, heap: Floats, row: Ints, values: Floats) -> int:
+    """`Picks.select`, with the arrays of the picks."""
     size = 0  # of the heap: below k, every row is picked
     count = 0
     root = -np.inf
@@ -74,13 +86,13 @@ def select(good: Floats, inside: int, k: int, heap: Floats, picks: Ints, values:
                     push_heap(heap, size, value)
                     size += 1
                     root = heap[0] if size == k else -np.inf
-                    picks[count] = base + j
+                    row[count] = base + j
                     values[count] = value
                     count += 1
             elif value > root:
                 replace_root(heap, k, value)
                 root = heap[0]
-                picks[count] = base + j
+                row[count] = base + j
                 values[count] = value
                 count += 1
     return count

@@ -76,10 +76,7 @@ def places_of(good: Floats, time: Ints, seq: Ints, span: slice, ks: Ints, edges:
     out, sizes = np.empty((len(ks), most), dtype=np.int64), np.zeros(len(ks), dtype=np.int64)
     times, seqs = np.ascontiguousarray(edges[:, 0]), np.ascontiguousarray(edges[:, 1])
     order = np.lexsort((seqs, times))[::-1].copy()
-    tops(
-        good, time, seq, span.start, span.stop, order, ks, times, seqs, np.empty(most + 1),
-        np.empty(most + 1, dtype=np.int64), out, sizes,
-    )  # fmt: skip
+    tops(good, time, seq, span.start, span.stop, order, ks, times, seqs, out, sizes)
     return [out[line, :size] for line, size in enumerate(sizes.tolist())]
 
 
@@ -134,51 +131,14 @@ def reach_back(
 
 
 @kernel
-def walk_all(
-    order: Ints, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, room: Ints, size: Ints,
-    oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints, held: Ints, whole: Ints,
-    pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
-) -> None:  # fmt: skip
-    """Search for the answers of watches in this order: by slot, in each the newest horizon first. As many ranks below
-    each answer are held as there is room for."""
-    most = 0
-    for i in range(order.shape[0]):
-        most = max(most, room[order[i]])
-    scores, places = np.empty(most + 1), np.empty(most + 1, dtype=np.int64)
-    new_scores, new_places = np.empty(WAIT), np.empty(WAIT, dtype=np.int64)
-    at, known, slot = 0, 0, -1
-    for i in range(order.shape[0]):
-        w = order[i]
-        horizon, edge = horizon_time[w], horizon_seq[w]
-        if slot != slots[w]:
-            slot = slots[w]
-            begin, end = list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]
-            inside = first_inside(pool_time, pool_seq, begin, end, horizon, edge)
-            known = best(pool_good, inside, end, most, scores, places)
-        else:
-            inside = first_inside(pool_time, pool_seq, begin, at + 1, horizon, edge)
-            known = reach_back(pool_good, at, inside, scores, places, known, most, new_scores, new_places)
-        at = inside - 1
-        more, base = min(room[w], known), start[w]
-        for j in range(more):
-            place = places[j]
-            good[base + j], time[base + j], seq[base + j] = scores[j], pool_time[place], pool_seq[place]
-        if more > 0:  # the list is in order of recency
-            least = places[0]
-            for j in range(1, more):
-                least = min(least, places[j])
-            oldest_time[w], oldest_seq[w] = pool_time[least], pool_seq[least]
-        size[w], held[w], whole[w] = min(ks[w], known), more, known <= room[w] and known < most
-
-
-@kernel
 def tops(
     good: Floats, time: Ints, seq: Ints, begin: int, end: int, order: Ints, ks: Ints, horizon_time: Ints,
-    horizon_seq: Ints, scores: Floats, places: Ints, out: Ints, sizes: Ints,
+    horizon_seq: Ints, out: Ints, sizes: Ints,
 ) -> None:  # fmt: skip
-    """Snapshots from one list, in this order, the newest horizon first: the places of the k best of each, best first,
-    a line of `out` each, and how many there are."""
-    most = scores.shape[0] - 1
+    """Find snapshots from one list, in this order, the newest horizon first: the places of the k best of each, best
+    first, a line of `out` each, and how many there are."""
+    most = out.shape[1]
+    scores, places = np.empty(most + 1), np.empty(most + 1, dtype=np.int64)
     new_scores, new_places = np.empty(WAIT), np.empty(WAIT, dtype=np.int64)
     at, known = end - 1, 0
     for n in range(order.shape[0]):

@@ -4,47 +4,54 @@ After a step each watch's answer is the k best of its list from its horizon on. 
 the step brought nothing at least as good as their last entry, and their oldest row is still inside.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from skyband.algorithms.kernels.candidate_lists import Lists, best
-from skyband.compiling.array_version import Renewed
 from skyband.compiling.jit import kernel
+from skyband.compiling.state import State, field
 from skyband.core.exchange import Present
 from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints
 
-_BY_WATCH = ("start", "room", "size", "oldest_time", "oldest_seq")
 
+class ListAnswers(State):
+    """The answers of a family's watches, in one pool, best first."""
 
-class ListAnswers(Renewed):
-    """The answers of a family's watches, in one set of arrays, best first."""
+    start: Ints = field("i8[watch]")
+    room: Ints = field("i8[watch]")
+    size: Ints = field("i8[watch]")
+    oldest_time: Ints = field("i8[watch]")
+    oldest_seq: Ints = field("i8[watch]")
+    good: Floats = field("f8[place]")
+    time: Ints = field("i8[place]")
+    seq: Ints = field("i8[place]")
+    slot: Ints = field("i8[asked]", scratch=True)  # these five as given at each step
+    stale: Ints = field("i8[asked]", scratch=True)
+    k: Ints = field("i8[asked]", scratch=True)
+    horizon_time: Ints = field("i8[asked]", scratch=True)
+    horizon_seq: Ints = field("i8[asked]", scratch=True)
+    which: Ints = field("i8[watch]", scratch=True)  # the watches whose answers may have changed
+    best_good: Floats = field("f8[rank]", scratch=True)
+    best_place: Ints = field("i8[rank]", scratch=True)
 
-    def __init__(self) -> None:
-        self.start = np.empty(0, dtype=np.int64)
-        self.room = np.empty(0, dtype=np.int64)
-        self.size = np.empty(0, dtype=np.int64)
-        self.oldest_time = np.empty(0, dtype=np.int64)
-        self.oldest_seq = np.empty(0, dtype=np.int64)
-        self.good = np.empty(0, dtype=np.float64)
-        self.time = np.empty(0, dtype=np.int64)
-        self.seq = np.empty(0, dtype=np.int64)
-        self.which = np.empty(0, dtype=np.int64)  # scratch: the watches whose answers may have changed
-        self._fitted: Ints | None = None  # there is room for so many
-        self._scores, self._places = np.empty(0), np.empty(0, dtype=np.int64)
+    _fitted: Ints | None = None  # there is room for so many
 
     def add(self) -> None:
-        """One watch more."""
+        """Add a watch."""
         self._fitted = None
-        for name in (*_BY_WATCH, "which"):
-            setattr(self, name, np.append(getattr(self, name), 0))
+        self.grow(watch=len(self.size) + 1)
 
     def remove(self, index: int) -> None:
-        """Later watches move up by one."""
+        """Remove a watch: later ones move up by one."""
         self._fitted = None
-        for name in (*_BY_WATCH, "which"):
-            setattr(self, name, np.delete(getattr(self, name), index))
+        for f in self.fields:
+            if f.axes == ("watch",):
+                setattr(self, f.name, np.delete(getattr(self, f.name), index))
 
     def make_room(self, ks: Ints) -> None:
         """Lay the answers out again where a watch has outgrown its stretch."""
@@ -53,18 +60,17 @@ class ListAnswers(Renewed):
         self._fitted = ks
         lay_out(self, ks, ("good", "time", "seq"))
 
-    def load(self, blob: dict[str, Any]) -> None:
-        """The answers side by side, as they were reported last."""
+    def load(self, content: Mapping[str, Any]) -> None:
+        """Begin with the answers side by side, as they were reported last."""
         for name in ("size", "oldest_time", "oldest_seq", "good", "time", "seq"):
-            setattr(self, name, blob[name].copy())
+            setattr(self, name, content[name].copy())
         self._fitted = None
         self.room, self.which = self.size.copy(), np.zeros_like(self.size)
-        self.start = (np.cumsum(self.size) - self.size).astype(np.int64)
+        self.start = np.cumsum(self.size) - self.size
 
     def present(
         self,
         lists: Lists,
-        fresh: Floats,
         slots: Ints,
         stale: Ints,
         ks: Ints,
@@ -72,28 +78,24 @@ class ListAnswers(Renewed):
         horizon_seq: Ints,
     ) -> Present:
         """Bring the answers up to date from lists in order of recency."""
+        self.lend(slot=slots, stale=stale, k=ks, horizon_time=horizon_time, horizon_seq=horizon_seq)
         first = count = 0
         while True:
             most = int(self.room.max(initial=0))
-            if len(self._scores) < most:
-                self._scores, self._places = np.empty(most), np.empty(most, dtype=np.int64)
-            first, count = bring_up_to_date(
-                first, count, slots, stale, ks, horizon_time, horizon_seq, fresh,
-                self.start, self.room, self.size, self.oldest_time, self.oldest_seq, self.good, self.time, self.seq,
-                lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
-                self._scores, self._places, self.which,
-            )  # fmt: skip
+            if len(self.best_good) < most:
+                self.grow(rank=most)
+            first, count = bring_up_to_date(first, count, self, lists)
             if first == len(slots):
                 return self.shown(self.which[:count])
             self.make_room(np.minimum(ks, (lists.size - lists.head)[slots]))  # a longer answer than ever
 
     def shown(self, which: Ints) -> Present:
-        """The answers of these watches."""
+        """Return the answers of these watches."""
         return Present(which, self.start, self.size, 1, self.good, self.time, self.seq)
 
 
 def places_of(answers: Any) -> Ints:
-    """Where the answers of all watches lie in their pool, one after the other."""
+    """Return where the answers of all watches lie in their pool, one after the other."""
     before = np.cumsum(answers.size) - answers.size
     places: Ints = np.repeat(answers.start - before, answers.size)
     places += np.arange(len(places))
@@ -117,40 +119,34 @@ def lay_out(answers: Any, sizes: Ints, names: tuple[str, ...]) -> None:
 
 
 @kernel
-def bring_up_to_date(
-    first: int, count: int, slots: Ints, stale: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, fresh: Floats,
-    start: Ints, room: Ints, size: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints,
-    pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
-    scores: Floats, places: Ints, which: Ints,
-) -> tuple[int, int]:  # fmt: skip
+def bring_up_to_date(first: int, count: int, answers: ListAnswers, lists: Lists) -> tuple[int, int]:
     """Find answers from watch `first` on, and note in `which` whose may have changed; stop where one lacks room."""
-    for w in range(first, slots.shape[0]):
-        slot, old, base = slots[w], size[w], start[w]
-        k = min(ks[w], list_size[slot] - list_head[slot])
-        if old <= k and stale[w] == 0:
+    oldest_time, oldest_seq = answers.oldest_time, answers.oldest_seq
+    horizon_time, horizon_seq = answers.horizon_time, answers.horizon_seq
+    scores, places = answers.best_good, answers.best_place
+    for w in range(first, answers.slot.shape[0]):
+        slot, old, base = answers.slot[w], answers.size[w], answers.start[w]
+        k = min(answers.k[w], lists.size[slot] - lists.head[slot])
+        if old <= k and answers.stale[w] == 0:
             inside = old == 0 or (
                 oldest_time[w] > horizon_time[w]
                 or (oldest_time[w] == horizon_time[w] and oldest_seq[w] >= horizon_seq[w])
             )
             # full, and nothing new is as good as its last: or nothing new at all (then a short answer is short still)
-            settled = old == k and k > 0 and fresh[slot] < good[base + old - 1]
+            settled = old == k and k > 0 and lists.fresh[slot] < answers.good[base + old - 1]
             if inside and (settled or k == 0):
                 continue
-        if k > room[w]:
+        if k > answers.room[w]:
             return w, count
-        end = list_start[slot] + list_size[slot]
-        begin = list_start[slot] + list_head[slot]
-        begin = first_inside(pool_time, pool_seq, begin, end, horizon_time[w], horizon_seq[w])
-        found = best(pool_good, begin, end, k, scores, places)
-        size[w] = found
+        begin, end = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
+        begin = first_inside(lists.time, lists.seq, begin, end, horizon_time[w], horizon_seq[w])
+        found = best(lists.good, begin, end, k, scores, places)
+        answers.size[w] = found
         for j in range(found):
-            here, at = base + j, places[j]
-            good[here], time[here], seq[here] = scores[j], pool_time[at], pool_seq[at]
-            older = time[here] < oldest_time[w] or (
-                time[here] == oldest_time[w] and seq[here] < oldest_seq[w]
-            )
-            if j == 0 or older:
-                oldest_time[w], oldest_seq[w] = time[here], seq[here]
-        which[count] = w
+            time, seq = lists.time[places[j]], lists.seq[places[j]]
+            answers.good[base + j], answers.time[base + j], answers.seq[base + j] = scores[j], time, seq
+            if j == 0 or time < oldest_time[w] or (time == oldest_time[w] and seq < oldest_seq[w]):
+                oldest_time[w], oldest_seq[w] = time, seq
+        answers.which[count] = w
         count += 1
-    return slots.shape[0], count
+    return answers.slot.shape[0], count

@@ -2,7 +2,7 @@
 
 The rule of section 4.2 of Shen, Cheema, Lin, Zhang and Wang for continuous queries, as it must be: what left the window
 leaves the answer; a new row comes in if it is before the row that was the answer's last *before* that; only if fewer
-than k are left then, the answer is searched for anew. In a step of many rows about as many leave as come in, so every
+than k are left then, the answer is searched for again. In a step of many rows about as many leave as come in, so every
 second answer would be short. So some ranks below the k-th are kept as well (`held` of them in all, of which the first
 `size` are the answer), and the rule is about the last of those: a search is needed once they are used up.
 
@@ -20,12 +20,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from skyband.algorithms.kernels.batch_tops import walk_all
+from skyband.algorithms.kernels.batch_tops import WAIT, reach_back
 from skyband.algorithms.kernels.candidate_lists import Lists, best
 from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.compiling.jit import inlined, kernel
+from skyband.compiling.state import State, field, scalar
 from skyband.core.exchange import Present
-from skyband.core.order import before
+from skyband.core.order import before, first_inside
 from skyband.core.types import MINIMUM, Floats, Ints
 
 SEARCH, LOOK = 1, 2  # what is left to do for a watch: search for its answer; look at it, or it was looked at
@@ -36,36 +37,48 @@ def ranks_held(ks: Ints) -> Ints:
     return ks + ks // 2 + 8
 
 
+class Held(State):
+    """How far answers reach below their last rank, by watch; and what watches have seen, by slot."""
+
+    held: Ints = field("i8[watch]")
+    whole: Ints = field("i8[watch]")  # 1 if nothing inside the window is missing
+    room: Ints = field("i8[watch]")  # ranks that may be held
+    left: Ints = field("i8[watch]")  # what is left to do
+    # the greatest seq and the latest time that a slot's watches have seen; a new row is beyond one of them, for a late
+    # one has a greater seq, and one that had to wait is newer than all others
+    seen: Ints = field("i8[slot]")
+    latest: Ints = field("i8[slot]")
+    searches: int = scalar("i8")  # watches that must be searched for
+
+
 class Following:
-    """How far the answers reach below their last rank."""
+    """Answers that follow the rows of each step."""
 
     def __init__(self) -> None:
-        self.held = np.empty(0, dtype=np.int64)  # by watch
-        self.whole = np.empty(0, dtype=np.int64)  # by watch: 1 if nothing inside the window is missing
-        # by slot: the greatest seq and the latest time that have been shown to its watches; a new row is beyond one of
-        # them, for a late one has a greater seq, and one that had to wait is newer than all others
-        self.seen = np.empty((2, 0), dtype=np.int64)
+        self.held = Held()
         self.searched = 0  # answers that were searched for
         self._answers: ListAnswers | None = None
         self._laid: Ints | None = None  # the layout that `held` is about
         self._ks: Ints | None = None
-        self._rooms, self._most = self.held, 0
-        self._left = np.zeros(1, dtype=np.int64)
+        self._rooms, self._most = np.empty(0, dtype=np.int64), 0
 
     def begin(self, lists: Lists) -> None:
-        """After a load: the answers are of these lists."""
-        spans = [lists.span(slot) for slot in range(len(lists.start))]
-        self.seen = np.array(
-            [
-                [int(values[span].max(initial=none)) for span in spans]
-                for values, none in ((lists.seq, -1), (lists.time, MINIMUM))
-            ],
-            dtype=np.int64,
-        ).reshape(2, -1)
+        """Note after a load that the answers are of these lists."""
+        self._see(len(lists.start))
+        for slot in range(len(lists.start)):
+            span = lists.span(slot)
+            self.held.seen[slot] = lists.seq[span].max(initial=-1)
+            self.held.latest[slot] = lists.time[span].max(initial=MINIMUM)
 
-    def _fit(self, answers: ListAnswers, lists: Lists, slots: Ints, ks: Ints) -> Ints:
-        """Room for what is to be held at most, which is returned; where the answers were laid out again, they are all
-        that is left of what was held."""
+    def _see(self, slots: int) -> None:
+        """Have so many slots, of which new ones have seen nothing."""
+        before = len(self.held.seen)
+        self.held.grow(slot=slots)
+        self.held.seen[before:], self.held.latest[before:] = -1, MINIMUM
+
+    def _fit(self, answers: ListAnswers, lists: Lists, slots: Ints, ks: Ints) -> None:
+        """Make room for what is to be held at most. Where the answers were laid out again, only they are held."""
+        held = self.held
         if ks is not self._ks:
             self._rooms, self._ks = ranks_held(ks), ks
             self._most = int(self._rooms.max(initial=0))
@@ -75,19 +88,17 @@ class Following:
         answers.make_room(rooms)
         if answers.start is not self._laid:
             self._laid = answers.start
-            self.held, self.whole = answers.size.copy(), np.zeros(len(answers.size), dtype=np.int64)
-            self._left = np.zeros(len(answers.size) + 1, dtype=np.int64)
-        more = len(lists.start) - self.seen.shape[1]
-        if more > 0:
-            nothing = np.repeat(np.array([[-1], [MINIMUM]], dtype=np.int64), more, axis=1)
-            self.seen = np.concatenate([self.seen, nothing], axis=1)
-        return rooms
+            held.held, held.whole = answers.size.copy(), np.zeros_like(answers.size)
+            held.left = np.zeros_like(answers.size)
+        if rooms is not held.room:
+            held.room = rooms
+        if len(held.seen) < len(lists.start):
+            self._see(len(lists.start))
 
     def present(
         self,
         answers: ListAnswers,
         lists: Lists,
-        fresh: Floats,
         slots: Ints,
         stale: Ints,
         ks: Ints,
@@ -95,39 +106,32 @@ class Following:
         horizon_seq: Ints,
     ) -> Present:
         """Bring the answers up to date."""
-        rooms = self._fit(answers, lists, slots, ks)
+        self._fit(answers, lists, slots, ks)
         self._answers = answers
-        own = (
-            answers.start, rooms, answers.size, answers.oldest_time, answers.oldest_seq, answers.good, answers.time,
-            answers.seq, self.held, self.whole,
-            lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size,
-        )  # fmt: skip
-        follow(fresh, stale, slots, ks, horizon_time, horizon_seq, *own, self.seen, self._left)
-        if self._left[-1]:
-            order = np.flatnonzero(self._left[:-1] == SEARCH)
+        answers.lend(slot=slots, stale=stale, k=ks, horizon_time=horizon_time, horizon_seq=horizon_seq)
+        follow(self.held, answers, lists)
+        left = self.held.left
+        if self.held.searches:
+            order = np.flatnonzero(left == SEARCH)
             if len(order) > 1:
                 keys = horizon_seq[order], horizon_time[order], -slots[order]
                 order = order[np.lexsort(keys)[::-1]]
             self.searched += len(order)
-            walk_all(order, slots, ks, horizon_time, horizon_seq, *own)
-        return answers.shown(np.flatnonzero(self._left[:-1]))
+            walk_all(order, self.held, answers, lists)
+        return answers.shown(np.flatnonzero(left))
 
     def _check(self) -> None:
         answers = self._answers
         if answers is None or answers.start is not self._laid:
             return
         for w, (start, held, size) in enumerate(
-            zip(answers.start.tolist(), self.held.tolist(), answers.size.tolist(), strict=True)
+            zip(answers.start.tolist(), self.held.held.tolist(), answers.size.tolist(), strict=True)
         ):
             # the answer is the beginning of what is held, which has room
             assert size <= held <= answers.room[w]
             span = slice(start, start + held)
-            rows = [
-                *zip(
-                    *(array[span].tolist() for array in (answers.good, answers.time, answers.seq)),
-                    strict=True,
-                )
-            ]
+            columns = [array[span].tolist() for array in (answers.good, answers.time, answers.seq)]
+            rows = list(zip(*columns, strict=True))
             # in order, no row twice
             assert all(a > b for a, b in pairwise(rows))
             # none is older than what is believed to be the oldest
@@ -142,62 +146,65 @@ def _inside(time: int, seq: int, horizon: int, edge: int) -> bool:
 
 
 @inlined
-def _look(
-    fresh: Floats, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, size: Ints, stale: Ints,
-    oldest_time: Ints, oldest_seq: Ints, good: Floats, held: Ints, whole: Ints, left: Ints, least: Floats,
-) -> None:  # fmt: skip
+def _look(state: Held, answers: ListAnswers, lists: Lists, least: Floats) -> None:
     """Set LOOK in `left` for the watches to look at, and find how good a new row of each slot must be to matter."""
-    for w in range(slots.shape[0]):
-        m, slot = held[w], slots[w]
-        left[w] = 0
-        bar = -np.inf if whole[w] == 1 or m == 0 else good[start[w] + m - 1]
+    good, fresh, left = answers.good, lists.fresh, state.left
+    for w in range(answers.slot.shape[0]):
+        m, slot, k, whole = state.held[w], answers.slot[w], answers.k[w], state.whole[w] == 1
+        bar = -np.inf if whole or m == 0 else good[answers.start[w] + m - 1]
         settled = (
-            stale[w] == 0
-            and size[w] == min(ks[w], m)
-            and (m >= ks[w] or whole[w] == 1)
-            and (m == 0 or _inside(oldest_time[w], oldest_seq[w], horizon_time[w], horizon_seq[w]))
+            answers.stale[w] == 0
+            and answers.size[w] == min(k, m)
+            and (m >= k or whole)
+            and (
+                m == 0
+                or _inside(
+                    answers.oldest_time[w],
+                    answers.oldest_seq[w],
+                    answers.horizon_time[w],
+                    answers.horizon_seq[w],
+                )
+            )
             and (fresh[slot] < bar or fresh[slot] == -np.inf)
         )
+        left[w] = 0 if settled else LOOK
         if not settled:
-            left[w] = LOOK
             least[slot] = min(least[slot], bar)
 
 
 @kernel
 def newcomers(
-    begin: int, end: int, seen: int, latest: int, least: float, pool_good: Floats, pool_time: Ints, pool_seq: Ints,
-    values: Floats, where: Ints, places: Ints, good: Floats, time: Ints, seq: Ints,
+    state: Held, lists: Lists, slot: int, least: float, values: Floats, where: Ints, places: Ints, good: Floats,
+    time: Ints, seq: Ints,
 ) -> int:  # fmt: skip
-    """The candidates that are new and good enough, best first; how many."""
+    """Find the candidates that are new and good enough, best first; return how many."""
+    seen, latest = state.seen[slot], state.latest[slot]
     count = 0
-    for place in range(begin, end):
-        if (pool_seq[place] > seen or pool_time[place] > latest) and pool_good[place] >= least:
-            values[count], where[count] = pool_good[place], place
+    for place in range(lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]):
+        if (lists.seq[place] > seen or lists.time[place] > latest) and lists.good[place] >= least:
+            values[count], where[count] = lists.good[place], place
             count += 1
     best(values, 0, count, count, good, places)  # of equal ones the newer first: they are in order of recency
     for i in range(count):
         place = where[places[i]]
-        time[i], seq[i] = pool_time[place], pool_seq[place]
+        time[i], seq[i] = lists.time[place], lists.seq[place]
     return count
 
 
 @kernel
-def follow(
-    fresh: Floats, stale: Ints, slots: Ints, ks: Ints, horizon_time: Ints, horizon_seq: Ints, start: Ints, room: Ints,
-    size: Ints, oldest_time: Ints, oldest_seq: Ints, good: Floats, time: Ints, seq: Ints, held: Ints, whole: Ints,
-    pool_good: Floats, pool_time: Ints, pool_seq: Ints, list_start: Ints, list_head: Ints, list_size: Ints,
-    seen: Ints, left: Ints,
-) -> None:  # fmt: skip
-    """Bring answers up to date. Those that must be searched for are SEARCH in `left`, whose last entry counts them; the
+def follow(state: Held, answers: ListAnswers, lists: Lists) -> None:
+    """Bring answers up to date. Those that must be searched for are SEARCH in `left`, and `searches` counts them; the
     others that may have changed are LOOK."""
-    watches = slots.shape[0]
-    left[watches] = 0
-    least = np.full(list_start.shape[0], np.inf)
-    _look(
-        fresh, slots, ks, horizon_time, horizon_seq, start, size, stale, oldest_time, oldest_seq, good, held, whole,
-        left, least,
-    )  # fmt: skip
-    longest = max(0, (list_size - list_head).max())
+    left, whole, held = state.left, state.whole, state.held
+    good, time, seq = answers.good, answers.time, answers.seq
+    oldest_time, oldest_seq = answers.oldest_time, answers.oldest_seq
+    slots, watches = answers.slot, answers.slot.shape[0]
+    state.searches = 0
+    least = np.full(lists.start.shape[0], np.inf)
+    _look(state, answers, lists, least)
+    longest = 0
+    for slot in range(lists.start.shape[0]):
+        longest = max(longest, lists.size[slot] - lists.head[slot])
     values, new_good = np.empty(longest), np.empty(longest)
     where, places = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
     new_time, new_seq = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
@@ -205,16 +212,15 @@ def follow(
     for w in range(watches):
         if left[w] == 0:
             continue
-        slot, k, m, base = slots[w], ks[w], held[w], start[w]
-        horizon, edge = horizon_time[w], horizon_seq[w]
+        slot, k, m, base = slots[w], answers.k[w], held[w], answers.start[w]
+        horizon, edge = answers.horizon_time[w], answers.horizon_seq[w]
         if slot != current:
             current = slot
-            begin, end = list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]
-            timeless = begin < end and pool_time[begin] == 0 and pool_time[end - 1] == 0
+            begin, end = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
+            timeless = begin < end and lists.time[begin] == 0 and lists.time[end - 1] == 0
             coming = newcomers(
-                begin, end, seen[0, slot], seen[1, slot], least[slot], pool_good, pool_time, pool_seq,
-                values, where, places, new_good, new_time, new_seq,
-            )  # fmt: skip
+                state, lists, slot, least[slot], values, where, places, new_good, new_time, new_seq
+            )
         # without event times all are 0, and need not be looked at
         timed = not (timeless and horizon == 0 and oldest_time[w] == 0)
         gone = 0
@@ -241,35 +247,34 @@ def follow(
                 entering += 1
             among += 1
         total = m - gone + entering
-        if stale[w] == 1 or size[w] > k or (total < k and whole[w] == 0):
+        if answers.stale[w] == 1 or answers.size[w] > k or (total < k and whole[w] == 0):
             left[w] = SEARCH
-            left[watches] += 1
+            state.searches += 1
             continue
-        if total > room[w]:
-            total, whole[w] = room[w], 0
+        if total > state.room[w]:
+            total, whole[w] = state.room[w], 0
         if gone > 0:
-            _close_up(base, m, timed, horizon, edge, good, time, seq)
-        _let_in(base, m - gone, entering, total, timed, places, good, time, seq, new_good, new_time, new_seq)
-        held[w], size[w] = total, min(k, total)
-        anew = gone > 0 or m == 0
-        _date(w, base, total, anew, timed, among, oldest_time, oldest_seq, time, seq, new_time, new_seq)
-    # a search shows all that is there, also what was retained and came back without a new row
-    shown = fresh > -np.inf
+            _close_up(answers, base, m, timed, horizon, edge)
+        _let_in(answers, base, m - gone, entering, total, timed, places, new_good, new_time, new_seq)
+        held[w], answers.size[w] = total, min(k, total)
+        again = gone > 0 or m == 0
+        _date(answers, w, total, again, timed, among, new_time, new_seq)
+    # a search finds all that is there, also what was retained and came back without a new row
+    shown = lists.fresh > -np.inf
     for w in range(watches):
         if left[w] == SEARCH:
             shown[slots[w]] = True
-    for slot in range(list_start.shape[0]):
+    for slot in range(lists.start.shape[0]):
         if shown[slot]:
-            for place in range(list_start[slot] + list_head[slot], list_start[slot] + list_size[slot]):
-                seen[0, slot] = max(seen[0, slot], pool_seq[place])
-                seen[1, slot] = max(seen[1, slot], pool_time[place])
+            for place in range(lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]):
+                state.seen[slot] = max(state.seen[slot], lists.seq[place])
+                state.latest[slot] = max(state.latest[slot], lists.time[place])
 
 
 @inlined
-def _close_up(
-    base: int, m: int, timed: bool, horizon: int, edge: int, good: Floats, time: Ints, seq: Ints
-) -> None:
+def _close_up(answers: ListAnswers, base: int, m: int, timed: bool, horizon: int, edge: int) -> None:
     """Take what has left the window out of what is held."""
+    good, time, seq = answers.good, answers.time, answers.seq
     to = base
     while _inside(time[to] if timed else 0, seq[to], horizon, edge):
         to += 1
@@ -283,11 +288,12 @@ def _close_up(
 
 @inlined
 def _let_in(
-    base: int, m: int, entering: int, total: int, timed: bool, which: Ints, good: Floats, time: Ints, seq: Ints,
-    new_good: Floats, new_time: Ints, new_seq: Ints,
+    answers: ListAnswers, base: int, m: int, entering: int, total: int, timed: bool, which: Ints, new_good: Floats,
+    new_time: Ints, new_seq: Ints,
 ) -> None:  # fmt: skip
     """Put newcomers among the m that are held; `total` ranks are held then. The last newcomer goes first, so that each
     rank that is held moves once."""
+    good, time, seq = answers.good, answers.time, answers.seq
     end = m
     for more in range(entering, 0, -1):
         n, place = which[more - 1], end
@@ -317,11 +323,12 @@ def _let_in(
 
 @inlined
 def _date(
-    w: int, base: int, total: int, anew: bool, timed: bool, among: int, oldest_time: Ints, oldest_seq: Ints,
-    time: Ints, seq: Ints, new_time: Ints, new_seq: Ints,
+    answers: ListAnswers, w: int, total: int, again: bool, timed: bool, among: int, new_time: Ints, new_seq: Ints
 ) -> None:  # fmt: skip
-    """The oldest row that is held, or an older one that was: looked for where some have left."""
-    if anew and total > 0:
+    """Note the oldest row that is held, or an older one that was: it is looked for where some have left."""
+    base, time, seq = answers.start[w], answers.time, answers.seq
+    oldest_time, oldest_seq = answers.oldest_time, answers.oldest_seq
+    if again and total > 0:
         oldest, its = time[base], seq[base]
         for i in range(base, base + total if not timed else base):
             its = min(its, seq[i])
@@ -329,7 +336,43 @@ def _date(
             if time[i] < oldest or (time[i] == oldest and seq[i] < its):
                 oldest, its = time[i], seq[i]
         oldest_time[w], oldest_seq[w] = oldest, its
-    elif not anew:
+    elif not again:
         for j in range(among):  # newcomers may be late
             if not _inside(new_time[j], new_seq[j], oldest_time[w], oldest_seq[w]):
                 oldest_time[w], oldest_seq[w] = new_time[j], new_seq[j]
+
+
+@kernel
+def walk_all(order: Ints, state: Held, answers: ListAnswers, lists: Lists) -> None:
+    """Search for the answers of watches in this order: by slot, in each the newest horizon first. As many ranks below
+    each answer are held as there is room for."""
+    room = state.room
+    most = 0
+    for w in order:
+        most = max(most, room[w])
+    scores, places = np.empty(most + 1), np.empty(most + 1, dtype=np.int64)
+    new_scores, new_places = np.empty(WAIT), np.empty(WAIT, dtype=np.int64)
+    at, known, slot = 0, 0, -1
+    for w in order:
+        horizon, edge = answers.horizon_time[w], answers.horizon_seq[w]
+        if slot != answers.slot[w]:
+            slot = answers.slot[w]
+            begin, end = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
+            inside = first_inside(lists.time, lists.seq, begin, end, horizon, edge)
+            known = best(lists.good, inside, end, most, scores, places)
+        else:
+            inside = first_inside(lists.time, lists.seq, begin, at + 1, horizon, edge)
+            known = reach_back(lists.good, at, inside, scores, places, known, most, new_scores, new_places)
+        at = inside - 1
+        more, base = min(room[w], known), answers.start[w]
+        for j in range(more):
+            place = places[j]
+            answers.good[base + j] = scores[j]
+            answers.time[base + j], answers.seq[base + j] = lists.time[place], lists.seq[place]
+        if more > 0:  # the list is in order of recency
+            least = places[0]
+            for j in range(1, more):
+                least = min(least, places[j])
+            answers.oldest_time[w], answers.oldest_seq[w] = lists.time[least], lists.seq[least]
+        answers.size[w], state.held[w] = min(answers.k[w], known), more
+        state.whole[w] = known <= room[w] and known < most

@@ -29,23 +29,24 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from skyband.algorithms.arrivals import Arrivals
+from skyband.algorithms.arrivals import Arrivals, Step
 from skyband.algorithms.base import Workload
-from skyband.algorithms.kernels.batch_skyband import expected_size, push_heap, replace_root
+from skyband.algorithms.kernels.batch_skyband import Picks, expected_size, push_heap, replace_root
 from skyband.algorithms.kernels.batch_tops import tops_together
+from skyband.algorithms.kernels.candidate_lists import Lists
 from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.search_tree import SearchTree
 from skyband.algorithms.skyband.incremental_tops import Following
-from skyband.algorithms.skyband.ra import RA, taking
+from skyband.algorithms.skyband.ra import RA, SWEEPS, taking
 from skyband.algorithms.skyband.ra import absorb as relaxed
 from skyband.compiling.jit import kernel
+from skyband.compiling.state import State, field
 from skyband.core.exchange import Present
-from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints, Recency
 
 STEPS = 32  # of a slot's staircase
+BELOW = 3  # the counter of late rows below it
 _OFTEN = 8  # snapshots between two steps from which a tree pays
 
 
@@ -68,92 +69,88 @@ def cost_of(work: Workload) -> float:
     return taking(work) + 5e-6 + work.queries * 4.5e-7 * float(np.sqrt(changes))
 
 
+class Stairs(State):
+    """The staircase of each slot, newest step first: the score that k rows newer than a recency reach."""
+
+    stair_time: Ints = field("i8[slot, step]")
+    stair_seq: Ints = field("i8[slot, step]")
+    stair: Floats = field("f8[slot, step]")
+    stairs: Ints = field("i8[slot]")  # how many steps; -1: to be made
+
+
 @kernel
-def absorb(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
-    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
-    good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
-    fresh: Floats, counts: Ints, limit: Ints, stair_time: Ints, stair_seq: Ints, stair: Floats, stairs: Ints,
-) -> int:  # fmt: skip
+def absorb(slot: int, count: int, picks: Picks, step: Step, lists: Lists, stairs: Stairs) -> int:
     """Take the picked rows into the slot's list, but for late ones below the staircase; sweep it once it has grown."""
     if count == 0:
         return 0
-    live = size[slot] - head[slot]
-    if live + count > room[slot]:
+    live, k = lists.size[slot] - lists.head[slot], lists.ks[slot]
+    if live + count > lists.room[slot]:
         return 1
     if live > 0:
-        last = start[slot] + size[slot] - 1
-        oldest = picks[count - 1]
-        if time[oldest] < times[last] or (time[oldest] == times[last] and seq[oldest] < seqs[last]):
-            if stairs[slot] < 0:
-                climb(slot, good, times, seqs, start, head, size, k, stair_time, stair_seq, stair, stairs)
-            kept = above(slot, count, picks, values, time, seq, stair_time, stair_seq, stair, stairs, counts)
+        last, oldest = lists.start[slot] + lists.size[slot] - 1, picks.row[count - 1]
+        when = lists.time[last]
+        if step.time[oldest] < when or (step.time[oldest] == when and step.seq[oldest] < lists.seq[last]):
+            if stairs.stairs[slot] < 0:
+                climb(slot, k, lists, stairs)
+            kept = above(slot, count, picks, step, stairs)
+            lists.counts[slot, BELOW] += count - kept
             if kept == 0:
                 return 0
             if kept < count:  # the heap is of the k best that were picked
                 count = kept
                 for i in range(count):
                     if i < k:
-                        push_heap(heap, i, values[i])
-                    elif values[i] > heap[0]:
-                        replace_root(heap, k, values[i])
-    sweeps = counts[slot, 1]
+                        push_heap(picks.heap, i, picks.good[i])
+                    elif picks.good[i] > picks.heap[0]:
+                        replace_root(picks.heap, k, picks.good[i])
+    sweeps = lists.counts[slot, SWEEPS]
     log = np.log(k)
     growth_of = (log + np.sqrt(log * (4.0 + log))) / 2.0
-    if time.shape[0] > k:  # a step of many rows is swept by itself, and passes over all that is kept
+    if step.time.shape[0] > k:  # a step of many rows is swept by itself, and passes over all that is kept
         growth_of = min(growth_of, 1.0)
-    relaxed(
-        slot, count, picks, values, time, seq, place, mark, k, heap, good, times, seqs, start, head, size, room, fresh,
-        counts, limit, growth_of,
-    )  # fmt: skip
-    if counts[slot, 1] > sweeps:
-        stairs[slot] = -1  # made anew when a late row comes
+    relaxed(slot, count, picks, step, lists, growth_of)
+    if lists.counts[slot, SWEEPS] > sweeps:
+        stairs.stairs[slot] = -1  # made again when a late row comes
     return 0
 
 
 @kernel
-def climb(
-    slot: int, good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, k: int, stair_time: Ints,
-    stair_seq: Ints, stair: Floats, stairs: Ints,
-) -> None:  # fmt: skip
-    """A slot's staircase, newest step first: the score that k rows newer than a recency reach."""
-    begin, end = start[slot] + head[slot], start[slot] + size[slot]
-    every = (end - begin) // stair.shape[1] + 1
-    steps = 0
+def climb(slot: int, k: int, lists: Lists, stairs: Stairs) -> None:
+    """Make a slot's staircase."""
+    good, most = lists.good, stairs.stair.shape[1]
+    begin, end = lists.start[slot] + lists.head[slot], lists.start[slot] + lists.size[slot]
+    every = (end - begin) // most + 1
+    made = 0
     heap = np.empty(k)
     for i in range(end - 1, begin - 1, -1):
         count = end - 1 - i
-        if count >= k and count % every == 0 and steps < stair.shape[1]:
-            stair_time[slot, steps], stair_seq[slot, steps] = times[i], seqs[i]
-            stair[slot, steps] = heap[0]
-            steps += 1
+        if count >= k and count % every == 0 and made < most:
+            stairs.stair_time[slot, made], stairs.stair_seq[slot, made] = lists.time[i], lists.seq[i]
+            stairs.stair[slot, made] = heap[0]
+            made += 1
         if count < k:
             push_heap(heap, count, good[i])
         elif good[i] > heap[0]:
             replace_root(heap, k, good[i])
-    stairs[slot] = steps
+    stairs.stairs[slot] = made
 
 
 @kernel
-def above(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, stair_time: Ints, stair_seq: Ints,
-    stair: Floats, stairs: Ints, counts: Ints,
-) -> int:  # fmt: skip
-    """Close the picks up to those that no step of the staircase dominates; how many they are."""
-    kept, step = 0, 0
+def above(slot: int, count: int, picks: Picks, step: Step, stairs: Stairs) -> int:
+    """Close the picks up to those that no step of the staircase dominates; return how many they are."""
+    kept, last = 0, -1  # the last of the stairs that is not older than the row
     for i in range(count):
-        row = picks[i]
-        # the last step that is not older than the row: what newer rows than that reach, newer ones than the row do
-        while step < stairs[slot] and (
-            stair_time[slot, step] > time[row]
-            or (stair_time[slot, step] == time[row] and stair_seq[slot, step] >= seq[row])
+        row = picks.row[i]
+        time, seq = step.time[row], step.seq[row]
+        while last + 1 < stairs.stairs[slot] and (
+            stairs.stair_time[slot, last + 1] > time
+            or (stairs.stair_time[slot, last + 1] == time and stairs.stair_seq[slot, last + 1] >= seq)
         ):
-            step += 1
-        if step > 0 and values[i] <= stair[slot, step - 1]:
-            counts[slot, 3] += 1
-            continue
-        picks[kept], values[kept] = row, values[i]
-        kept += 1
+            last += 1
+        # what newer rows than that stair reach, newer ones than the row do
+        if last < 0 or picks.good[i] > stairs.stair[slot, last]:
+            picks.row[kept], picks.good[kept] = row, picks.good[i]
+            kept += 1
     return kept
 
 
@@ -182,17 +179,10 @@ class Lazy(RA):
 
     def __init__(self, options: Mapping[str, float]) -> None:
         super().__init__(options)
-        self._stairs()
+        self.staircase = Stairs(step=STEPS)
         self._trees: dict[int, SearchTree] = {}  # by slot
         self.following = Following()
         self._asked: dict[int, int] = {}  # by slot: how often since the last step
-
-    def _stairs(self) -> None:
-        slots = len(self.ks)
-        self.stair_time = np.zeros((slots, STEPS), dtype=np.int64)
-        self.stair_seq = np.zeros((slots, STEPS), dtype=np.int64)
-        self.stair = np.zeros((slots, STEPS))
-        self.stairs = np.full(slots, -1, dtype=np.int64)  # how many steps; -1: to be made
 
     @property
     def absorb(self) -> Any:
@@ -200,7 +190,8 @@ class Lazy(RA):
 
     def add(self, k: int) -> int:
         slot = super().add(k)
-        self._stairs()
+        self.staircase.grow(slot=len(self.ks))
+        self.staircase.stairs[slot] = -1
         return slot
 
     def first_limit(self, k: int) -> int:
@@ -208,14 +199,10 @@ class Lazy(RA):
 
     def resize(self, slot: int, k: int) -> None:
         super().resize(slot, k)
-        self.stairs[slot] = -1
+        self.staircase.stairs[slot] = -1
 
-    def state(self) -> tuple[Any, ...]:
-        lists = self.lists
-        return (
-            lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size, lists.room,
-            self.fresh, self.counts, self.limit, self.stair_time, self.stair_seq, self.stair, self.stairs,
-        )  # fmt: skip
+    def states(self) -> tuple[Any, ...]:
+        return self.lists, self.staircase
 
     def _changed(self) -> None:
         self._trees.clear()
@@ -227,7 +214,7 @@ class Lazy(RA):
 
     def rebuild(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
         self._changed()
-        self.stairs[slot] = -1
+        self.staircase.stairs[slot] = -1
         super().rebuild(slot, good, time, seq)
 
     def expire(self, slot: int, horizon: Recency) -> None:
@@ -249,9 +236,7 @@ class Lazy(RA):
         horizon_time: Ints,
         horizon_seq: Ints,
     ) -> Present:
-        return self.following.present(
-            answers, self.lists, self.fresh, slots, stale, ks, horizon_time, horizon_seq
-        )
+        return self.following.present(answers, self.lists, slots, stale, ks, horizon_time, horizon_seq)
 
     def _tree(self, slot: int) -> SearchTree | None:
         """A tree of the slot's list, once it was asked often enough since the last step."""
@@ -264,9 +249,8 @@ class Lazy(RA):
         tree = self._tree(slot)
         if tree is None:
             return super().top(slot, k, horizon)
-        lists, span = self.lists, self.lists.span(slot)
-        begin = first_inside(lists.time, lists.seq, span.start, span.stop, horizon.time, horizon.seq)
-        places = span.start + tree.top(k, int(begin) - span.start)
+        lists, first = self.lists, self.lists.span(slot).start
+        places = first + tree.top(k, lists.inside(slot, horizon).start - first)
         return lists.good[places], lists.time[places], lists.seq[places]
 
     def tops(self, asked: Sequence[tuple[int, int, Recency]]) -> list[tuple[Floats, Ints, Ints]]:
@@ -276,13 +260,11 @@ class Lazy(RA):
         return tops_together(self.lists, self._trees, asked)
 
     def dump(self) -> dict[str, Any]:
-        stairs = ("stair_time", "stair_seq", "stair", "stairs")
-        return {**super().dump(), **{name: getattr(self, name).copy() for name in stairs}}
+        return {**super().dump(), **self.staircase.dump()}
 
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
-        for name in ("stair_time", "stair_seq", "stair", "stairs"):
-            setattr(self, name, blob[name].copy())
+        self.staircase.load(blob)
         self.following.begin(self.lists)
 
     def _check(self) -> None:

@@ -28,16 +28,15 @@ left, or tiny sets would be swept at each arrival.
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from skyband.algorithms.arrivals import Step
 from skyband.algorithms.base import Card, ListAlgorithm, Workload
-from skyband.algorithms.kernels.batch_skyband import expected_size
-from skyband.algorithms.kernels.candidate_lists import append, close_up, outdo, prune
+from skyband.algorithms.kernels.batch_skyband import Picks, expected_size
+from skyband.algorithms.kernels.candidate_lists import Lists, append, has_room, note, outdo, prune
 from skyband.compiling.jit import inlined, kernel
-from skyband.core.types import Floats, Ints
 
 GAMMA = 0.5
-LEAST = -float(np.finfo(np.float64).max)
+ADMITTED, SWEEPS, SWEPT = range(3)  # counters
 
 
 def expected(k: int, n: float) -> float:
@@ -61,64 +60,31 @@ def taking(work: Workload) -> float:
 
 
 @inlined
-def absorb_here(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
-    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
-    good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
-    fresh: Floats, counts: Ints, limit: Ints, gamma: float,
-) -> int:  # fmt: skip
+def absorb_here(slot: int, count: int, picks: Picks, step: Step, lists: Lists, gamma: float) -> int:
     """`absorb`, written out where it is called: there it is done for many lists, one after the other."""
     if count == 0:
         return 0
-    begin = start[slot]
-    if time.shape[0] > k and count >= k:
+    k = lists.ks[slot]
+    if step.time.shape[0] > k and count >= k:
         # a batch of more than k rows, swept against itself: its k-th best outdoes older rows by a mere comparison
-        before = size[slot] - head[slot]
-        size[slot] = outdo(
-            good, times, seqs, begin, head[slot], size[slot], heap[0], time, seq, picks[count - 1]
-        )
-        counts[slot, 2] += before - size[slot]
-        head[slot] = 0
-    if size[slot] + count > room[slot]:
-        if head[slot] == 0:
-            return 1
-        size[slot] = close_up(good, times, seqs, begin, head[slot], size[slot])
-        head[slot] = 0
-        if size[slot] + count > room[slot]:
-            return 1
-    append(time, seq, picks, values, count, good, times, seqs, begin + head[slot], begin + size[slot])
-    size[slot] += count
-    counts[slot, 0] += count
-    for i in range(count):
-        if place.shape[0] > 0:  # else all are marked already
-            mark[place[picks[i]]] = 1
-        # a row of score -inf has come, too: it must not look as if none had
-        fresh[slot] = max(fresh[slot], values[i], LEAST)
-    candidates = size[slot] - head[slot] - k
-    if candidates >= limit[slot]:
-        before = size[slot] - head[slot]
-        kept = prune(good, times, seqs, begin + head[slot], begin + size[slot], begin, k, heap)
-        counts[slot, 1] += 1
-        counts[slot, 2] += before - kept
-        head[slot] = 0
-        size[slot] = kept
-        left = max(kept - k, 0)
-        limit[slot] = max(int(np.ceil((1.0 + gamma) * left)), left + 1)
+        oldest = picks.row[count - 1]
+        lists.counts[slot, SWEPT] += outdo(lists, slot, picks.heap[0], step.time[oldest], step.seq[oldest])
+    if not has_room(lists, slot, count):
+        return 1
+    append(lists, slot, count, picks, step)
+    note(lists, slot, count, picks, step)
+    if lists.size[slot] - lists.head[slot] - k >= lists.limit[slot]:
+        lists.counts[slot, SWEEPS] += 1
+        lists.counts[slot, SWEPT] += prune(lists, slot, k, picks.heap)
+        left = max(lists.size[slot] - k, 0)
+        lists.limit[slot] = max(int(np.ceil((1.0 + gamma) * left)), left + 1)
     return 0
 
 
 @kernel
-def absorb(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
-    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
-    good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
-    fresh: Floats, counts: Ints, limit: Ints, gamma: float,
-) -> int:  # fmt: skip
+def absorb(slot: int, count: int, picks: Picks, step: Step, lists: Lists, gamma: float) -> int:
     """Take the picked rows into the slot's list; sweep it if its candidates have reached the limit."""
-    done: int = absorb_here(
-        slot, count, picks, values, time, seq, place, mark, k, heap, good, times, seqs, start, head, size, room,
-        fresh, counts, limit, gamma,
-    )  # fmt: skip
+    done: int = absorb_here(slot, count, picks, step, lists, gamma)
     return done
 
 
@@ -149,17 +115,14 @@ class RA(ListAlgorithm):
 
     def resize(self, slot: int, k: int) -> None:
         super().resize(slot, k)
-        self.limit[slot] = max(int(self.limit[slot]), self.lists.live(slot) - k + 1)
-
-    def state(self) -> tuple[Any, ...]:
         lists = self.lists
-        return (
-            lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size, lists.room,
-            self.fresh, self.counts, self.limit, float(self.options["gamma"]),
-        )  # fmt: skip
+        lists.limit[slot] = max(int(lists.limit[slot]), lists.live(slot) - k + 1)
+
+    def states(self) -> tuple[Any, ...]:
+        return self.lists, float(self.options["gamma"])
 
     def _check(self) -> None:
         super()._check()
         for slot in np.flatnonzero(self.ks).tolist():
             # the sweep keeps the candidates beyond the first k below the limit
-            assert self.lists.live(slot) - int(self.ks[slot]) < max(1, int(self.limit[slot]))
+            assert self.lists.live(slot) - int(self.ks[slot]) < max(1, int(self.lists.limit[slot]))

@@ -9,7 +9,7 @@ dominator outlives what it dominates, so counters never go down and eviction is 
 **What is kept.** One list a query in recency order, with a counter each: the k-skyband and nothing else.
 A late row is counted from both sides: its own dominators among the newer candidates (all of them are there
 as long as they are fewer than k, by transitivity), and itself against the older ones. Rows that their own
-batch dominates are left out at once; whoever they dominate has the same k dominators.
+batch dominates are left out at once; what they dominate has the same k dominators.
 
 **Cost.** O(n') for each row taken in, with n' = k(1 + H_n - H_k) the skyband's size in random order.
 
@@ -20,95 +20,43 @@ of the time with half as much again of state. SA is the yardstick that the other
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from skyband.algorithms.arrivals import Step
 from skyband.algorithms.base import Card, ListAlgorithm
-from skyband.algorithms.kernels.batch_skyband import expected_size
+from skyband.algorithms.kernels.batch_skyband import Picks, expected_size
+from skyband.algorithms.kernels.candidate_lists import Lists, append, close_up, has_room, move, note
 from skyband.compiling.jit import inlined, kernel
-from skyband.core.types import Floats, Ints
+
+ADMITTED, EVICTED = range(2)  # counters
 
 
 @inlined
-def absorb_here(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
-    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
-    good: Floats, times: Ints, seqs: Ints, dominators: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
-    fresh: Floats, counts: Ints,
-) -> int:  # fmt: skip
+def absorb_here(slot: int, count: int, picks: Picks, step: Step, lists: Lists) -> int:
     """`absorb`, written out where it is called: there it is done for many lists, one after the other."""
     if count == 0:
         return 0
-    begin = start[slot]
-    if head[slot] > 0:  # what has left the window goes first
-        for i in range(size[slot] - head[slot]):
-            good[begin + i] = good[begin + head[slot] + i]
-            times[begin + i] = times[begin + head[slot] + i]
-            seqs[begin + i] = seqs[begin + head[slot] + i]
-            dominators[begin + i] = dominators[begin + head[slot] + i]
-        size[slot] -= head[slot]
-        head[slot] = 0
-    if size[slot] + count > room[slot]:
+    if lists.head[slot] > 0:  # what has left the window goes first
+        close_up(lists, slot)
+    if not has_room(lists, slot, count):
         return 1
-    merge(time, seq, picks, values, count, good, times, seqs, dominators, begin, begin + size[slot])
-    size[slot] += count
-    counts[slot, 0] += count
-    for i in range(count):
-        if place.shape[0] > 0:  # else all are marked already
-            mark[place[picks[i]]] = 1
-        if values[i] > fresh[slot]:
-            fresh[slot] = values[i]
-    kept = count_and_evict(good, times, seqs, dominators, begin, begin + size[slot], k)
-    counts[slot, 1] += size[slot] - kept
-    size[slot] = kept
+    append(lists, slot, count, picks, step)
+    note(lists, slot, count, picks, step)
+    lists.counts[slot, EVICTED] += count_and_evict(lists, slot)
     return 0
 
 
 @kernel
-def absorb(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
-    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
-    good: Floats, times: Ints, seqs: Ints, dominators: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
-    fresh: Floats, counts: Ints,
-) -> int:  # fmt: skip
-    """Take the picked rows into the slot's list, count who dominates whom, evict at k."""
-    done: int = absorb_here(
-        slot, count, picks, values, time, seq, place, mark, k, heap, good, times, seqs, dominators, start, head,
-        size, room, fresh, counts,
-    )  # fmt: skip
+def absorb(slot: int, count: int, picks: Picks, step: Step, lists: Lists) -> int:
+    """Take the picked rows into the slot's list, count the rows that dominate each, evict at k."""
+    done: int = absorb_here(slot, count, picks, step, lists)
     return done
 
 
 @kernel
-def merge(
-    time: Ints, seq: Ints, picks: Ints, values: Floats, count: int,
-    good: Floats, times: Ints, seqs: Ints, dominators: Ints, begin: int, end: int,
-) -> None:  # fmt: skip
-    """Bring the picked rows into their places; a new row's counter is -1 until it is counted."""
-    left = end - 1
-    write = end + count - 1
-    for i in range(count):
-        row = picks[i]
-        while left >= begin and (
-            times[left] > time[row] or (times[left] == time[row] and seqs[left] > seq[row])
-        ):
-            good[write] = good[left]
-            times[write] = times[left]
-            seqs[write] = seqs[left]
-            dominators[write] = dominators[left]
-            left -= 1
-            write -= 1
-        good[write] = values[i]
-        times[write] = time[row]
-        seqs[write] = seq[row]
-        dominators[write] = -1
-        write -= 1
-
-
-@kernel
-def count_and_evict(
-    good: Floats, times: Ints, seqs: Ints, dominators: Ints, begin: int, end: int, k: int
-) -> int:
-    """Count each new row (marked -1) against all others, then close the ranks. Returns how many stay."""
+def count_and_evict(lists: Lists, slot: int) -> int:
+    """Count each new row (marked -1) against all others, then close the ranks. Returns how many were evicted."""
+    begin, end = lists.start[slot], lists.start[slot] + lists.size[slot]
+    good, dominators = lists.good, lists.count
     for new in range(end - 1, begin - 1, -1):
         if dominators[new] >= 0:
             continue
@@ -123,13 +71,12 @@ def count_and_evict(
         dominators[new] = own
     write = begin
     for place in range(begin, end):
-        if dominators[place] < k:
-            good[write] = good[place]
-            times[write] = times[place]
-            seqs[write] = seqs[place]
+        if dominators[place] < lists.ks[slot]:
+            move(lists, write, place)
             dominators[write] = dominators[place]
             write += 1
-    return write - begin
+    lists.size[slot] = write - begin
+    return int(end - write)
 
 
 class SA(ListAlgorithm):
@@ -154,19 +101,12 @@ class SA(ListAlgorithm):
     def absorb(self) -> Any:
         return absorb
 
-    def state(self) -> tuple[Any, ...]:
-        lists = self.lists
-        return (
-            lists.good, lists.time, lists.seq, lists.count, lists.start, lists.head, lists.size, lists.room,
-            self.fresh, self.counts,
-        )  # fmt: skip
-
     def _check(self) -> None:
         super()._check()
         for slot in np.flatnonzero(self.ks).tolist():
             span = self.lists.span(slot)
             good, dominators = self.lists.good[span], self.lists.count[span]
-            # strict: whoever has k dominators is gone (a smaller k, just set, shows at the next arrival)
+            # strict: a row with k dominators is gone (a smaller k, just set, shows at the next arrival)
             # and no counter misses a dominator that is there
             for place in range(len(good)):
                 assert dominators[place] >= np.count_nonzero(good[place + 1 :] >= good[place])

@@ -18,35 +18,25 @@ row is found by binary search, and what is newer moves up.
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from skyband.algorithms.arrivals import Arrivals
+from skyband.algorithms.arrivals import Step
 from skyband.algorithms.base import Card, ListAlgorithm
-from skyband.algorithms.kernels.candidate_lists import append, close_up
+from skyband.algorithms.kernels.batch_skyband import Picks
+from skyband.algorithms.kernels.candidate_lists import Lists, append, has_room, note
+from skyband.algorithms.parallel_insert import Share
 from skyband.compiling.jit import kernel
-from skyband.core.types import Floats, Ints
+from skyband.core.types import Floats
 
 
 @kernel
-def absorb(
-    slot: int, count: int, picks: Ints, values: Floats, time: Ints, seq: Ints, place: Ints,
-    mark: npt.NDArray[np.uint8], k: int, heap: Floats,
-    good: Floats, times: Ints, seqs: Ints, start: Ints, head: Ints, size: Ints, room: Ints,
-    fresh: Floats, counts: Ints,
-) -> int:  # fmt: skip
+def absorb(slot: int, count: int, picks: Picks, step: Step, lists: Lists) -> int:
     """Take all picked rows; what has left makes room first."""
-    begin = start[slot]
-    if size[slot] + count > room[slot] and head[slot] > 0:
-        size[slot] = close_up(good, times, seqs, begin, head[slot], size[slot])
-        head[slot] = 0
-    if size[slot] + count > room[slot]:
+    if not has_room(lists, slot, count):
         return 1
-    append(time, seq, picks, values, count, good, times, seqs, begin + head[slot], begin + size[slot])
-    size[slot] += count
-    counts[slot, 0] += count
-    for i in range(count):
-        mark[place[picks[i]]] = 1
-        fresh[slot] = np.inf
+    append(lists, slot, count, picks, step)
+    note(lists, slot, count, picks, step)
+    if count > 0:
+        lists.fresh[slot] = np.inf
     return 0
 
 
@@ -72,18 +62,11 @@ class Threshold(ListAlgorithm):
     def absorb(self) -> Any:
         return absorb
 
-    def pick(self, good: Floats, inside: int, k: int) -> int:
-        picks = np.flatnonzero(~np.isnan(good[:inside]))
-        self._picks[: len(picks)] = picks
-        self._values[: len(picks)] = good[picks]
-        return len(picks)
+    def pick(self, slot: int, good: Floats, inside: int) -> int:
+        rows = np.flatnonzero(~np.isnan(good[:inside]))
+        self.picks.row[: len(rows)] = rows
+        self.picks.good[: len(rows)] = good[rows]
+        return len(rows)
 
-    def _fusion_pays(self, rows: Arrivals, members: int) -> bool:
+    def _fusion_pays(self, share: Share) -> bool:
         return False  # nothing to select: the score column is all there is
-
-    def state(self) -> tuple[Any, ...]:
-        lists = self.lists
-        return (
-            lists.good, lists.time, lists.seq, lists.start, lists.head, lists.size, lists.room,
-            self.fresh, self.counts,
-        )  # fmt: skip
