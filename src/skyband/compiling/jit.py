@@ -43,9 +43,9 @@ _interpreted = False  # True: kernels run as plain Python, but for the warming t
 _beside = False  # True: another process compiles, and small kernels that aren't loaded run as plain Python
 _warming: int | None = None
 _kernels: list["Kernel"] = []
-_only = threading.local()  # `load`: code is taken from the cache or not at all
+_only = threading.local()  # `load`: code is taken from the cache or not at all; `patient`: see `patiently`
 compilations: Counter[str] = Counter()  # of this process, by kernel; what the cache had isn't counted
-# Kernels whose work is small, or that have no other family to stand in for theirs, run as plain Python meanwhile.
+# Kernels whose work is small run as plain Python meanwhile.
 SMALL = (
     "skyband.core.",
     "skyband.engine.",
@@ -89,7 +89,8 @@ class Kernel:
         quick enough."""
         if _interpreted:
             return threading.get_ident() == _warming
-        return not self.function.__module__.startswith(SMALL) or self.is_loaded(arguments)
+        can_wait = getattr(_only, "patient", False) or self.function.__module__.startswith(SMALL)
+        return not can_wait or self.is_loaded(arguments)
 
     def is_loaded(self, arguments: tuple[Any, ...]) -> bool:
         """Whether compiled code for arguments of these types is at hand."""
@@ -476,6 +477,16 @@ def beside(busy: bool) -> None:
     """Another process begins or ends to compile what a stream waits for."""
     global _beside
     _beside = busy
+
+
+@contextlib.contextmanager
+def patiently() -> Iterator[None]:
+    """Run this thread's kernels as plain Python as long as they aren't loaded and another process compiles."""
+    _only.patient = True
+    try:
+        yield
+    finally:
+        _only.patient = False
 
 
 def called() -> list[tuple[str, str, str | None, tuple[Any, ...] | None]]:

@@ -157,6 +157,7 @@ class Family(ABC):
     sign: float  # 1.0 where the greatest score is best, else -1.0
     timed: bool = True  # whether the stream has event times
     windowed: bool  # keeps the rows of the window
+    patient: bool = False  # its kernels run as plain Python until they are compiled (stand_in.py)
     oldest: Recency = LOWEST  # the oldest horizon of all watches at the last step
     used: tuple[str, ...]  # columns that scores and predicates read
     watches: Sequence[Watched]

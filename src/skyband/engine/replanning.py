@@ -124,7 +124,11 @@ class Review:
     def request(self) -> None:
         """Have the code compiled that the watches of stand-ins wait for."""
         for (key, _), watches in self._waiting().items():
-            stand_in.request(self.stream, watches, watches[0].choice, key)
+            self._request(key, watches)
+
+    def _request(self, key: str, watches: list[Watched]) -> None:
+        queries = [replace(watch.query, window=watch.window) for watch in watches[: stand_in.MOST_QUERIES]]
+        stand_in.request(self.stream, queries, watches[0].choice, key)
 
     def _waiting(self) -> dict[tuple[str, Any], list[Watched]]:
         """The watches that a stand-in answers, by the plan that they wait for and the family that they will be."""
@@ -148,7 +152,7 @@ class Review:
             return
         for (key, _), watches in self._waiting().items():
             if not background.is_ready(key):
-                stand_in.request(self.stream, watches, watches[0].choice, key)
+                self._request(key, watches)
                 continue
             self.cancel()
             old = watches[0].group
@@ -317,6 +321,8 @@ class Review:
     def _stands_in(self, watch: Watched) -> list[str]:
         """What to say of a watch that a stand-in answers."""
         group = watch.group
+        if group.patient and background.is_busy():
+            return [f"the kernels of {group.algorithm_name} run as plain Python until they are compiled"]
         if group.algorithm_name != STAND_IN or watch.choice.algorithm == STAND_IN:
             return []
         rows = self.stream.full_rows(watch.window) or ASSUMED_WINDOW

@@ -451,7 +451,9 @@ class Stream:
             group = self.made(watch.query, choice.algorithm, choice.options)
             self.groups.append(group)
             self._families[key] = group
-        group.attach(watch)
+            group.patient = stand_in.is_patient(self, watch.query, choice)
+        with stand_in.meanwhile(group):
+            group.attach(watch)
 
     def _at_once(self, watch: Watch) -> Choice:
         """The watch's choice, or the algorithm that stands in until its compiled code is there."""
@@ -628,8 +630,15 @@ class Stream:
 
     def _run(self, step: Step) -> list[tuple[Family, Changes]]:
         """One step of every family: those whose answers changed, with what changed."""
-        found = [(group, group.step(step)) for group in self.groups]
+        found = [(group, self._step_of(group, step)) for group in self.groups]
         return [(group, changes) for group, changes in found if changes is not None]
+
+    @staticmethod
+    def _step_of(group: Family, step: Step) -> Changes | None:
+        if not group.patient:
+            return group.step(step)
+        with stand_in.meanwhile(group):
+            return group.step(step)
 
     @property
     def windowed(self) -> bool:

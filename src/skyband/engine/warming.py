@@ -59,14 +59,18 @@ def attend(key: str) -> None:
 def run_plan(content: Any) -> None:
     """Run the queries of a request, with their algorithm from the first row on, and taken over from the stand-in."""
     queries = []
-    for data, window in zip(content["queries"], content["windows"], strict=True):
-        rows = window.get("rows")
-        short = Last(window["nanoseconds"]) if rows is None else Rows(min(rows, MOST_ROWS))
-        queries.append(replace(from_dict(data), window=short))
+    for query in map(from_dict, content["queries"]):
+        window = query.window
+        queries.append(
+            replace(query, window=Rows(min(window.n, MOST_ROWS)) if isinstance(window, Rows) else window)
+        )
     more = [_other(queries[n % len(queries)], n) for n in range(MEMBERS - len(queries))]
-    if not REGISTRY[content["algorithm"]].card.window:
-        more = []
-    for algorithm, asked_for in ((content["algorithm"], queries + more), (STAND_IN, queries)):
+    named = content["algorithm"]
+    if named not in REGISTRY:  # pairs and objects: their own kernels stand in
+        runs = [(named, queries)]
+    else:
+        runs = [(named, queries + more if REGISTRY[named].card.window else queries), (STAND_IN, queries)]
+    for algorithm, asked_for in runs:
         schema = schema_of(content)
         monitor = Monitor(
             time=content["time"],
@@ -77,7 +81,7 @@ def run_plan(content: Any) -> None:
         )
         options = () if algorithm == STAND_IN else tuple(content["options"].items())
         for query in asked_for:
-            own = tuple(sorted([("algorithm", algorithm), *options]))
+            own = tuple(sorted({**dict(query.options), **dict(options), "algorithm": algorithm}.items()))
             monitor.watch(replace(query, options=own))
         sizes = [int(min(max(content["batch"] or 1, LEAST_BATCH), MOST_BATCH)), 1, 200]
         for number, table in enumerate(_tables(schema, monitor, queries, sizes)):

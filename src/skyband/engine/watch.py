@@ -25,7 +25,7 @@ from skyband.core.types import Ints, Recency
 from skyband.engine.explain import Plan
 from skyband.engine.planner import STAND_IN, Choice
 from skyband.engine.protocol import Family, Host, Streamed, Watched
-from skyband.engine.stand_in import is_free
+from skyband.engine.stand_in import is_free, meanwhile
 from skyband.query.expression import Column, columns_of, evaluate
 from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
 from skyband.query.serialise import to_dict
@@ -108,7 +108,8 @@ class Watch:
             ranks, slot = self.ranks(horizon), self.slot
         else:
             horizon, ranks, slot = self._covered(k, window)
-        return self._top(slot, ranks, horizon)
+        with meanwhile(self.group):
+            return self._top(slot, ranks, horizon)
 
     def rows(self, k: int | None = None, window: str | Window | None = None) -> list[dict[str, Any]]:
         """Return what `top` returns as a list of dicts of plain Python values."""
@@ -120,7 +121,8 @@ class Watch:
         With `lazy`, and of pairs, one pass over what is kept serves all of them.
         """
         self._must_be_watched()
-        return self._tops([self._covered(k, window) for k, window in asked])
+        with meanwhile(self.group):
+            return self._tops([self._covered(k, window) for k, window in asked])
 
     def _tops(self, covered: list[tuple[Recency, int | None, int]]) -> list[pa.Table]:
         """Make one table of all answers; return each one's part."""
