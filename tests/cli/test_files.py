@@ -396,7 +396,7 @@ def test_parquet_damaged_in_the_middle(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[1000:-2000] = bytes(len(data) - 3000)
     reader = open_rows(written(tmp_path, bytes(data)))
-    with pytest.raises(InputError, match="is a damaged Parquet file: make it anew"):
+    with pytest.raises(InputError, match="is a damaged Parquet file: write it again"):
         list(reader.chunks())
 
 
@@ -432,7 +432,7 @@ BAD_FILES = {
     "is neither CSV nor JSON lines in UTF-8, nor Parquet: convert it to one of them.": "a,b\n1,2\n".encode(
         "utf-16"
     ),
-    "is a damaged Parquet file: make it anew.": b"PAR1 and nothing else",
+    "is a damaged Parquet file: write it again.": b"PAR1 and nothing else",
     "is empty once it is unpacked: there are no rows to read.": gzip.compress(b""),
 }
 

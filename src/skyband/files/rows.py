@@ -45,6 +45,18 @@ class Chunk:
         bad = [row._replace(position=row.position - start) for row in self.bad[first:last]]
         return Chunk(self.table.slice(start - first, stop - start - len(bad)), bad)
 
+    def with_gaps(self) -> tuple[pa.Table, dict[int, tuple[str, str]] | None]:
+        """Return the rows with an empty one in the place of each bad one, and what is wrong with those and their texts.
+
+        So the other rows keep their seq.
+        """
+        if not self.bad:
+            return self.table, None
+        texts = {row.position: (row.detail, row.raw) for row in self.bad}
+        places = iter(range(self.table.num_rows))
+        order = [None if place in texts else next(places) for place in range(self.count)]
+        return self.table.take(pa.array(order, pa.int64())), texts
+
 
 def cut(chunks: Iterator[Chunk], size: int, every: int | None = None) -> Iterator[Chunk]:
     """The same rows in pieces of at most `size`, with a cut after every `every` rows, exactly."""

@@ -237,13 +237,11 @@ def _csv(data: bytes, known: Known) -> Body:
         types |= {name: found.field(name).type for name in new}
     schema = pa.schema([pa.field(name, types[name]) for name in names])
     chunk = parse_csv(rest, schema, delimiter)
-    table = chunk.table.drop_columns([name for name in new if _empty(chunk.table[name])])
-    if not chunk.bad:
-        return Body(table, table.num_rows)
-    unread = {row.position: (row.detail, (row.raw or "")[:_LONGEST_RAW]) for row in chunk.bad}
-    good = iter(range(table.num_rows))
-    places = pa.array([None if place in unread else next(good) for place in range(chunk.count)], pa.int64())
-    return Body(table.take(places), chunk.count, unread)
+    empty = [name for name in new if _empty(chunk.table[name])]
+    table, unread = chunk.with_gaps()
+    if unread is not None:
+        unread = {row: (detail, raw[:_LONGEST_RAW]) for row, (detail, raw) in unread.items()}
+    return Body(table.drop_columns(empty), chunk.count, unread)
 
 
 def _in_csv(kind: pa.DataType) -> bool:

@@ -119,17 +119,11 @@ async def rows(state: State, request: Request) -> Response:
         # A step goes on though its client has gone.
         receipt = await asyncio.shield(asyncio.wrap_future(future))
     state.service.numbers.pushed(time.perf_counter() - began, len(data))
-    done, changes = about_changes(request, receipt)
-    about = {
-        "rows": receipt.rows,
-        "rejected": receipt.rejected,
-        "first_seq": receipt.first_seq,
-        **done,
-        "repeated": receipt.repeated,
-    }
+    about = {"rows": receipt.rows, "rejected": receipt.rejected, "first_seq": receipt.first_seq}
+    more: dict[str, Any] = {"repeated": receipt.repeated}
     if receipt.notices:
-        about["notices"] = [notice._asdict() for notice in receipt.notices]
-    return arrow(changes, about) if wants_arrow(request) else say(about)
+        more["notices"] = [notice._asdict() for notice in receipt.notices]
+    return step_done(request, receipt, about, more)
 
 
 @endpoint("POST", "/api/streams/{stream}/restart", role="admin")
@@ -138,8 +132,7 @@ async def restart(state: State, request: Request) -> Response:
     for other in await state.call(state.service.restarted_with, stream):
         scope_of(request).check_stream(other)
     receipt = await state.call(state.service.restart, stream)
-    about, changes = about_changes(request, receipt)
-    return arrow(changes, about) if wants_arrow(request) else say(about)
+    return step_done(request, receipt)
 
 
 @endpoint("POST", "/api/advance", role="admin")
@@ -149,8 +142,7 @@ async def advance(state: State, request: Request) -> Response:
     if given.get("time") is None:
         raise InputError('The body must have "time": a number of seconds or an ISO 8601 text.')
     receipt = await state.call(state.service.advance, given["time"], bool(given.get("force")))
-    about, changes = about_changes(request, receipt)
-    return arrow(changes, about) if wants_arrow(request) else say(about)
+    return step_done(request, receipt)
 
 
 @endpoint("GET", "/api/rejects")
@@ -254,14 +246,20 @@ async def events(state: State, request: Request) -> Response:
 # -- scopes --------------------------------------------------------------------------------------------------
 
 
-def about_changes(request: Request, receipt: Receipt) -> tuple[dict[str, Any], pa.Table]:
-    """Return what a step has done, as far as the caller's token is for it."""
+def step_done(
+    request: Request,
+    receipt: Receipt,
+    about: dict[str, Any] | None = None,
+    more: dict[str, Any] | None = None,
+) -> Response:
+    """Answer what a step has done, as far as the caller's token is for it, with what there is to say besides."""
     queries, changes, count = scope_of(request).queries, receipt.changes, receipt.changed
     if queries is not None:
         known = pa.array(sorted(queries), pa.string())
         changes = changes.filter(pc.is_in(pc.cast(changes.column("query"), pa.string()), known))
         count = changes.num_rows
-    return {"changes": count, "offset": receipt.offset}, changes
+    done = {**(about or {}), "changes": count, "offset": receipt.offset, **(more or {})}
+    return arrow(changes, done) if wants_arrow(request) else say(done)
 
 
 async def check_streams(state: State, request: Request, sql: str) -> None:

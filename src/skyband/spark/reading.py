@@ -88,16 +88,6 @@ def read_runs(splits: Iterable[Split], schemas: Mapping[str, pa.Schema]) -> Iter
         yield run
 
 
-def with_gaps(chunk: Chunk) -> tuple[pa.Table, dict[int, tuple[str, str]] | None]:
-    """The rows with an empty one in the place of each bad line, and the bad lines' texts by place."""
-    if not chunk.bad:
-        return chunk.table, None
-    texts = {row.position: (row.detail, row.raw) for row in chunk.bad}
-    places = iter(range(chunk.table.num_rows))
-    order = pa.array([None if place in texts else next(places) for place in range(chunk.count)], pa.int64())
-    return chunk.table.take(order), texts
-
-
 def join_chunks(chunks: Sequence[Chunk]) -> Chunk:
     """Consecutive chunks as one."""
     if len(chunks) == 1:

@@ -32,7 +32,6 @@ from .hashing import stable_hash
 from .inputs import file_parts, record_parts
 from .jobs import PART_COLUMNS, Order, line, line_of, lines_batch, task
 from .paths import place_of
-from .reading import with_gaps
 from .residents import built
 from .shards import ROWS, UPDATES, Streams, Unit
 from .sifting import are_large, newest_first
@@ -250,7 +249,7 @@ def _controls(era: Era, batch: int) -> pa.RecordBatch:
 
 
 def _lines(job: Job, era: Era, batch: int, order: Order, stream: str, chunk: Chunk) -> pa.RecordBatch:
-    table, texts = with_gaps(chunk)
+    table, texts = chunk.with_gaps()
     raw, rows = read(table)
     part = accept(doors(job, batch)[stream], raw, rows, texts)
     lines = []

@@ -31,7 +31,7 @@ from skyband.stream.validation import Accepted, Door, accept
 
 from .inputs import file_parts, record_parts
 from .jobs import Order, line_of, lines_batch, property_of, task
-from .reading import join_chunks, read_runs, with_gaps
+from .reading import join_chunks, read_runs
 from .splits import Split, in_pieces
 from .values import Form
 
@@ -99,7 +99,7 @@ class SiftJob:
     def _sifted(
         self, batch: Batch, sifter: Sifter, order: Order, stream: str, chunk: Chunk
     ) -> pa.RecordBatch:
-        table, texts = with_gaps(chunk)
+        table, texts = chunk.with_gaps()
         return lines_batch([line_of(0, order, stream, sifter.sift(table, batch.prune, texts))])
 
 
@@ -114,7 +114,7 @@ def newest_first(splits: Sequence[Split], schema: pa.Schema, sifter: Sifter) -> 
 
     def accepted(piece: Split) -> list[Accepted]:
         runs = read_runs([piece], {piece.stream: schema})
-        read_chunks = (with_gaps(join_chunks(run.chunks)) for run in runs)
+        read_chunks = (join_chunks(run.chunks).with_gaps() for run in runs)
         return [accept(sifter.door, *read(table), texts) for table, texts in read_chunks]
 
     older = [piece for split in splits for piece in in_pieces(split, PIECE_ROWS)]

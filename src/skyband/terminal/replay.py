@@ -130,13 +130,8 @@ def _push(monitor: Monitor, piece: Chunk) -> None:
     if not piece.bad:
         monitor.push(piece.table)
         return
-    import pyarrow as pa
-
-    # An empty row stands at the place of each that couldn't be read, so that the others keep their seq.
-    text = {row.position: (row.detail, row.raw) for row in piece.bad}
-    good = iter(range(piece.table.num_rows))
-    places = pa.array([None if place in text else next(good) for place in range(piece.count)], pa.int64())
-    monitor.push_sifted([(None, [monitor.sifter().sift(piece.table.take(places), text=text)])])
+    table, texts = piece.with_gaps()
+    monitor.push_sifted([(None, [monitor.sifter().sift(table, text=texts)])])
 
 
 def _check_ahead(max_ahead: str) -> None:
