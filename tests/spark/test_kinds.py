@@ -25,6 +25,7 @@ from tests.spark.kinds import (
 )
 from tests.spark.streams import SCHEMA, Row, rejected
 
+import skyband as sb
 from skyband.core.errors import InputError, QueryError
 from skyband.files.rows import Chunk
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
@@ -112,6 +113,51 @@ def test_restarts_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.
             assert [{**(one.row or {}), "ts": None} for one in ranked] == [
                 {**row, "ts": None} for row in rows
             ]
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_rows_that_wait_in_every_kind(tmp_path: Path, seed: int) -> None:
+    """Objects, pairs, joined and update streams: released rows have lower seqs than rows taken before them."""
+    chance = random.Random(seed)
+    file = tmp_path / "pipeline.toml"
+    file.write_text(pipeline_text(QUERIES).replace('time = "ts"\n', 'time = "ts"\nmax_ahead = "5 seconds"\n'))
+    pipeline = load_pipeline(file)
+    checkpoint = Checkpoint(tmp_path / "checkpoint")
+    checkpoint.set_queries(0, pipeline.queries)
+    brute = Brute(
+        SCHEMAS, dict.fromkeys(STREAMS, "ts"), {"up": ("n", "g")}, ahead=dict.fromkeys(STREAMS, sb.last(5))
+    )
+    for query in pipeline.queries:
+        brute.watch(query.name, bound(query, pipeline))
+    engine = Engine(pipeline, SCHEMAS, checkpoint)
+    waited = jumped = 0
+    for batch, step in enumerate(make_steps(12, seed + 60, (5, 30))):
+        for row in (row for rows in step.values() for row in rows if row["ts"] is not None):
+            row["ts"] += 9_000 * (batch >= 8) + chance.choice([0, 0, 0, 0, 6, 9, 30, 800])
+        engine.reach(batch)
+        made = sift(engine, batch, step, chance)
+        checkpoint.write_step(made, {"one": batch + 1})
+        if batch % 3 == 2:
+            engine = Engine(pipeline, SCHEMAS, checkpoint)
+            engine.reach(batch)
+        output = engine.take(made)
+        brute.push([(name, Chunk(arrow(rows))) for name, rows in step.items()])
+        tops = output.tops.to_pylist()
+        for query in pipeline.queries:
+            ranked = brute.top(query.name, with_rows=True)
+            found = [(row["score"], json.loads(row["row"])) for row in tops if row["query"] == query.name]
+            assert [score for score, _ in found] == [one.score for one in ranked]
+            assert [{**row, "ts": None} for _, row in found] == [
+                {**(one.row or {}), "ts": None} for one in ranked
+            ]
+        rejected = {
+            row["seq"]: row["reason"] for row in output.rejects.to_pylist() if row["reason"] != "late"
+        }
+        assert rejected == {seq: unfit.reason for seq, unfit in brute.unfit.items()}
+        engine.monitor._check()
+        waited += any(len(stream.waiting) for stream in engine.monitor.streams.values())
+        jumped += any(notice.notice == "jumped" for notice in engine.monitor.step_notices)
+    assert waited and jumped and "overtaken" in engine.monitor.reject_counts
 
 
 @pytest.mark.spark

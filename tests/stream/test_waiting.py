@@ -208,6 +208,18 @@ def test_an_overtaken_row() -> None:
     assert m.update_counts == {"new": 3, "replaced": 1, "deleted": 0, "unknown": 1}
 
 
+def test_a_receipt_is_about_its_own_rows(tmp_path: Path) -> None:
+    with sb.Monitor(time="t", key="id", max_ahead=10, journal=tmp_path / "j") as m:
+        for t in (100.0, 115.0, 101.0):
+            receipt = m.journal.push([{"t": t, "id": 1, "x": 1.0}])
+            assert receipt.rejected == 0
+        assert [notice.notice for notice in receipt.notices] == []
+        assert m.reject_counts["overtaken"] == 1
+        waits_again = m.journal.push([{"t": 999.0, "id": 1, "x": 1.0}])
+        assert [notice.notice for notice in waits_again.notices] == ["waiting"]
+        assert not m.journal.restart("s").notices
+
+
 def test_a_restart_drops_waiting_rows() -> None:
     m = ahead(100.0)
     feed(m, 1000.0)

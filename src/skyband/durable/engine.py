@@ -379,7 +379,7 @@ class Engine:
     def _apply(self, task: Task) -> tuple[Any, Step]:
         """Let the monitor take a step, and remember what came of it."""
         monitor = self.monitor
-        first_seq, rejected = monitor.rows_seen, sum(monitor.reject_counts.values())
+        first_seq = monitor.rows_seen
         try:
             result: Any = getattr(monitor, f"_{task.kind}")(*task.given)
         finally:
@@ -390,7 +390,8 @@ class Engine:
         step = Step(task.offset, task.kind, changes, task.name, task.rows)
         self._nothing = changes.slice(0, 0)
         if task.kind in ("push", "advance", "restart"):
-            rejected = sum(monitor.reject_counts.values()) - rejected
+            # of its own rows: it may also reject rows that waited
+            rejected = sum(reject.seq >= first_seq for reject in monitor.step_rejects)
             answer = Answer(task.rows, rejected, first_seq, task.offset, changes.num_rows)
             if task.key is not None:
                 self.keys.add(task.key, answer)

@@ -563,6 +563,7 @@ class Monitor:
         if target is None:
             there = f"there are {', '.join(n for n in known if n)}" if known else "no rows have come"
             raise InputError(f'There is no stream "{name or ""}" to restart: {there}.')
+        self._begin_step()
         left = restart(self, target)
         changes = self._report.table(left, self._time_type(), self.watches)
         self._report.forget()  # it knows families by where they are in memory, and these are gone
