@@ -75,3 +75,18 @@ def test_times_that_are_no_dates_are_not_compared_with_the_clock() -> None:
         assert seconds_behind(latest) is None
     assert seconds_behind(time.time() - 90) == pytest.approx(90, abs=5)
     assert seconds_behind(time.time() + 3600) == pytest.approx(-3600, abs=5)
+
+
+def test_a_stream_most_of_whose_rows_wait_has_a_sentence() -> None:
+    m = sb.Monitor(time="t", max_ahead=10)
+    lately = Lately(lambda: 0.0)
+    lately.begin(m)
+    for times in ([0.0, 500.0], [501.0, 502.0], [1.0]):
+        m.push({"t": times, "x": times})
+        lately.step(m)
+        if times[0] == 0.0:
+            assert warning_of(lately.of(next(iter(m.streams)))) is None
+    found = lately.of(next(iter(m.streams)))
+    assert (found["accepted"], found["waiting"], found["rejected"]) == (2, 3, 0)
+    said = warning_of(found)
+    assert said is not None and said.startswith("3 of 5 rows of the last minute wait, stamped far ahead")

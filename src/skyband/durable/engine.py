@@ -380,6 +380,7 @@ class Engine:
         """Let the monitor take a step, and remember what came of it."""
         monitor = self.monitor
         first_seq = monitor.rows_seen
+        monitor.begin_step()
         try:
             result: Any = getattr(monitor, f"_{task.kind}")(*task.given)
         finally:

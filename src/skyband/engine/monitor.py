@@ -393,7 +393,7 @@ class Monitor:
     ) -> pa.Table:
         names = set(self.streams)
         target = self._stream_for(stream)
-        self._begin_step()
+        self.begin_step()
         if target.pushed and not unread and _whole(target, raw):
             target.note(raw)
             told = self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
@@ -426,7 +426,7 @@ class Monitor:
             self.notice(kind, target, rows, hint, column)
         return self._step([(target, [part])], rules)
 
-    def _begin_step(self) -> None:
+    def begin_step(self) -> None:
         """Forget what the step before was told of."""
         self._notices.of_step = []
         self._rejects.of_step = []
@@ -505,7 +505,7 @@ class Monitor:
         return self._advance(time, force)
 
     def _advance(self, time: Any, force: bool = False, rules: int = RULES) -> pa.Table:
-        self._begin_step()
+        self.begin_step()
         if not self.timed:
             raise InputError("advance needs event time: make the monitor with time=.")
         if rules >= BOUNDED and not force:
@@ -563,7 +563,7 @@ class Monitor:
         if target is None:
             there = f"there are {', '.join(n for n in known if n)}" if known else "no rows have come"
             raise InputError(f'There is no stream "{name or ""}" to restart: {there}.')
-        self._begin_step()
+        self.begin_step()
         left = restart(self, target)
         changes = self._report.table(left, self._time_type(), self.watches)
         self._report.forget()  # it knows families by where they are in memory, and these are gone
@@ -585,7 +585,7 @@ class Monitor:
         """One step of rows that were sifted elsewhere, in order of arrival."""
         if self.journal is not None:
             raise InputError("Sifted rows can't go to a journal: push the rows themselves.")
-        self._begin_step()
+        self.begin_step()
         step: list[tuple[Stream, list[Accepted]]] = []
         for name, sifted in parts:
             target = self._stream_for(name)

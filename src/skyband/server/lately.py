@@ -35,6 +35,7 @@ WHY = {
     "key": "it has no key",
     "overtaken": "a newer row of its key had come",
 }
+WAITING = "waiting"  # counted as the reasons are, but no reject
 Count = Counter[tuple[str, str | None]]  # rows by stream and reason; None: accepted
 
 
@@ -68,6 +69,8 @@ class Lately:
                 count[name, None] += stream.accepted - min(before, stream.accepted)
         for notice in monitor.step_notices:
             self._noticed[notice[:3]] = now
+            if notice.notice == WAITING:
+                count[notice.stream, WAITING] += notice.rows
         rejected = monitor.reject_counts
         if rejected != self._rejected:
             self._note(monitor, rejected, count)
@@ -96,12 +99,14 @@ class Lately:
             for (name, reason), rows in count.items():
                 if name == stream:
                     found[reason] += rows
-        accepted = found.pop(None, 0)
+        accepted, waiting = found.pop(None, 0), found.pop(WAITING, 0)
         rejects = [
             {"reason": reason, "rows": rows, **self._example(stream, str(reason))}
             for reason, rows in found.most_common()
         ]
-        return {"accepted": accepted, "rejected": sum(found.values()), "rejects": rejects}
+        return {
+            "accepted": accepted, "rejected": sum(found.values()), "waiting": waiting, "rejects": rejects,
+        }  # fmt: skip
 
     def notices(self, stream: str, monitor: Monitor) -> list[dict[str, Any]]:
         """Return a stream's notices, the latest first, each with the seconds since it came last; None: before the
@@ -125,12 +130,19 @@ class Lately:
 
 def warning_of(lately: dict[str, Any]) -> str | None:
     """Return a sentence if most rows of a stream's last minute don't get in."""
-    accepted, rejected = lately["accepted"], lately["rejected"]
-    if rejected <= accepted:
+    rejected, waiting = lately["rejected"], lately["waiting"]
+    total = lately["accepted"] + rejected + waiting
+    if rejected + waiting <= lately["accepted"]:
         return None
+    few = waiting if waiting > rejected else rejected
+    rows = "The only row" if total == 1 else f"{few:,} of {total:,} rows"
+    if waiting > rejected:
+        return (
+            f"{rows} of the last minute {'waits' if few == 1 else 'wait'}, stamped far ahead of the stream's time: if "
+            "the times are right, push on; after three steps of such rows time starts again there."
+        )
     most = lately["rejects"][0]
     why = WHY.get(most["reason"], most["detail"])
-    rows = "The only row" if rejected + accepted == 1 else f"{rejected:,} of {rejected + accepted:,} rows"
     verb = "was" if rejected == 1 else "were"
     of_those = "" if len(lately["rejects"]) == 1 else f" for {most['rows']:,}"
     return f"{rows} of the last minute {verb} rejected, the reason{of_those} is {most['reason']}: {why}."

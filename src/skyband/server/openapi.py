@@ -111,7 +111,7 @@ SCHEMAS: Data = {
             "behind": {"description": "seconds behind the clock", **_or_null("number")},
             "last_minute": _object(
                 {
-                    **dict.fromkeys(("accepted", "rejected"), WHOLE),
+                    **dict.fromkeys(("accepted", "rejected", "waiting"), WHOLE),
                     "rejects": _list(
                         _object(
                             {

@@ -209,7 +209,7 @@ class PipelineService:
                 "now": None,
                 "latest": None,
                 "behind": None,
-                "last_minute": {"accepted": 0, "rejected": 0, "rejects": []},
+                "last_minute": {"accepted": 0, "rejected": 0, "waiting": 0, "rejects": []},
                 "strict": False,
                 "notices": [],
                 "warning": None,
