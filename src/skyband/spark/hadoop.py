@@ -161,9 +161,12 @@ class HadoopPath:
 
     def open(self, mode: str = "rb") -> BinaryIO:
         assert mode == "rb", "a store's objects are written whole"
-        size = self.stat().st_size
         with self._hadoop() as hadoop:
-            return io.BufferedReader(_Stream(self, hadoop, hadoop.system.open(hadoop.path), size), _BUFFER)
+            status = hadoop.system.getFileStatus(hadoop.path)
+            size = int(status.getLen())
+            # with what is known of the file, so that the connector doesn't ask again
+            stream = hadoop.system.openFile(hadoop.path).withFileStatus(status).build().get()
+            return io.BufferedReader(_Stream(self, hadoop, stream, size), _BUFFER)
 
     def read_bytes(self) -> bytes:
         with self.open() as file:
@@ -173,6 +176,12 @@ class HadoopPath:
         return self.read_bytes().decode(encoding)
 
     # -- writing
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a file is visible at its end and not before, so that none is ever unfinished."""
+        with self._hadoop() as hadoop:
+            return hadoop.renaming() is None
 
     def put(self, data: bytes, temporary: HadoopPath | None = None) -> None:
         """Replace the file by these bytes; a reader sees all of the old content or all of the new.

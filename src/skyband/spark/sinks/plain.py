@@ -59,14 +59,16 @@ class FileSink(Sink):
         self.folder = folder
         self._form = form
         self._encode: Callable[[pa.Table], bytes] = parquet_bytes if form == "parquet" else json_bytes
-        self._temporary = folder / ".tmp"
+        self._temporary: Place | None = folder / ".tmp"
 
     def prepare(self, first: bool) -> None:
         try:
             if not isinstance(self.folder, HadoopPath):  # a store has no empty folders
                 for name in ("changes", "top", "rejects"):
                     (self.folder / name).mkdir(parents=True, exist_ok=True)
-            remove_tree(self._temporary)  # left by a killed run
+            elif self.folder.is_whole:
+                self._temporary = None
+            self._tidy()  # what a killed run has left
         except OSError as problem:
             why = problem.strerror or problem
             raise InputError(f"The output folder {self.folder} cannot be made: {why}.") from None
@@ -93,7 +95,11 @@ class FileSink(Sink):
         for path, data in zip(tables, encoded, strict=True):
             write = write_atomic if path.parent.name == "top" else write_once
             write(path, data, self._temporary)
-        remove_tree(self._temporary)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if self._temporary is not None:
+            remove_tree(self._temporary)
 
 
 class NobodyReads(BrokenPipeError):
