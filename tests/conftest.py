@@ -7,9 +7,11 @@ would be at the longest of all while the others have nothing left to do.
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from tests import ledger
 
 _COMMON = {
     "deadline": None,
@@ -71,3 +73,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if is_hypothesis_test(getattr(item, "obj", None)):
                 item.add_marker("soak")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Under -m soak a test that killed processes is a line of the ledger."""
+    report = yield
+    if call.when == "call":
+        kills = ledger.take()
+        if kills and _soaking(item.config):
+            seed = getattr(getattr(item, "module", None), "SEED", "")
+            ledger.write(item.nodeid, seed, kills, report.outcome)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if _soaking(config):
+        terminalreporter.write_line(f"kills in {ledger.LEDGER.name}: {ledger.total()} of {ledger.ENOUGH}")

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import ledger
 from tests.durable.victim import open_engine, rows_of
 
 HOUSE = Path(__file__).resolve().parents[2]
@@ -33,6 +34,7 @@ def killed(folder: Path, round_: int, chance: random.Random) -> dict[str, tuple[
         if len(lines) == stop + 1:
             time.sleep(chance.random() * 0.02)
             victim.send_signal(signal.SIGKILL)
+            ledger.count()
     late.cancel()
     assert victim.wait(60) == -signal.SIGKILL
     assert lines and lines[0] == "open\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests import ledger
 
 import skyband as sb
 from skyband.server.testing import Running
@@ -89,6 +90,7 @@ def ordeal(folder: Path, kills: int, seed: int, begin: Callable[..., Running] = 
     for _ in range(kills):
         time.sleep(moments.uniform(0.0, 0.7))
         server.kill()
+        ledger.count()
         server = begin(data=folder, port=port)
     time.sleep(0.2)
     for writer in writers:

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests import ledger
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 TIMEOUT = 300.0
 
@@ -61,6 +63,7 @@ class Pipeline:
         print(f"kill -9 of process {self.process.pid} and its group, {self.next_batch()} batches put out")
         with contextlib.suppress(ProcessLookupError):  # it has come to its end
             os.killpg(self.process.pid, signal.SIGKILL)
+        ledger.count()
         self.said = self.process.communicate()[1]
         return self.said
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import ledger
 from tests.spark.cluster import Cluster
 from tests.spark.kills import Pipeline
 from tests.spark.streams import QUERIES, Row, make_files, pipeline_text, write_file
@@ -48,6 +49,7 @@ def test_an_executor_dies_in_the_middle_of_a_batch(tmp_path: Path) -> None:
         assert len(before) == 2
         assert pipeline.wait(lambda: pipeline.has_plan(2))
         killed = cluster.kill_executor()
+        ledger.count()
         assert not pipeline.has_output(2), "too late: the batch was put out"
         code, said = pipeline.finish()
         assert code == 0, said

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests import ledger
 from tests.spark import kinds
 from tests.spark.broker import CONNECTOR, broker, need
 from tests.spark.database import database
@@ -267,6 +268,7 @@ def test_forty_kills_from_kafka_into_postgres(tmp_path: Path, capsys: Capture) -
             pipeline.start()
             pipeline.wait(lambda batch=number + 1: pipeline.has_output(batch))  # type: ignore[misc]
             part.kill()
+            ledger.count()
             time.sleep(2)
             pipeline.kill()
             part.start()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import ledger
 from tests.spark.cluster import Cluster
 from tests.spark.kills import Pipeline
 from tests.spark.stores import Store, store
@@ -158,6 +159,7 @@ def test_on_a_cluster(tmp_path: Path, kind: str, placement: str) -> None:
         pipeline.start()
         assert pipeline.wait(lambda: pipeline.has_output(1))
         cluster.kill_executor()
+        ledger.count()
         code, said = pipeline.finish()
         assert code == 0, said
         check(tmp_path, there, "/cluster", files)
