@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from skyband.algorithms import PAIRS
 from skyband.algorithms.pairs.pair_base import Couples, Partners, Question
+from skyband.algorithms.pairs.ranks import array_of
 from skyband.algorithms.pairs.sharded_scase import Halves
 from skyband.core.errors import QueryError
 from skyband.core.exchange import PAIR, Changes, Entries, Present
@@ -28,9 +29,9 @@ from skyband.engine.watch import Watch
 from skyband.query.expression import Column, evaluate, nodes, unknown_column
 from skyband.query.expression.check import check_condition, check_score
 from skyband.query.expression.nodes import Expression
-from skyband.query.expression.pairing import pairing
+from skyband.query.expression.pairing import RANKED, Leaf, Pairing, pairing
 from skyband.query.model import Output, Pairs, Rows
-from skyband.stream.arrow import numbers_array
+from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import Batch, View
 from skyband.stream.payloads import recast
 from skyband.stream.widening import nanoseconds_in
@@ -291,8 +292,19 @@ def _cast_rows(blob: dict[str, Any], question: Question, schema: pa.Schema) -> d
         return rows.dump()
     old, new = (pairing(question.score, question.where, question.same, types) for types in (before, schema))
     leaves: list[Any] = []
-    codes = {}
+    codes, ranks = {}, {}
     for leaf in () if new is None else new.leaves:
+        ranked = _ranked_values(blob, old, leaf)
+        if ranked is not None and leaf.kind in RANKED and isinstance(leaf.value, Column):
+            number, table = ranked
+            values = table.column("value").cast(schema.field(leaf.value.name).type)
+            ranks[str(len(leaves))] = table.set_column(1, "value", values)
+            leaves.append(number)
+            continue
+        if ranked is not None and leaf.kind == "number":
+            number, table = ranked
+            leaves.append(values_of(array_of(table, number).cast(pa.float64())))
+            continue
         own = old.leaves.index(leaf) if old is not None and leaf in old.leaves else None
         exact = replace(leaf, kind="exact")
         if own is None and leaf.kind == "number" and old is not None and exact in old.leaves:
@@ -311,7 +323,21 @@ def _cast_rows(blob: dict[str, Any], question: Question, schema: pa.Schema) -> d
     if new is None:
         raise QueryError("Pairs that compare this column keep no more of it than its type needs.")
     colours = _cast_codes(blob["colours"], list(question.same), before, schema)
-    return {**blob, "schema": schema.empty_table(), "leaves": leaves, "codes": codes, "colours": colours}
+    kept = {"leaves": leaves, "codes": codes, "ranks": ranks, "colours": colours}
+    return {**blob, "schema": schema.empty_table(), **kept}
+
+
+def _ranked_values(blob: dict[str, Any], old: Pairing | None, leaf: Leaf) -> tuple[Ints, pa.Table] | None:
+    """Return a dumped leaf as ranks with their values, if it has the same values as this one."""
+    for own, other in enumerate(() if old is None else old.leaves):
+        if other.value == leaf.value and other.kind in RANKED:
+            return blob["leaves"][own], blob["ranks"][str(own)]
+    exact = replace(leaf, kind="exact")
+    if leaf.kind == "numbers" and old is not None and exact in old.leaves:
+        numbers = blob["leaves"][old.leaves.index(exact)]
+        some = np.unique(numbers)
+        return numbers, pa.table({"rank": some, "value": some})
+    return None
 
 
 def _cast_codes(table: pa.Table | None, names: list[str], old: pa.Schema, new: pa.Schema) -> pa.Table | None:

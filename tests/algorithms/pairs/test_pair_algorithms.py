@@ -123,6 +123,7 @@ FITS = {
         (v["a_c"] == v["b_c"]) & (v["a_x"] >= 0.5) & ~(v["b_y"] > 0.75)
     ),
     "a.c < b.c": lambda v: v["a_c"] < v["b_c"],
+    "a.id + 1 < b.id": lambda v: v["a_id"] + 1 < v["b_id"],
     "abs(a.x - b.x) < 0.25 OR a.id < 3": lambda v: (abs(v["a_x"] - v["b_x"]) < 0.25) | (v["a_id"] < 3),
 }
 
@@ -208,10 +209,11 @@ CASES = [
     Case("ln(a.x + 1) - ln(b.x + 1) + a.y * b.y", "a.c = b.c AND a.x >= 0.5 AND NOT b.y > 0.75"),
     Case("dist(a.x, a.y, b.x, b.y) - abs(a.id - b.id)", "abs(a.x - b.x) < 0.25 OR a.id < 3"),
     Case("exp(a.x * b.x)", "a.c < b.c", True),
+    Case("a.x - 2 * b.y", "a.id + 1 < b.id", True),
 ]
 
 
-@pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 5, 7)], ids=str)  # all of them in the soak
+@pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 5, 7, 8)], ids=str)  # all of them in the soak
 def test_the_skyband_is_that_of_all_pairs(case: Case) -> None:
     for after, lattice, late in ((0, 0, 20), (0, 4, 0), (np.inf, 4, 30)):
         with compiled(after):

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skyband.algorithms.pairs.key_runs import Codes, Pool, shift
+from skyband.algorithms.pairs.ranks import Ranks, array_of, renewed
 from skyband.core.types import Floats, Ints, Recency
 from skyband.query.expression import nodes
 from skyband.query.expression.evaluate import evaluate
 from skyband.query.expression.nodes import Column, Expression
-from skyband.query.expression.pairing import Leaf, Pairing, pairing, renders
+from skyband.query.expression.pairing import RANKED, Leaf, Pairing, pairing, renders
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.batches import flat, numbers
 
@@ -30,6 +31,7 @@ COMPILE_AFTER = 50_000_000
 COMPILE_KNOWN = 500_000
 
 _KINDS = {"number": np.float64, "exact": np.int64, "flag": np.uint8, "code": np.int64}
+_KINDS |= dict.fromkeys(RANKED, np.int64)
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ class Partners:
         self.colours = Codes()
         self.other: int | None = None  # the leaf in which the rows of a pair must differ
         self.codes: dict[int, Codes] = {}
+        self.ranks: dict[str, Ranks] = {}  # by kind of leaf
         self.pool = Pool([])
         self.base = self.first = self.next = 0
         self._columns: dict[str, Any] = {
@@ -163,6 +166,7 @@ class Partners:
         leaves = () if self.pairing is None else self.pairing.leaves
         self.rendered = self.pairing is not None and bool(leaves) and renders(self.pairing)
         self.codes = {i: Codes() for i, leaf in enumerate(leaves) if leaf.kind == "code"}
+        self.ranks = {leaf.kind: Ranks() for leaf in leaves if leaf.kind in RANKED}
         self.other = None if self.pairing is None or question.same else self.pairing.other()
         if (
             self.rendered
@@ -288,8 +292,11 @@ class Partners:
         """Return the rows' leaves and runs."""
         source = Rows(table)
         values: list[Any] = []
+        ranked = self._ranked(lambda leaf: _column(source, self._leaf(leaf).value))
         for i, leaf in enumerate(self.pairing.leaves if self.pairing is not None else ()):
-            if leaf.kind == "code":
+            if leaf.kind in RANKED:
+                values.append(ranked[i])
+            elif leaf.kind == "code":
                 values.append(self.codes[i].encode([_column(source, leaf.value)]))
             elif leaf.kind == "exact":
                 values.append(_whole(_column(source, leaf.value)))
@@ -301,6 +308,22 @@ class Partners:
         run = self.colours.encode([source.array(name) for name in self.question.same])
         self.pool.reach(self._runs())
         return values, run
+
+    def _ranked(self, column: Callable[[int], pa.Array]) -> dict[int, Ints]:
+        """Return the ranks of new rows for each leaf that has them, given the values of each leaf."""
+        found: dict[int, Ints] = {}
+        for kind, ranks in self.ranks.items():
+            own = [i for i in range(len(self._leaves())) if self._leaf(i).kind == kind]
+            if ranks.is_sparse(len(own) * len(self)):
+                places = self.pool.places()
+                ranks.keep(np.unique(np.concatenate([self._leaves()[i][places] for i in own])))
+
+            def renew(old: Ints, new: Ints, own: list[int] = own) -> None:
+                for i in own:
+                    renewed(self._leaves()[i], old, new)
+
+            found.update(zip(own, ranks.encode([column(i) for i in own], renew), strict=True))
+        return found
 
     def _copy(self, values: list[Any]) -> None:
         with np.errstate(over="ignore"):
@@ -405,6 +428,11 @@ class Partners:
             "leaves": [column[places] for column in self._leaves()],
             "colours": self.colours.dump(self._types(self.question.same)),
             "codes": {str(i): codes.dump(self._types(self._named(i))) for i, codes in self.codes.items()},
+            "ranks": {
+                str(i): self.ranks[self._leaf(i).kind].dump(column[places], *self._types(self._named(i)))
+                for i, column in enumerate(self._leaves())
+                if self._leaf(i).kind in RANKED
+            },
             "table": self.table,
         }
 
@@ -412,6 +440,10 @@ class Partners:
         if not blob:
             return
         self.begin(blob["schema"].schema)
+        table = None if blob["table"] is None else blob["table"].combine_chunks()
+        if table is not None and self.pairing is not None:  # written when leaves were not enough for it
+            self.append(table, blob["time"], blob["seq"])
+            return
         n, run = len(blob["seq"]), blob["run"]
         self._reach(n)
         for name in ("time", "seq", "run"):
@@ -422,17 +454,24 @@ class Partners:
             codes.load(blob["codes"][str(i)], blob["leaves"][i])
         self.pool.reach(self._runs())
         values = list(blob["leaves"])
+        if self.ranks:
+            kept = blob["ranks"]
+            for i, ranks in self._ranked(lambda i: array_of(kept[str(i)], values[i])).items():
+                values[i] = ranks
         self._copy(values)
         self.pool.append(run, [np.arange(n), *values])
-        self.table = None if blob["table"] is None else blob["table"].combine_chunks()
+        self.table = table
         self.next = n
 
     def _leaves(self) -> list[Any]:
         return self.pool.columns[1 : 1 + (0 if self.pairing is None else len(self.pairing.leaves))]
 
-    def _named(self, leaf: int) -> tuple[str, ...]:
+    def _leaf(self, leaf: int) -> Leaf:
         assert self.pairing is not None
-        value = self.pairing.leaves[leaf].value
+        return self.pairing.leaves[leaf]
+
+    def _named(self, leaf: int) -> tuple[str, ...]:
+        value = self._leaf(leaf).value
         assert isinstance(value, Column)
         return (value.name,)
 
@@ -452,6 +491,11 @@ class Partners:
             return
         self.pool._check()
         places = self.pool.places()
+        for i, column in enumerate(self._leaves()):
+            if self._leaf(i).kind in RANKED:  # every row's value has its rank
+                assert np.isin(column[places], self.ranks[self._leaf(i).kind].ranks).all()
+        for ranks in self.ranks.values():
+            ranks._check()
         # each row is in the pool once, in its run
         assert np.array_equal(self.pool.number[places], np.arange(self.first, self.next))
         runs = self.column("run")

@@ -445,7 +445,20 @@ class SCase:
         return [self._found(*(column[picks] for column in self._list)) for picks in found]
 
     def notes(self) -> list[str]:
-        """Return sentences for `explain`: what late rows cost, compared to rows in order."""
+        """Return sentences for `explain`: what is slow, and what late rows cost, compared to rows in order."""
+        return self._slow() + self._late_notes()
+
+    def _slow(self) -> list[str]:
+        rows = self.rows
+        if rows.schema is None or rows.rendered:
+            return []
+        if rows.pairing is None:
+            why = "it compares times of different units, or arithmetic of integers or texts"
+        else:
+            why = "it has a function of both rows that loops don't have"
+        return [f"each row is paired by numpy, about ten times as slowly as by compiled loops: {why}"]
+
+    def _late_notes(self) -> list[str]:
         late, ordered = self.counts.get("late rows", 0), self.counts["rows"] - self.counts.get("late rows", 0)
         if not late or "above the staircase" not in self.counts:
             return []

@@ -3,13 +3,14 @@
 A part of one row alone, `ln(a.price)` or `b.size >= 10`, need not be computed for each pair. It is a *leaf*: `evaluate`
 computes it once when the row arrives, and it is stored as a column of the window. The remaining tree over the leaves of
 both rows has mostly operations that can be written as source for numba: sums, products, differences, roots. Then a
-pair costs a nanosecond. Where the tree has others (a logarithm of both rows, texts in order), numpy evaluates the same
-tree over the same leaves. Where leaves are not enough (decimals, integers compared with floats), it reads the columns
+pair costs a nanosecond. Where the tree has others (a logarithm of both rows), numpy evaluates the same tree over the
+same leaves. Where leaves are not enough (times of different units, arithmetic of integers), it reads the columns
 themselves.
 
-Leaves are of four kinds: a number (float64); an exact integer or time, for comparisons; a flag, the truth of a
-condition; and a code, equal where values of any type are equal. A condition `a.c = b.c` is not part of the tree: rows
-are stored in runs by colour (the value of c), and a pair of two colours is never formed.
+Leaves are a number (float64); an exact integer or time, for comparisons; a flag, the truth of a condition; a code,
+equal where values of any type are equal; and a rank among all texts or bytes, or among all numbers, which is in order
+where these are. A condition `a.c = b.c` is not part of the tree: rows are stored in runs by colour (the value of c),
+and a pair of two colours is never formed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from skyband.query.expression import nodes
 from skyband.query.expression.codegen import lift, render
 from skyband.query.expression.nodes import Column, Compare, Expression
 
+RANKED = ("bytes", "numbers")  # kinds of leaves that are ranks, and among which values
 _OPERATORS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _EPSILON = 2.0**-24  # half a unit in the last place of a float32, relative
 _LEAST = 2.0**-149  # and near zero
@@ -34,7 +36,7 @@ _LARGEST = 1e15  # numbers up to it can be multiplied without leaving float32
 class Leaf:
     """A stored column of the window's rows: an expression of one row."""
 
-    kind: str  # "number", "exact", "flag" or "code"
+    kind: str  # "number", "exact", "flag", "code", or one of RANKED
     value: Expression
 
 
@@ -193,6 +195,10 @@ class _Builder:
                 return Compare(e.op, self.leaf("exact", e.left), self.leaf("exact", e.right))
             if e.op in ("=", "<>") and e.left.name == e.right.name:
                 return Compare(e.op, self.leaf("code", e.left), self.leaf("code", e.right))
+        if isinstance(e.left, Column) and isinstance(e.right, Column):
+            ranked = _ranked(self._type(e.left))
+            if ranked is not None and ranked == _ranked(self._type(e.right)):
+                return Compare(e.op, self.leaf(ranked, e.left), self.leaf(ranked, e.right))
         raise _Unfit
 
     def _kind(self, e: Expression) -> str:
@@ -214,6 +220,15 @@ class _Builder:
     def _type(self, column: Column) -> pa.DataType:
         type_ = self.schema.field(column.name).type
         return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _ranked(type_: pa.DataType) -> str | None:
+    """Return among which values those of a column of this type have a rank, or None."""
+    kinds = pa.types
+    if any(is_kind(type_) for is_kind in (kinds.is_integer, kinds.is_floating, kinds.is_decimal)):
+        return "numbers"
+    texts = (kinds.is_string, kinds.is_large_string, kinds.is_binary, kinds.is_large_binary)
+    return "bytes" if any(is_kind(type_) for is_kind in texts) else None
 
 
 def _plain_literal(e: Expression) -> bool:
