@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skyband.compiling import jit
+from skyband.compiling import cache, dispatcher, jit
 from skyband.compiling.jit import kernel
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -146,21 +146,20 @@ def test_code_of_a_changed_kernel_in_a_sub_package_is_not_used_again(tmp_path: P
 
 def test_every_file_with_kernels_is_in_the_digest() -> None:
     package = SOURCE / "skyband"
-    known = set(jit.kernel_sources(package))
     marks = re.compile(r"^(@kernel|@inlined|@native\b)|= generated\(|return generated\(", re.MULTILINE)
     with_kernels = {
         path for path in package.rglob("*.py") if "bench" not in path.parts and marks.search(path.read_text())
     }
-    assert with_kernels - known == set()
+    assert [path for path in with_kernels if not cache.counts(path)] == []
 
 
 def test_a_folder_of_compiled_code_knows_all_that_its_kernels_use() -> None:
     """What a kernel reaches through its globals is among the files that its folder's name is made of."""
     package = SOURCE / "skyband"
     looked_at = 0
-    for path in jit.kernel_sources(package):
+    for path in filter(cache.counts, package.rglob("*.py")):
         module = importlib.import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts))
-        imported = jit._imported(path.read_text())
+        imported = cache.imported(path.read_text())
         for value in vars(module).values():
             if isinstance(value, jit.Kernel):
                 for name in value.function.__code__.co_names:
@@ -170,15 +169,15 @@ def test_a_folder_of_compiled_code_knows_all_that_its_kernels_use() -> None:
                         assert Path(used.function.__code__.co_filename) in {path, *imported}
     assert looked_at > 100
     ra, pairs = (package / "algorithms" / part for part in ("skyband/ra.py", "pairs/pair_skyband.py"))
-    assert package / "algorithms/kernels/candidate_lists.py" in jit._imported(ra.read_text())
-    assert pairs not in jit._imported(ra.read_text())  # a change there compiles no `ra` again
+    assert package / "algorithms/kernels/candidate_lists.py" in cache.imported(ra.read_text())
+    assert pairs not in cache.imported(ra.read_text())  # a change there compiles no `ra` again
 
 
 def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fcntl = pytest.importorskip("fcntl")
-    monkeypatch.setattr(jit, "_folder", tmp_path)
-    monkeypatch.setattr(jit, "_compiling", None)
-    monkeypatch.setattr(jit, "PATIENCE", 0.05)
+    monkeypatch.setattr(cache, "_folder", tmp_path)
+    monkeypatch.setattr(cache, "_compiling", None)
+    monkeypatch.setattr(cache, "PATIENCE", 0.05)
     asked = 0
 
     def taken(*_: object) -> None:
@@ -188,7 +187,7 @@ def test_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     with monkeypatch.context() as another:
         another.setattr(fcntl, "lockf", taken)
-        with jit._nobody_else("a kernel"):
+        with cache.only_one("a kernel"):
             assert asked > 1
 
 
@@ -205,7 +204,7 @@ def test_the_lock_is_where_numba_keeps_its_cache() -> None:
 
 
 def test_generated_modules_are_kept_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "_folder", tmp_path)
+    monkeypatch.setattr(cache, "_folder", tmp_path)
     source = "def twice(x):\n    return 2 * x\n"
     assert jit.generated(source, known=True) is None  # nobody has made it yet
     made = jit.generated(source)
@@ -224,9 +223,9 @@ def test_where_each_system_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None
     kept = {"linux": ".cache", "darwin": "Library/Caches", "win32": "AppData/Local"}
     for system, folder in kept.items():
         monkeypatch.setattr(sys, "platform", system)
-        assert jit._user_cache() == Path("/home/me") / folder
+        assert cache._user_cache() == Path("/home/me") / folder
     monkeypatch.setenv("LOCALAPPDATA", "/elsewhere")
-    assert jit._user_cache() == Path("/elsewhere")
+    assert cache._user_cache() == Path("/elsewhere")
 
 
 class Compiler:
@@ -238,7 +237,7 @@ class Compiler:
 
 def test_no_garbage_is_looked_for_while_a_kernel_is_compiled() -> None:
     compiler = Compiler()
-    jit._compile_undisturbed(compiler, "a kernel")
+    dispatcher._compile_undisturbed(compiler, "a kernel")
     assert not compiler.compile(False)
     assert gc.isenabled()
     with pytest.raises(ValueError):
@@ -291,7 +290,7 @@ def test_only_kernels_that_make_arrays_count_references(
     assert shifted.compiled().owns and shifted_sum.compiled().owns
     assert not plain_sum.compiled().owns
     # numba shows no code that an earlier run has left in the cache: compiled here anew.
-    monkeypatch.setattr(jit, "_folder", tmp_path)
+    monkeypatch.setattr(cache, "_folder", tmp_path)
     own, lent = kernel(shifted.function), kernel(plain_sum.function)
     assert own(values, 1.0).sum() == 15.0 and lent(values) == 10.0
     code = {each: next(iter(each.compiled().inspect_llvm().values())) for each in (own, lent)}
@@ -303,7 +302,7 @@ def test_a_full_disk_keeps_nothing_and_hinders_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caching = pytest.importorskip("numba.core.caching")
-    monkeypatch.setattr(jit, "_folder", tmp_path)
+    monkeypatch.setattr(cache, "_folder", tmp_path)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -343,12 +342,12 @@ def test_constants_make_no_kernel_of_their_own() -> None:
 def test_numba_resolves_calls_as_it_does_when_no_kernel_is_compiled() -> None:
     functions = pytest.importorskip("numba.core.types.functions")
     own = functions.BaseFunction.get_call_type
-    with jit._asked_again():
-        assert functions.BaseFunction.get_call_type is jit._call_type
-        with jit._asked_again():
+    with dispatcher._asked_again():
+        assert functions.BaseFunction.get_call_type is dispatcher._call_type
+        with dispatcher._asked_again():
             pass
-        assert functions.BaseFunction.get_call_type is jit._call_type
-    assert functions.BaseFunction.get_call_type is own is jit._searched
+        assert functions.BaseFunction.get_call_type is dispatcher._call_type
+    assert functions.BaseFunction.get_call_type is own is dispatcher._searched
 
 
 def test_a_call_has_the_type_that_numba_finds() -> None:
@@ -384,8 +383,8 @@ def test_a_call_has_the_type_that_numba_finds() -> None:
         known = context.resolve_value_type(function)
         for arguments in [(a, b) for a in kinds for b in kinds]:
             told = []
-            for asked in (type(known).get_call_type, jit._call_type, jit._call_type):
-                with jit._asked_again():
+            for asked in (type(known).get_call_type, dispatcher._call_type, dispatcher._call_type):
+                with dispatcher._asked_again():
                     try:
                         told.append(str(asked(known, context, arguments, {})))
                     except errors.TypingError:

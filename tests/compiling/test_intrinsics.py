@@ -7,7 +7,7 @@ import pytest
 
 from skyband.compiling.intrinsics import Words, bits_in, fetch, first_bit, lent, shown
 from skyband.compiling.jit import kernel
-from skyband.compiling.memory import aligned
+from skyband.compiling.state import aligned
 from skyband.core.types import Floats
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import numpy as np
@@ -58,6 +59,16 @@ def last_of(lists: Longer) -> int:
     return lists.extra[lists.extra.shape[0] - 1]
 
 
+@kernel
+def replace(lists: Lists, other: Floats) -> None:
+    lists.good = other
+
+
+@kernel
+def replace_by_its_own(lists: Lists) -> None:
+    lists.good = np.empty(3)
+
+
 def made() -> Lists:
     lists = Lists(place=8, slot=3, axis=3, side=2)
     lists.good[:2] = 5.0, 6.0
@@ -101,6 +112,16 @@ def test_a_replaced_array_is_the_one_that_kernels_read() -> None:
     lists.good = np.full(8, 2.0)
     lists._check()
     assert total(lists, 8) == 16.0
+
+
+def test_a_kernel_may_replace_an_array_by_one_of_its_callers() -> None:
+    lists, other = made(), np.full(9, 3.0)
+    vars(lists)["good"] = other  # the state holds it
+    replace(lists, other)
+    assert total(lists, 9) == 27.0
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"):
+        with pytest.raises(Exception, match="makes arrays can't replace the array good"):
+            replace_by_its_own(lists)
 
 
 @pytest.mark.parametrize(

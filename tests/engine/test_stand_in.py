@@ -145,7 +145,7 @@ EMPTY = """
 import time
 import numpy as np
 import skyband as sb
-from skyband.compiling import background, jit
+from skyband.compiling import background, dispatcher
 
 random = np.random.default_rng(1)
 m = sb.Monitor()
@@ -169,7 +169,7 @@ while time.monotonic() < end and after < 20:
     after += not background.is_busy()
     time.sleep(0.01)
 notes = [note for w in m.watches.values() for note in w.explain().notes if "compiled" in note]
-print(sum(jit.compilations.values()), notes, watch.group.algorithm_name)
+print(sum(dispatcher.compilations.values()), notes, watch.group.algorithm_name)
 """
 
 

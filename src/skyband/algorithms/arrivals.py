@@ -9,7 +9,6 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from skyband.compiling.intrinsics import borrow
 from skyband.compiling.jit import kernel
 from skyband.compiling.state import State, field
 from skyband.core.types import Floats, Ints
@@ -32,10 +31,7 @@ class Step(State):
 
 @kernel
 def _hold(step: Step, time: Ints, seq: Ints, place: Ints, mark: npt.NDArray[np.uint8]) -> None:
-    borrow(step, "time", time)
-    borrow(step, "seq", seq)
-    borrow(step, "place", place)
-    borrow(step, "mark", mark)
+    step.time, step.seq, step.place, step.mark = time, seq, place, mark
 
 
 @dataclass

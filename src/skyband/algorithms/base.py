@@ -37,7 +37,6 @@ from skyband.algorithms.kernels.candidate_lists import Lists, expire_all, remove
 from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.algorithms.kernels.score_select import fused
 from skyband.algorithms.parallel_insert import Share, bars_of, run_all
-from skyband.compiling import background
 from skyband.core.exchange import Present
 from skyband.core.order import inside_of
 from skyband.core.types import LOWEST, Floats, Ints, Recency
@@ -233,7 +232,7 @@ class ListAlgorithm(Algorithm):
 
     def _fusion_pays(self, share: Share) -> bool:
         if len(share.slots) >= FUSE_MEMBERS or self.scored >= FUSE_SCORES:
-            return background.has_code(self._fused(share.rows), share.arguments(self.states()))
+            return bool(self._fused(share.rows).is_available(share.arguments(self.states())))
         return self.scored >= FUSE_SCORES_CACHED and self._fused(share.rows, known=True) is not None
 
     def _fused(self, rows: Arrivals, known: bool = False) -> Any:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import importlib
 import json
 import logging
 import os
@@ -28,7 +29,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from skyband.compiling import jit
+from skyband.compiling import dispatcher, jit
+from skyband.compiling.cache import cache_folder, text_of, turn
 
 log = logging.getLogger("skyband")
 
@@ -40,7 +42,11 @@ _thread: threading.Thread | None = None
 
 def is_on() -> bool:
     """Whether kernels are compiled beside; else each is compiled at its first call."""
-    return os.environ.get("SKYBAND_COMPILE", "") != "now" and not jit._switched_off() and not jit._interpreted
+    return (
+        os.environ.get("SKYBAND_COMPILE", "") != "now"
+        and not jit.is_switched_off()
+        and not jit.is_interpreted()
+    )
 
 
 def key_of(content: Any) -> str:
@@ -55,17 +61,39 @@ def is_ready(key: str) -> bool:
     return key not in _queue and _load(key)
 
 
-def has_code(kernel: jit.Kernel, arguments: tuple[Any, ...]) -> bool:
-    """Whether a kernel's code for arguments of these types is at hand or in the cache; else it is compiled beside."""
+def is_available(kernel: jit.Kernel, arguments: tuple[Any, ...]) -> bool:
+    """Whether a kernel's code for arguments of these types is loaded or in the cache; if not, it is compiled beside."""
     if not is_on() or kernel.is_loaded(arguments):
         return True
     kinds = kernel.kinds_of(arguments)
-    key = key_of([*kernel.place(), str(kinds)])
-    if key in _ready or (key not in _queue and kernel.load(kinds)):
+    key = key_of([*_place_of(kernel), str(kinds)])
+    if key in _ready or (key not in _queue and dispatcher.load(kernel, kinds)):
         return True
-    called = base64.b64encode(pickle.dumps([(*kernel.place(), kinds)])).decode()
+    called = base64.b64encode(pickle.dumps([(*_place_of(kernel), kinds)])).decode()
     request(key, json.dumps({"kernels": called}))
     return False
+
+
+def _place_of(kernel: jit.Kernel) -> tuple[str, str, str | None]:
+    """Return a kernel's module and name, and the module's text if it is generated."""
+    module = kernel.function.__module__
+    file = Path(kernel.function.__code__.co_filename)
+    return module, kernel.function.__qualname__, text_of(file) if module.startswith(jit.GENERATED) else None
+
+
+def _kernel_of(module: str, name: str, text: str | None) -> jit.Kernel:
+    """Return a kernel by what `_place_of` returned."""
+    found = importlib.import_module(module) if text is None else jit.generated(text)
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, jit.Kernel)
+    return found
+
+
+def called() -> list[tuple[str, str, str | None, tuple[Any, ...] | None]]:
+    """Return which kernels Python has called: module, name, the text of a generated module, and types (None where the
+    kernel declares them)."""
+    return [(*_place_of(kernel), kinds) for kernel in jit.kernels for kinds in dispatcher.loaded(kernel)]
 
 
 def request(key: str, content: str) -> None:
@@ -120,9 +148,9 @@ def _run(key: str, content: str) -> str | None:
             **os.environ,
             "PYTHONPATH": os.pathsep.join(paths),
             "SKYBAND_COMPILE": "now",
-            "SKYBAND_CACHE": str(jit.cache_folder().parent),
+            "SKYBAND_CACHE": str(cache_folder().parent),
         },
-        cwd=jit.cache_folder(),  # no module of the user's folder has a say in it
+        cwd=cache_folder(),  # no module of the user's folder has a say in it
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -148,10 +176,10 @@ def attend() -> str:
 
 
 def compile_kernels(called: str) -> Any:
-    """Compile kernels as `has_code` names them; return them."""
+    """Compile kernels as `is_available` names them; return them."""
     kernels = pickle.loads(base64.b64decode(called))
     for *place, kinds in kernels:
-        jit.kernel_of(*place).entry().compile(kinds)
+        _kernel_of(*place).entry().compile(kinds)
     return kernels
 
 
@@ -166,7 +194,7 @@ def note(key: str, called: Any) -> None:
 
 
 def _folder() -> Path:
-    return jit.cache_folder() / "plans"
+    return cache_folder() / "plans"
 
 
 def _load(key: str) -> bool:
@@ -174,7 +202,7 @@ def _load(key: str) -> bool:
     path = _folder() / key
     try:
         called = pickle.loads(path.read_bytes())
-        if all(jit.kernel_of(*place).load(kinds) for *place, kinds in called):
+        if all(dispatcher.load(_kernel_of(*place), kinds) for *place, kinds in called):
             _ready.add(key)
             return True
     except FileNotFoundError:
@@ -190,16 +218,9 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-@contextlib.contextmanager
-def one_at_a_time() -> Any:
+def one_at_a_time() -> contextlib.AbstractContextManager[None]:
     """Wait until no other process compiles for a stream of this user."""
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(ImportError, OSError):  # as in jit._turn
-            import fcntl
-
-            file = held.enter_context(open(jit.cache_folder() / "beside", "ab"))
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return turn("beside")
 
 
 def _forked() -> None:

@@ -181,37 +181,6 @@ def _over(address: int, shape: tuple[int, ...], kind: Any) -> npt.NDArray[Any]:
     return np.frombuffer((ctypes.c_byte * size).from_address(address), dtype=kind).reshape(shape)
 
 
-def _borrow() -> Any:
-    from numba.core import cgutils, types
-    from numba.core.errors import TypingError
-    from numba.extending import intrinsic
-
-    from skyband.compiling.state_types import word_of
-
-    @intrinsic(prefer_literal=True)
-    def borrow(typing: Any, state: Any, name: Any, array: Any) -> Any:
-        kind, first = state.field(name.literal_value)
-        if (kind.dtype, kind.ndim, kind.layout) != (array.dtype, array.ndim, array.layout):
-            raise TypingError(f"{name.literal_value} is {kind}, not {array}")
-
-        def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            held = context.make_array(array)(context, builder, arguments[2])
-            address = builder.ptrtoint(held.data, context.get_value_type(types.intp))
-            for i, word in enumerate((address, *cgutils.unpack_tuple(builder, held.shape))):
-                builder.store(word, word_of(context, builder, arguments[0], first + i))
-            return context.get_dummy_value()
-
-        return types.void(state, name, array), write
-
-    return borrow
-
-
-@native(_borrow)
-def borrow(state: Any, name: str, array: npt.NDArray[Any]) -> None:
-    """Let an array of a state be another one, which the caller holds; the kernel itself must not read it."""
-    setattr(state, name, array)
-
-
 WORDS = 4  # of an array: its address, and its extents
 
 

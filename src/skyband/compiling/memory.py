@@ -7,18 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-LINE = 64  # bytes that memory comes in
-
-
-def aligned(shape: tuple[int, ...], kind: Any = np.float64) -> npt.NDArray[Any]:
-    """An array of zeros that begins where a line of memory does: a load of eight numbers that lies across two of them
-    takes twice as long, and numpy's own arrays nearly always begin in the middle of one."""
-    size, each = int(np.prod(shape)), np.dtype(kind).itemsize
-    room = np.zeros(size + LINE // each, dtype=kind)
-    first = -room.ctypes.data % LINE // each
-    return room[first : first + size].reshape(shape)
-
-
 Shape = tuple[Any, tuple[int, ...]]  # of an array: its kind, of eight bytes or four each, and its extents
 
 

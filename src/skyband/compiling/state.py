@@ -11,8 +11,9 @@ A class of fields is the whole declaration. `Lists(place=64, slot=10)` allocates
 array, so a call costs the same for three arrays as for forty.
 
 Where an array is replaced by another one (`lists.score = other`, or by `grow`), the record is updated with it. A state
-holds its arrays, so none that a record names is freed while the state lives. Kernels never replace an array, but for
-`intrinsics.borrow`, which is quicker than Python where a state has other arrays at each step.
+holds its arrays, so none that a record names is freed while the state lives. A kernel that gets an array from Python
+may replace one, too, which is quicker where a state has other arrays at each step: it must not read the field itself,
+and the caller holds the array.
 
 Without numba (`NUMBA_DISABLE_JIT`), and while kernels run as plain Python, a kernel gets the state itself.
 """
@@ -27,11 +28,22 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from skyband.compiling.memory import aligned
-
+LINE = 64  # bytes that memory comes in
 AXES = 3  # of an array, at most
 WORDS = 1 + AXES  # of an array in the record: its address and its extents
 _DECLARATION = re.compile(r"(\w+)(?:\[([\w, ]+)\])?")
+
+
+def aligned(shape: tuple[int, ...], kind: Any = np.float64) -> npt.NDArray[Any]:
+    """Return an array of zeros that begins where a line of memory does.
+
+    A load of eight numbers that lies across two lines takes twice as long, and numpy's own arrays nearly always begin
+    in the middle of one.
+    """
+    size, each = int(np.prod(shape)), np.dtype(kind).itemsize
+    room = np.zeros(size + LINE // each, dtype=kind)
+    first = -room.ctypes.data % LINE // each
+    return room[first : first + size].reshape(shape)
 
 
 class Declared(NamedTuple):

@@ -88,7 +88,7 @@ class _Fields(AttributeTemplate):  # type: ignore[misc]
         return None if found is None else found[0]
 
 
-def word_of(context: Any, builder: Any, record: Any, place: int) -> Any:
+def _word_of(context: Any, builder: Any, record: Any, place: int) -> Any:
     """Return where a word of a record is."""
     word = context.get_value_type(types.intp)
     return cgutils.gep_inbounds(builder, builder.bitcast(record, word.as_pointer()), place)
@@ -101,10 +101,11 @@ def _read(context: Any, builder: Any, kind: StateType, record: Any, name: str) -
     assert found is not None
     shape, first = found
     if not isinstance(shape, types.Array):
-        at = word_of(context, builder, record, first)
+        at = _word_of(context, builder, record, first)
         return builder.load(builder.bitcast(at, context.get_value_type(shape).as_pointer()))
-    loads = [builder.load(word_of(context, builder, record, first + i)) for i in range(1 + shape.ndim)]
-    for load in loads:  # no kernel replaces an array, so loops need not read its address again, and vectorise
+    loads = [builder.load(_word_of(context, builder, record, first + i)) for i in range(1 + shape.ndim)]
+    # no kernel reads an array that it replaces: loops need not read its address again, and vectorise
+    for load in loads:
         load.set_metadata("invariant.load", builder.module.add_metadata([]))
     address, *extents = loads
     size = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(shape.dtype)))
@@ -118,14 +119,22 @@ def _read(context: Any, builder: Any, kind: StateType, record: Any, name: str) -
 
 @lower_setattr_generic(StateType)
 def _write(context: Any, builder: Any, signature: Any, arguments: Any, name: str) -> None:
-    """Assign to a scalar. Arrays are written to element by element."""
+    """Assign to a scalar, or let an array be another one, which must be the caller's."""
     kind, given = signature.args
     found = kind.field(name)
-    if found is None or isinstance(found[0], types.Array):
-        raise NotImplementedError(f"A kernel can't replace the array {name} of a state.")
-    value = context.cast(builder, arguments[1], given, found[0])
-    at = word_of(context, builder, arguments[0], found[1])
-    builder.store(value, builder.bitcast(at, context.get_value_type(found[0]).as_pointer()))
+    assert found is not None
+    shape, first = found
+    if not isinstance(shape, types.Array):
+        value = context.cast(builder, arguments[1], given, shape)
+        at = _word_of(context, builder, arguments[0], first)
+        builder.store(value, builder.bitcast(at, context.get_value_type(shape).as_pointer()))
+        return
+    if context.enable_nrt:
+        raise NotImplementedError(f"A kernel that makes arrays can't replace the array {name} of a state.")
+    held = make_array(shape)(context, builder, arguments[1])
+    address = builder.ptrtoint(held.data, context.get_value_type(types.intp))
+    for i, word in enumerate((address, *cgutils.unpack_tuple(builder, held.shape))):
+        builder.store(word, _word_of(context, builder, arguments[0], first + i))
 
 
 @unbox(StateType)

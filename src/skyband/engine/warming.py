@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.algorithms import REGISTRY
-from skyband.compiling import background, jit
+from skyband.compiling import background
 from skyband.engine.monitor import Monitor
 from skyband.engine.planner import STAND_IN, Choice
 from skyband.engine.row_group import Group
@@ -52,7 +52,7 @@ def attend(key: str) -> None:
             called = background.compile_kernels(content["kernels"])
         else:
             run_plan(content)
-            called = jit.called()
+            called = background.called()
         background.note(key, called)
 
 

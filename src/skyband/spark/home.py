@@ -13,7 +13,7 @@ import site
 import zlib
 from pathlib import Path
 
-from skyband.compiling.jit import cache_folder
+from skyband.compiling.cache import cache_folder
 
 _NEEDED = ("bin", "sbin", "jars", "conf")  # the last one is the user's, if there is one
 

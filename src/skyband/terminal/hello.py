@@ -98,11 +98,11 @@ class Warming:
     """Compiles the kernels in a thread, on a small stream of its own."""
 
     def __init__(self) -> None:
-        from skyband.compiling import jit
+        from skyband.compiling import cache, jit
 
         self.ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="skyband-warming", daemon=True)
-        jit.cache_folder()  # if it can't be written, that is said now, before the screen is ours
+        cache.cache_folder()  # if it can't be written, that is said now, before the screen is ours
         jit.start_interpreted()
 
     def begin(self) -> None:

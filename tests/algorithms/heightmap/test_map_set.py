@@ -12,7 +12,7 @@ from skyband.algorithms.heightmap.ingest import EPOCH, RESERVED, RISE, sift_arra
 from skyband.algorithms.heightmap.map_set import HIGH, LOW, Relief
 from skyband.algorithms.heightmap.maps import UNIT
 from skyband.algorithms.kernels.ranked_lists import Ranked
-from skyband.compiling.memory import LINE
+from skyband.compiling.state import LINE
 from skyband.core.types import LOWEST
 from skyband.query.expression.score_space import Space
 

@@ -27,7 +27,7 @@ from skyband.algorithms.heightmap.maps import (
 )
 from skyband.algorithms.heightmap.slack_lists import Short
 from skyband.compiling.jit import inlined, kernel
-from skyband.compiling.memory import aligned
+from skyband.compiling.state import aligned
 from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints
 

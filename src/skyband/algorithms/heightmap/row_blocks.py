@@ -52,7 +52,8 @@ from skyband.algorithms.heightmap.ingest import (
 from skyband.algorithms.heightmap.maps import Places
 from skyband.compiling.array_version import Renewed
 from skyband.compiling.jit import kernel
-from skyband.compiling.memory import aligned, arrays_of, whole_bytes
+from skyband.compiling.memory import arrays_of, whole_bytes
+from skyband.compiling.state import aligned
 from skyband.core.types import Floats, Ints, Recency
 
 CHUNK = 32  # a reservoir has room for a multiple of so many rows

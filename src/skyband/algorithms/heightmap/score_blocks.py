@@ -20,7 +20,7 @@ import numpy as np
 from skyband.algorithms.heightmap.block_maps import STEPS
 from skyband.compiling.array_version import Renewed
 from skyband.compiling.jit import generated
-from skyband.compiling.memory import aligned
+from skyband.compiling.state import aligned
 from skyband.core.types import Floats, Ints
 
 WIDTH = 64  # queries in a block
