@@ -150,11 +150,19 @@ def test_csv_a_column_without_a_name_is_called_by_its_place(tmp_path: Path) -> N
 
 
 def test_csv_that_ends_inside_quotes(tmp_path: Path) -> None:
-    chunk = read(written(tmp_path, 'n,s\n0,a\n1,"b\nc'))
-    assert chunk.table.to_pydict() == {"n": [0, 1], "s": ["a", "b\nc"]}
-    chunk = read(written(tmp_path, 'n,s\n0,a\nx,"b\nc'))
-    assert chunk.table.to_pydict() == {"n": [0], "s": ["a"]}
-    assert chunk.bad == [BadRow(1, "column n: 'x' is not int64", 'x,"b\nc')]
+    for text, raw in {
+        'n,s\n0,a\n1,"b\n2,c\n': '1,"b\n2,c\n',
+        'n,s\n0,a\nx,"b\nc': 'x,"b\nc',
+        'n,s\n0,a\n"1","b\nc': '"1","b\nc',
+    }.items():
+        chunk = read(written(tmp_path, text))
+        assert chunk.table.to_pydict() == {"n": [0], "s": ["a"]}
+        assert chunk.bad == [BadRow(1, 'a quote is never closed: "b', raw)]
+    chunk = read(written(tmp_path, 'n,s\n"0\n","a\nb\n'))
+    assert chunk.count == 1 and chunk.bad[0].raw == '"0\n","a\nb\n', "the record began a line before"
+    chunk = read(written(tmp_path, 'n,s\n5" pipe,a\n0,"b\n1,c\n'))
+    assert chunk.table["n"].to_pylist() == ['5" pipe'] and chunk.bad[0].raw == '0,"b\n1,c\n'
+    assert read(written(tmp_path, 'n,s\n0,a\n1,"b\nc"')).table["s"].to_pylist() == ["a", "b\nc"]
 
 
 def test_csv_only_the_columns_that_are_wanted_can_be_misfits(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from skyband.files.rows import (
 
 DELIMITERS = ",\t;|"
 _QUOTE = ord('"')
+_LONGEST_RAW = 10_000  # characters kept of a record that has no end
 
 
 @cache
@@ -120,7 +121,18 @@ def _settled(kind: pa.DataType) -> pa.DataType:
 def parse_csv(
     data: bytes, schema: pa.Schema, delimiter: str = ",", columns: Sequence[str] | None = None
 ) -> Chunk:
-    """Whole records (no header) into rows. `schema` has every column of the file, in the file's order."""
+    """Whole records (no header) into rows. `schema` has every column of the file, in the file's order.
+
+    A record with a quote that is never closed takes in whatever follows it, and is no row.
+    """
+    at = unclosed_quote(data, delimiter)
+    if at is not None:
+        end = _record_begin(data, at, delimiter)
+        good = parse_csv(data[:end], schema, delimiter, columns)
+        raw = data[end : end + 4 * _LONGEST_RAW].decode("utf-8", "replace")[:_LONGEST_RAW]
+        shown = data[at : at + 160].decode("utf-8", "replace").split("\n")[0].rstrip("\r")
+        bad = BadRow(good.count, f"a quote is never closed: {_short(shown)}", raw)
+        return Chunk(good.table, [*good.bad, bad])
     wanted = list(schema.names if columns is None else columns)
     types = {name: schema.field(name).type for name in schema.names}
     ragged: list[Any] = []
@@ -246,6 +258,15 @@ def unclosed_quote(data: bytes, delimiter: str) -> int | None:
             place = first if place is None else place
         last = data.rfind(b'"', 0, first)
     return place if odd % 2 else None
+
+
+def _record_begin(data: bytes, at: int, delimiter: str) -> int:
+    """Return where the record begins that has this byte: not at a line end inside quotes."""
+    inside: int | None = at
+    while inside is not None:
+        at = data.rfind(b"\n", 0, inside) + 1
+        inside = unclosed_quote(data[:at], delimiter)
+    return at
 
 
 def split_records(data: bytes) -> list[bytes]:
