@@ -191,6 +191,17 @@ def test_times_that_are_no_seconds(first: int, unit: Any) -> None:
     assert other.notices().num_rows == 0
 
 
+def test_one_time_in_another_unit_than_the_others() -> None:
+    m = sb.Monitor(time="ts")
+    m.push({"ts": [1.7e9, 1.7e9 + 1, 1.7e12, 1.7e9 + 2], "x": [1.0, 2.0, 3.0, 4.0]})
+    (notice,) = m.notices().to_pylist()
+    assert (notice["notice"], notice["column"], notice["rows"]) == ("time unit", "ts", 1)
+    assert "1700000000000 in ms is 2023-11-14" in notice["hint"] and "max_ahead=" in notice["hint"]
+    waits = sb.Monitor(time="ts", max_ahead="1 day")
+    waits.push({"ts": [1.7e9, 1.7e9 + 1, 1.7e12], "x": [1.0, 2.0, 3.0]})
+    assert waits.notices()["notice"].to_pylist() == ["waiting"]
+
+
 @pytest.mark.parametrize("first", [1.7e9, 5.0, 9e10, 4e11, 1e300])
 def test_times_that_may_be_seconds(first: float) -> None:
     """In no unit is it a date of 1990 to 2100, or it is one in seconds."""

@@ -546,7 +546,7 @@ class Monitor:
         if far:
             raise InputError(
                 f"{time} is more than {limit} ahead of {self.now}, the latest time (max_ahead): give "
-                "force=True if it is right."
+                "force if it is right."
             )
 
     def restart(self, stream: str | None = None) -> pa.Table:
@@ -614,15 +614,10 @@ class Monitor:
             if stream.time is None or stream.latest is not None or not times:
                 continue
             ordered = np.sort(_joined(times))
-            middle = clock.number_of(int(ordered[len(ordered) // 2]))
-            unit = clock.likely_unit(middle)
-            if unit is not None:
-                date = clock.value_of(int(middle * clock.UNITS[unit]), "timestamp")
-                hint = (
-                    f"{middle:.0f} in {unit} is {date:%Y-%m-%d}, and it is taken as seconds: give "
-                    f'time_unit="{unit}" (--time-unit {unit})'
-                )
-                self.notice("time unit", stream, sum(part.count for part in parts), hint, stream.time)
+            found = clock.odd_unit(ordered, alone=stream.max_ahead is None)
+            if found is not None:
+                rows, hint = found
+                self.notice("time unit", stream, rows or sum(part.count for part in parts), hint, stream.time)
 
     def _judged(self, arriving: list[tuple[Stream, list[Accepted]]]) -> Judged:
         """Decide which rows of a step are taken, and which wait."""

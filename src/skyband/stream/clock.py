@@ -224,6 +224,28 @@ def likely_unit(seconds: float) -> Kind | None:
     return next(dates, None)
 
 
+def odd_unit(ordered: Ints, alone: bool) -> tuple[int, str] | None:
+    """Say of a first batch's times, numbers without a unit, in which one they are dates: how many, and a hint.
+
+    0 stands for all of them: most are dates in another unit than seconds. If `alone`, some among others count too.
+    """
+    for place in (len(ordered) // 2, -1) if alone else (len(ordered) // 2,):
+        seconds = number_of(int(ordered[place]))
+        unit = likely_unit(seconds)
+        if unit is None:
+            continue
+        date = value_of(int(seconds * UNITS[unit]), "timestamp")
+        said = f"{seconds:.0f} in {unit} is {date:%Y-%m-%d}, and it is taken as seconds"
+        if place >= 0:
+            return 0, f'{said}: give time_unit="{unit}" (--time-unit {unit})'
+        few = len(ordered) - int(np.searchsorted(ordered, _number_key(1e11), side="right"))
+        return (
+            few,
+            f"{said} as the other times are: mend it, or let such rows wait by max_ahead= (--max-ahead)",
+        )
+    return None
+
+
 def between(earlier: int, later: int, kind: Kind) -> float:
     """Return the nanoseconds between two times."""
     return 1e9 * (number_of(later) - number_of(earlier)) if kind == "number" else float(later - earlier)

@@ -139,13 +139,13 @@ def must_be_as_expected(odd: Iterable[tuple[str, str, str]], rejects: Iterable[R
         if kind in ("missing column", "unknown column"):
             raise StrictError(
                 f'The batch{of} has the {kind} "{column}" ({hint}), and strict takes nothing of it: mend it, or push '
-                "it with strict=False."
+                "it without strict."
             )
     reject = next((reject for reject in rejects if reject.reason != "late"), None)
     if reject is not None:
         raise StrictError(
             f"Row {reject.seq} of the batch{of} would be rejected ({reject.reason}: {reject.detail}), and strict takes "
-            "nothing of it: mend it, or push it with strict=False."
+            "nothing of it: mend it, or push it without strict."
         )
 
 
