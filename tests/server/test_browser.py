@@ -433,14 +433,19 @@ def test_the_card_of_a_pair_shows_both_rows(browser: Any, server: Server) -> Non
     person.leave()
 
 
-CUT = """() => [...document.querySelectorAll('.card tbody td')].filter((cell) => cell.scrollWidth > cell.clientWidth)
-    .map((cell) => cell.textContent)"""
+CUT = """() => [...document.querySelectorAll('.card :is(th:not(.move), tbody td)')]
+    .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
 
 
 def test_a_text_is_cut_only_where_there_is_no_room(browser: Any) -> None:
     server = Server()
     person = Person(browser, server.url)
     watched(person, "places", "SELECT place, kind, n FROM s ORDER BY x DESC LIMIT 3 WINDOW 50 ROWS")
+    from playwright.sync_api import expect
+
+    person.open()
+    expect(person.page.locator(".card .more")).to_have_text("No rows in the window yet.")
+    assert person.page.evaluate(CUT) == [], "nor is a heading, before the first row"
     person.push("place,kind,n,x\nLONDON HEATHROW TERMINAL 5,a,1,3\nROME,b,2,2\n")
     person.open()
     person.sees(["LONDON HEATHROW TERMINAL 5", "ROME"], board=".card")

@@ -144,7 +144,7 @@ export class Board {
     if (!this.room) return; // it is not on the screen yet
     const last = names.length + 2;
     const need = (place, texts, font, more) => {
-      const title = widest(cells[place].title.split("\n"), this.fonts.head);
+      const title = widest((cells[place].title || cells[place].textContent).split("\n"), this.fonts.head);
       const width = Math.ceil(Math.max(widest(texts, font), title) + PADDING + more);
       if (width <= (this.needs.get(place) ?? 0)) return;
       this.needs.set(place, width + (this.needs.has(place) ? STEP : 0));
