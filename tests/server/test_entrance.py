@@ -226,6 +226,15 @@ def test_a_client_that_sends_no_more_gets_its_answer(hasty: Running) -> None:
     assert rest(half) == b"", "half a body is no request"
 
 
+def test_a_body_under_way_when_the_server_ends_is_no_failure(starting: Callable[..., Running]) -> None:
+    server = starting(in_memory=True)
+    half = dial(server, ROWS + b"Content-Length: 9\r\n\r\n[")
+    time.sleep(0.3)
+    assert server.stop() == 0
+    half.close()
+    assert "Traceback" not in server.said() and "Exception" not in server.said()
+
+
 GARBAGE = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 9,
     b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"\xff\x00nonsense\r\n\r\n" * 3,

@@ -43,10 +43,7 @@ def serve(settings: Settings, pipeline: str | None = None) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     logs = OnceAMinute(sys.stderr)
     logging.basicConfig(format="skyband: %(message)s", level=logging.WARNING, handlers=[logs])
-    # uvicorn says so of every WebSocket that was refused with a status of its own
-    logging.getLogger("uvicorn.error").addFilter(
-        lambda record: "without completing handshake" not in record.getMessage()
-    )
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     sys.setswitchinterval(0.001)  # a thread that parses or steps must not keep readers waiting for long
     settings = with_limits(settings)
     guard = Guard(settings)  # tokens are read before the first connection is accepted
@@ -65,6 +62,13 @@ def serve(settings: Settings, pipeline: str | None = None) -> None:
     finally:
         listening.close()
         logs.report(everything=True)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a record of uvicorn's is worth a line: not that a WebSocket was refused with a status of its own, and not
+    that a request was still under way when the server had waited long enough for its end."""
+    ended = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not ended and "without completing handshake" not in record.getMessage()
 
 
 def _service(settings: Settings, pipeline: str | None) -> Service | PipelineService:
