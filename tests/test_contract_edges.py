@@ -151,3 +151,23 @@ def test_seconds_before_the_first_row_that_no_timestamp_has() -> None:
     for _ in range(2):
         m.push([{"ts": datetime(2024, 1, 1), "x": 1}])
     assert m.reject_counts["late"] == 2
+
+
+@pytest.mark.parametrize("watch_first", [True, False])
+def test_order_by_may_end_with_the_time_column_newest_first(watch_first: bool) -> None:
+    m = sb.Monitor(time="ts")
+    batch = {"ts": [1.0, 3.0, 2.0], "x": [5, 5, 5]}
+    if not watch_first:
+        m.push({"ts": [0.0], "x": [0]})
+    text = "SELECT ts FROM s ORDER BY x DESC, {} DESC LIMIT 2 WINDOW 10 SECONDS"
+    w = m.watch(text.format("s.ts"))
+    with pytest.raises(
+        sb.QueryError, match=r"can only be the time column, .* and x is not \(line 1, column 35\)"
+    ):
+        m.watch(text.format("x"))
+    m.push(batch)
+    assert w.top()["ts"].to_pylist() == [3.0, 2.0]
+    again = sb.Monitor.from_bytes(m.to_bytes()).watches[w.name]
+    assert again.top().equals(w.top()) and again.query == w.query
+    with pytest.raises(sb.QueryError, match="can only be the time column"):
+        sb.Monitor().watch(text.format("ts").replace("10 SECONDS", "10 ROWS"))

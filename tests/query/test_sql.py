@@ -103,6 +103,8 @@ WINDOWS = [
     ("2 weeks", Last(14 * 86400 * 10**9)),
     ("10 microseconds", Last(10_000)),
     ("5min", Last(300 * 10**9)),
+    ("INTERVAL '5' MINUTE", Last(300 * 10**9)),
+    ("[interval 1.5 hours]", Last(5400 * 10**9)),
 ]
 
 

@@ -23,7 +23,8 @@ from skyband.engine.row_group import Group
 from skyband.engine.watch import Watch
 from skyband.query.column_kinds import named_columns
 from skyband.query.expression import lift, unknown_column
-from skyband.query.model import Last, Query, Rows, Threshold, Window
+from skyband.query.model import Last, Query, Rows, Threshold, TopK, Window
+from skyband.query.suggestions import located
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, flat
@@ -210,6 +211,15 @@ class Stream:
     def check(self, query: Query) -> None:
         """Whether the stream has the query's columns, in types that fit; a type not known yet fits."""
         check_query(query, self.schema, self.updates is not None)
+        then = query.then if isinstance(query, TopK) else None
+        if then is not None and then.name != self.time:
+            raise QueryError(
+                located(
+                    "The second column of ORDER BY can only be the time column, since recency decides between equal "
+                    f"scores, and {then.name} is not; remove it",
+                    then.place,
+                )
+            )
 
     def allow(self, window: Window) -> None:
         if self.time is None and not isinstance(window, Rows):

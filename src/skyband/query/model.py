@@ -60,10 +60,15 @@ class _Ranked:
         _positive(self.k)
 
 
+@dataclass(frozen=True, slots=True)
 class TopK(_Ranked):
-    """The k best rows of the window."""
+    """The k best rows of the window.
 
-    __slots__ = ()
+    `then` is a second column of ORDER BY, newest first. It must be the time column and changes nothing, so it is
+    checked when the query is watched, and neither compared nor saved.
+    """
+
+    then: Column | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from sqlglot.tokens import Token, TokenType
 from skyband.core.errors import QueryError
 from skyband.query.expression.grammar import Reader
 from skyband.query.expression.nodes import Column, Expression
-from skyband.query.model import MOST_RANKS, Options, Window
+from skyband.query.model import MOST_RANKS, Options, Rows, Window
 from skyband.query.options import check_option
 from skyband.query.suggestions import RESERVED, nearest
 from skyband.query.window import EXAMPLES, measure
@@ -60,6 +60,8 @@ class Statement:
     order: Expression | None = None
     order_token: Token | None = None
     descending: bool = False
+    then: Column | None = None  # the second column of ORDER BY, newest first
+    then_token: Token | None = None
     k: int | None = None
     limit_token: Token | None = None
     window: Window | None = None
@@ -283,10 +285,21 @@ def _order_by(reader: Reader, statement: Statement) -> None:
             "NULLS FIRST and NULLS LAST are not supported; rows with a null are kept out", reader.token
         )
     if reader.sees(TokenType.COMMA):
-        raise reader.error(
-            "ORDER BY takes one expression, since recency decides between equal scores; remove the others",
-            reader.token,
-        )
+        _then_by(reader, statement)
+
+
+ONE_EXPRESSION = (
+    "ORDER BY takes one expression, since recency decides between equal scores; remove the others"
+)
+
+
+def _then_by(reader: Reader, statement: Statement) -> None:
+    """Read a second column of ORDER BY, which is allowed to say that the newer row is first."""
+    comma = statement.then_token = reader.take(TokenType.COMMA)
+    column = reader.whole()
+    if not isinstance(column, Column) or not reader.take(TokenType.DESC) or reader.sees(TokenType.COMMA):
+        raise reader.error(ONE_EXPRESSION, comma)
+    statement.then = column
 
 
 def _limit(reader: Reader, statement: Statement) -> None:
@@ -303,9 +316,13 @@ def _limit(reader: Reader, statement: Statement) -> None:
 def _window(reader: Reader, statement: Statement) -> None:
     bracket = reader.take(TokenType.L_BRACKET)
     first = reader.token
-    if not reader.sees(TokenType.NUMBER, TokenType.DOT):
-        raise reader.expected(f"a number after WINDOW, {EXAMPLES}")
-    number = reader.digits(glued=True)
+    interval = reader.word() == "interval"
+    if interval:
+        reader.at += 1
+    quoted = reader.take(TokenType.STRING) if interval else None
+    if quoted is None and not reader.sees(TokenType.NUMBER, TokenType.DOT):
+        raise reader.expected(f"a number after {'INTERVAL' if interval else 'WINDOW'}, {EXAMPLES}")
+    number = quoted.text.strip() if quoted is not None else reader.digits(glued=True)
     word = reader.word()
     if word is None or not word.isidentifier():
         raise reader.expected(f"a unit after {number}, {EXAMPLES}")
@@ -313,6 +330,8 @@ def _window(reader: Reader, statement: Statement) -> None:
     result = measure(number, unit.text)
     if isinstance(result, str):
         raise reader.error(result, unit if "not a unit" in result else first)
+    if interval and isinstance(result, Rows):
+        raise reader.error("An INTERVAL is a time; write a window such as 100000 ROWS without it", first)
     reader.at += 1
     if bracket is not None:
         reader.expect(TokenType.R_BRACKET, "a closing bracket ]")

@@ -18,7 +18,7 @@ from skyband.query.expression.nodes import Call, Column, Expression, Text
 from skyband.query.expression.text import expression_text
 from skyband.query.expression.threshold import split
 from skyband.query.model import Grouped, Joined, Output, Pairs, Query, Select, Threshold, TopK, Window
-from skyband.query.sql.clauses import Item, Source, Statement, read
+from skyband.query.sql.clauses import ONE_EXPRESSION, Item, Source, Statement, read
 from skyband.query.suggestions import located
 from skyband.query.window import EXAMPLES
 
@@ -221,6 +221,8 @@ class _Conclusion:
             raise self._error("Expected ORDER BY an expression and LIMIT k before WINDOW")
         score, k = self._order()
         select, where = self._select(), self._where()
+        if s.then is not None and (self.is_pairs or self.is_joined):
+            raise self._error(ONE_EXPRESSION, s.then_token)
         if self.is_pairs:
             return Pairs(self.streams[0], select, score, s.descending, k, window, where, s.options)
         if self.is_joined:
@@ -228,7 +230,8 @@ class _Conclusion:
             streams = tuple(self.streams)
             places = (self.reader.place(s.using_token),)
             return Joined(streams, s.using, select, score, s.descending, k, window, where, s.options, places)
-        return TopK(self.streams[0], select, score, s.descending, k, window, where, s.options)
+        then = None if s.then is None else self._column(s.then)
+        return TopK(self.streams[0], select, score, s.descending, k, window, where, s.options, then)
 
     def _threshold(self, window: Window) -> Query:
         s = self.statement
@@ -267,6 +270,8 @@ class _Conclusion:
         if s.order is None and s.k is None:
             return self._group_threshold(key, select, where, having, window)
         score, k = self._order()
+        if s.then is not None:
+            raise self._error(ONE_EXPRESSION, s.then_token)
         self._check_grouped(score, key, s.order_token)
         if not _aggregates(score):
             raise self._error(
