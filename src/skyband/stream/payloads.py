@@ -283,4 +283,5 @@ def copied(table: pa.Table, schema: pa.Schema) -> pa.Table | Plain:
 
 
 def _copied(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks).take(numbers_array(np.arange(len(column))))
+    # one array alone would stay as it is
+    return pa.concat_arrays([*column.chunks, column.chunk(0).slice(0, 0)])
