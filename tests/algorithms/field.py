@@ -148,7 +148,7 @@ class Field:
         self.points = np.vstack([self.points, points])
         self.time = np.concatenate([self.time, time])
         self.seq = np.concatenate([self.seq, seq])
-        order = old + np.lexsort((seq, time))
+        order = old + (np.arange(n) if self.algorithm.any_order else np.lexsort((seq, time)))
         known = {number for number in delete if number < len(self.seq)} - self.deleted
         gone = np.array(sorted(known), dtype=np.int64)
         self.deleted |= known

@@ -8,7 +8,8 @@ own (a snapshot) is answered by scoring the stored rows.
 A subclass keeps the rows and the lists:
 
     opened(slot), resized(slot), closed(slot)          a query came, has another k, went
-    window_step(columns, time, seq, deleted…)          rows come, oldest first; some may be deleted; time has gone on
+    window_step(columns, time, seq, deleted…)          rows come, oldest first (unless it takes `any_order`); some may
+                                                       be deleted; time has gone on
     fill(columns, time, seq)                           rows from the past that were retained
     rows(horizon), seqs()                              what is stored
 
@@ -42,6 +43,7 @@ class WindowAlgorithm(Algorithm):
     counts_seqs = (
         False  # whether `window_step` takes the seq of the first row alone where the others' follow it
     )
+    any_order = False  # whether it takes rows in any order of recency, best in that of arrival
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         self.options = {**self.card.options, **options}

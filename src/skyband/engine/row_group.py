@@ -337,21 +337,25 @@ class Group(Family):
             sign=self.sign,
             rendered=self.rendered,
             columns=columns,
-            arrived=lambda: batch.arrived_numbers(self.score_columns) if whole and batch.in_order else None,
+            arrived=lambda: (
+                batch.arrived_numbers(self.score_columns)
+                if whole and batch.in_order and not batch.has_nulls(self.score_columns)
+                else None
+            ),
         )
 
     def rows_of(self, batch: Batch, mark: Any) -> tuple[tuple[Floats, ...], Ints, Ints]:
-        """The rows that an index takes, oldest first: all that the predicate lets through."""
-        names = self.space.columns
-        if self.where is None and not self.looked_at and batch.in_order:  # the common case
-            known = batch.arrived_numbers(names)
-            if known is not None:
-                mark[:] = 1
-                return known, batch.time_arrived, batch.seq_arrived
+        """The rows that an index takes, oldest first or as they came: all that the predicate lets through.
+
+        A row without a value in a column that only scores and boxes read has a NaN there, and is in no answer."""
+        names, any_order = self.space.columns, self.algorithm.any_order
+        if self.where is None and not self.looked_at and (any_order or batch.in_order):  # the common case
+            mark[:] = 1
+            return batch.arrived_numbers(names), batch.time_arrived, batch.seq_arrived
         view = self.view(batch)
         if view.index is None:
             mark[:] = 1
-            if batch.in_order:
+            if any_order or batch.in_order:
                 columns = tuple(_read_only(batch.arrived_number(name)) for name in names)
                 return columns, batch.time_arrived, batch.seq_arrived
             place = np.arange(len(batch))[::-1]

@@ -371,11 +371,17 @@ class Stream:
         if isinstance(self.recencies, Runs):
             self.recencies.add(time, seq)
         else:
+            newest = None
             if len(time) > 1 and np.any(time[1:] < time[:-1]):
-                order = np.lexsort((seq, time))
-                time, seq = time[order], seq[order]
-            if len(time) == total > 1:
+                if self.row_limit:
+                    order = np.lexsort((seq, time))
+                    time, seq = time[order], seq[order]
+                else:
+                    newest = len(time) - 1 - int(np.argmax(time[::-1]))
+            if len(seq) == total > 1:
                 self.tally.add_all(time)
+            if newest is not None:  # without row windows only the newest row counts
+                time, seq = time[newest : newest + 1], seq[newest : newest + 1]
             self.recencies.add(time, seq, self.row_limit)
         self.recencies.trim(self.row_limit)
 

@@ -208,8 +208,6 @@ class Batch:
         self.time_arrived = time
         n = len(seq)
         self.in_order = n < 2 or not timed or bool(np.all(time[1:] >= time[:-1]))
-        # position in order of arrival of each row, newest first; None: simply backwards
-        self.order: Ints | None = None if self.in_order else np.lexsort((seq, time))[::-1].astype(np.int64)
         self._timed = timed
         self._numbers: dict[str, Floats] = {}
         self._columns: dict[str, pa.Array] = {}
@@ -218,6 +216,14 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.seq_arrived)
+
+    @cached_property
+    def order(self) -> Ints | None:
+        """The position in order of arrival of each row, newest first; None: simply backwards."""
+        if self.in_order:
+            return None
+        found: Ints = np.lexsort((self.seq_arrived, self.time_arrived))[::-1]
+        return found
 
     @cached_property
     def time(self) -> Ints:
@@ -262,19 +268,22 @@ class Batch:
         """Return a column as float64 in order of arrival; without a copy where it is float64 already."""
         return numbers(self.column(name))
 
-    def arrived_numbers(self, names: tuple[str, ...]) -> tuple[Floats, ...] | None:
-        """Columns as float64 in order of arrival, not to be written to; None where a row has no value in one."""
+    def arrived_numbers(self, names: tuple[str, ...]) -> tuple[Floats, ...]:
+        """Columns as float64 in order of arrival, not to be written to; a null is NaN."""
         found = []
         for name in names:
             column = self.table.column(name)
-            if column.null_count:
-                return None
             # by the shortest way: this is done for every column of every step
             plain = column.type.id == FLOAT64 and column.num_chunks == 1
             values = column.to_numpy() if plain else numbers(column)
+            if column.null_count and not plain:
+                values = np.where(values_of(flat(column).is_null()), np.nan, values)
             values.flags.writeable = False
             found.append(values)
         return tuple(found)
+
+    def has_nulls(self, names: Iterable[str]) -> bool:
+        return any(self.table.column(name).null_count for name in names)
 
     def array(self, name: str) -> pa.Array:
         """A column as it is, newest first."""

@@ -44,13 +44,15 @@ class Tally:
             self._time[at], self._rows[at] = time, rows
 
     def add_all(self, times: Ints) -> None:
-        """Count rows by their times, which are in order."""
-        ends = np.arange(len(times))
-        if len(times) > FINE:
-            ends = np.linspace(0, len(times), FINE + 1).astype(np.int64)[1:] - 1
-        at = self._reserve(len(ends))
-        self._time[at : at + len(ends)] = times[ends]
-        self._rows[at : at + len(ends)] = np.diff(ends, prepend=-1)
+        """Count rows by their times, in any order."""
+        if len(times) <= FINE:
+            at = self._reserve(len(times))
+            self._time[at : at + len(times)], self._rows[at : at + len(times)] = times, 1
+            return
+        begins = np.arange(FINE + 1) * len(times) // FINE
+        at = self._reserve(FINE)
+        self._time[at : at + FINE] = np.maximum.reduceat(times, begins[:-1])
+        self._rows[at : at + FINE] = np.diff(begins)
 
     def _reserve(self, more: int) -> int:
         """Make room for further buckets; return where they begin."""

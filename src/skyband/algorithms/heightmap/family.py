@@ -33,7 +33,21 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.base import Card, Workload
-from skyband.algorithms.heightmap.ingest import BEGIN, LATE, NEED, ROOM, STRETCH, admit, arrive, take_in
+from skyband.algorithms.heightmap.ingest import (
+    BEGIN,
+    EDGE_SEQ,
+    EDGE_TIME,
+    LATE,
+    NEED,
+    ORDERED,
+    ROOM,
+    STRETCH,
+    admit,
+    arrive,
+    begin_of,
+    pen_before,
+    take_in,
+)
 from skyband.algorithms.heightmap.maintenance import Mapped, read_only
 from skyband.algorithms.heightmap.map_set import LOOSE
 from skyband.algorithms.heightmap.refill_cursor import GROUP, LOWEST, SCRATCH, SIDE, STACK, adopt, company
@@ -102,7 +116,7 @@ class HeightMap(Mapped):
         boxes=True,
         cost_of=cost_of,
     )
-    counts_seqs = True
+    counts_seqs = any_order = True
     counter_names: ClassVar[tuple[str, ...]] = (
         "rows seen", "rejected by the map", "survivors", "admitted", "overflows", "thresholds raised", "catch-ups",
         "blocks searched", "reservoirs deepened", "rows outside the frame", "maps made", "epochs",
@@ -352,11 +366,19 @@ class HeightMap(Mapped):
             self._renew(todo, SHARE_AGAIN)
 
     def _by_pieces(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> int:
-        """Rows of a step that are very many, or of which some are late or too old; how many queries are short then."""
+        """Rows of a step that are very many, or of which some are too late or too old; how many queries are short
+        then."""
         blocks, state = self.blocks, self.blocks.state
         if blocks.late:
             blocks.drop_late()
         begin, late = int(state[BEGIN]), int(state[LATE])
+        if late < 0:
+            order = np.lexsort((seq, time))
+            time, seq = read_only(time[order]), read_only(seq[order])
+            columns = tuple([read_only(column[order]) for column in columns])
+            state[ORDERED] = 1
+            begin = int(begin_of(time, seq, state[EDGE_TIME], state[EDGE_SEQ]))
+            late = max(begin, int(begin_of(time, seq, *pen_before(state, blocks.meta))))
         if begin:
             self.totals[SEEN] += begin
             self.totals[REJECTED] += begin
@@ -390,7 +412,7 @@ class HeightMap(Mapped):
     def _pen(self, columns: tuple[Floats, ...], time: Ints, seq: Ints, at: int, stop: int) -> None:
         """Late rows go to a place of their own."""
         blocks = self.blocks
-        if not blocks.timed and (time[at] != 0 or time[stop - 1] != 0):
+        if not blocks.timed and time[at:stop].any():
             blocks.keep_times()
             self._keep_times()
         while self._points.shape[2] < stop - at or np.count_nonzero(self.stands.count) > len(self._points):

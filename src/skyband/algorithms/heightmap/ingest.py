@@ -25,11 +25,11 @@ from skyband.algorithms.heightmap.maps import (
     sift_on,
     strays,
 )
-from skyband.algorithms.heightmap.slack_lists import Short
+from skyband.algorithms.heightmap.slack_lists import Short, precedes
 from skyband.compiling.jit import inlined, kernel
 from skyband.compiling.state import aligned
 from skyband.core.order import first_inside
-from skyband.core.types import Floats, Ints
+from skyband.core.types import MINIMUM, Floats, Ints
 
 # columns of a block's `meta`
 (
@@ -51,6 +51,9 @@ from skyband.core.types import Floats, Ints
 # indices of `state`, for all blocks
 FIRST, NEXT, USED, FOLLOW, ANY, NEWEST_TIME, NEWEST_SEQ = range(7)
 TIMED, PLAIN, NEED, BEGIN, LATE, EDGE_TIME, EDGE_SEQ, CLOSED = range(7, 15)
+# the newest block with a row older than an earlier one (the ring is *mixed* while it has such a block); whether the
+# step's rows are in order of recency
+MIXED, ORDERED, STATE = range(15, 18)
 NOTHING, WIDER, TIMES, SEQS, ROOM = range(5)  # codes in `NEED`
 STRETCH = 2048  # rows that are copied, sifted and reserved while they are in the cache
 
@@ -153,7 +156,7 @@ def sift_faces(
             UNIT + (rise if faces[1] == 0 else 0), level,
         )  # fmt: skip
         if outside:
-            strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell)
+            strays(pool, b, first, m, low, high, outer.shape[1] - 1, cell, level)
         for face in range(2):
             if faces[face] > 0:
                 sign = np.int32(1 - 2 * face)
@@ -208,7 +211,7 @@ def store(
             np.int32(0), UNIT, level,
         )  # fmt: skip
     if outside:
-        passed[2] = strays(pool, b, at, m, low, high, outer.shape[1] - 1, cell)
+        passed[2] = strays(pool, b, at, m, low, high, outer.shape[1] - 1, cell, level)
     for face in range(2):
         many, others = others, many
         if faces[face] > 0:
@@ -298,7 +301,7 @@ def seq_of(seq: Ints, i: int) -> Any:
 
 @kernel
 def begin_of(time: Ints, seq: Ints, t: int, s: int) -> int:
-    """Return the first row at or after a recency, or the number of rows."""
+    """Return the first of some rows in order of recency that is at or after one, or the number of rows."""
     n = time.shape[0]
     if seq.shape[0] == n:
         return int(first_inside(time, seq, 0, n, t, s))
@@ -312,10 +315,10 @@ def look_back(
     ks: Ints, horizon_time: Ints, horizon_seq: Ints, seen_time: Ints, seen_seq: Ints, back: Short, time: Ints,
     seq: Ints, state: Ints, meta: Ints,
 ) -> None:  # fmt: skip
-    """Remove the blocks that every window has left, and find the step's rows that are too old or late.
+    """Remove the blocks that every window has left, and find the step's rows that are too old or too late for them.
 
-    [0, BEGIN) are too old for all windows; [BEGIN, LATE) are older than a stored row. `back` marks slots whose horizon
-    has gone back, and counts them.
+    [0, BEGIN) are too old for all windows; [BEGIN, LATE) go to the pen. If rows that are not in order of recency have
+    some of either kind, LATE is -1. `back` marks slots whose horizon has gone back, and counts them.
     """
     t, s = np.int64(2**63 - 1), np.int64(2**63 - 1)
     back[0] = 0
@@ -345,12 +348,73 @@ def look_back(
         if meta[b, LAST_TIME] > t or (meta[b, LAST_TIME] == t and meta[b, LAST_SEQ] >= s):
             break
         state[FIRST] += 1
-    n = time.shape[0]
-    state[BEGIN] = begin_of(time, seq, t, s)
-    state[LATE] = state[BEGIN]
-    if state[ANY] and n > 0:
-        newer = begin_of(time, seq, state[NEWEST_TIME], state[NEWEST_SEQ])
-        state[LATE] = max(state[BEGIN], newer)
+    state[BEGIN] = state[LATE] = 0
+    state[ORDERED] = ascends(time, seq)
+    late_time, late_seq = pen_before(state, meta)
+    if state[ORDERED]:
+        state[BEGIN] = begin_of(time, seq, t, s)
+        state[LATE] = max(state[BEGIN], begin_of(time, seq, late_time, late_seq))
+        return
+    if precedes(late_time, late_seq, t, s):
+        late_time, late_seq = t, s
+    old = False
+    for i in range(time.shape[0]):
+        old |= precedes(time[i], seq_of(seq, i), late_time, late_seq)
+    if old:
+        state[LATE] = -1
+
+
+@kernel
+def ascends(time: Ints, seq: Ints) -> bool:
+    """Whether rows are in order of recency."""
+    n, falls = time.shape[0], False
+    if seq.shape[0] < n:  # their seqs ascend
+        for i in range(1, n):
+            falls |= time[i] < time[i - 1]
+    else:
+        for i in range(1, n):
+            falls |= (time[i] < time[i - 1]) | ((time[i] == time[i - 1]) & (seq[i] < seq[i - 1]))
+    return not falls
+
+
+@kernel
+def pen_before(state: Ints, meta: Ints) -> tuple[int, int]:
+    """Return the recency before which late rows go to the pen: that of the newest row of an earlier block, so many
+    blocks ago that rows which are late by less than a quarter of the rows stored go to the blocks."""
+    blocks = state[NEXT] - state[FIRST]
+    if blocks < 4:
+        return MINIMUM, MINIMUM
+    b = (state[NEXT] - 1 - blocks // 4) % meta.shape[0]
+    return meta[b, LAST_TIME], meta[b, LAST_SEQ]
+
+
+@kernel
+def ends_of(time: Ints, seq: Ints, source: int, rows: int, ordered: bool) -> tuple[int, int, int, int]:
+    """Return the oldest and the newest recency of some rows."""
+    last = source + rows - 1
+    first_time, first_seq, last_time, last_seq = (
+        time[source],
+        seq_of(seq, source),
+        time[last],
+        seq_of(seq, last),
+    )
+    if not ordered:
+        for i in range(source, source + rows):
+            t, s = time[i], seq_of(seq, i)
+            if precedes(t, s, first_time, first_seq):
+                first_time, first_seq = t, s
+            if precedes(last_time, last_seq, t, s):
+                last_time, last_seq = t, s
+    return first_time, first_seq, last_time, last_seq
+
+
+@kernel
+def has_times(time: Ints, source: int, stop: int) -> bool:
+    """Whether one of some rows has another time than 0."""
+    found = False
+    for i in range(source, stop):
+        found |= time[i] != 0
+    return found
 
 
 @kernel
@@ -379,7 +443,7 @@ def take_in(
     block, ring = pool.shape[2], pool.shape[0]
     state[NEED] = NOTHING
     while source < stop:
-        if not state[TIMED] and (time[source] != 0 or time[stop - 1] != 0):
+        if not state[TIMED] and has_times(time, source, stop):
             state[NEED] = TIMES
             break
         if lacks(min(stop - source, STRETCH), faces, counts, points):
@@ -413,15 +477,21 @@ def take_in(
             for i in range(at):
                 seqs[b, i] = meta[b, BASE] + i
             state[FOLLOW] = meta[b, BASE] = -1
-        last = source + rows - 1
         if at == 0:
             meta[b, BASE] = state[FOLLOW]
-            meta[b, FIRST_TIME], meta[b, FIRST_SEQ] = time[source], seq_of(seq, source)
         if state[FOLLOW] >= 0:
             state[FOLLOW] += rows
         state[USED] = meta[b, COUNT] = at + rows
-        meta[b, LAST_TIME], meta[b, LAST_SEQ] = time[last], seq_of(seq, last)
-        state[ANY], state[NEWEST_TIME], state[NEWEST_SEQ] = 1, time[last], seq_of(seq, last)
+        first_time, first_seq, last_time, last_seq = ends_of(time, seq, source, rows, state[ORDERED] != 0)
+        late = state[ANY] != 0 and precedes(first_time, first_seq, state[NEWEST_TIME], state[NEWEST_SEQ])
+        if late or not state[ORDERED]:
+            state[MIXED] = state[NEXT] - 1
+        if at == 0 or precedes(first_time, first_seq, meta[b, FIRST_TIME], meta[b, FIRST_SEQ]):
+            meta[b, FIRST_TIME], meta[b, FIRST_SEQ] = first_time, first_seq
+        if at == 0 or precedes(meta[b, LAST_TIME], meta[b, LAST_SEQ], last_time, last_seq):
+            meta[b, LAST_TIME], meta[b, LAST_SEQ] = last_time, last_seq
+        if not state[ANY] or precedes(state[NEWEST_TIME], state[NEWEST_SEQ], last_time, last_seq):
+            state[ANY], state[NEWEST_TIME], state[NEWEST_SEQ] = 1, last_time, last_seq
         admit(
             columns, time, seq, source, rows, b, at, True, mapped, pool, times, seqs, meta, index, faces,
             order, size, low, high, base, inverse, outer, inner, picks, eager, points, when, number, counts, totals,
@@ -450,7 +520,7 @@ def arrive(
     One call instead of two, because Python code between kernels finds its data no longer in the cache.
     """
     look_back(ks, horizon_time, horizon_seq, seen_time, seen_seq, back, time, seq, state, meta)
-    if time.shape[0] > most or state[LATE] > 0:
+    if time.shape[0] > most or state[LATE] != 0:
         return -1
     counts[0], counts[1], counts[2] = 0, 0, 0
     return int(

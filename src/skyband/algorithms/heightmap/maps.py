@@ -5,11 +5,11 @@ great the last coordinate must be before any row of that cell could reach the th
 best corner, solved for the last coordinate. The least of these heights over all queries is the cell's height. A row
 below the height of its cell is below every threshold; with a thousand queries over uniform rows that is 199 of 200.
 
-**What is kept.** A `Frame` defines the cells: it is learnt from rows, and rows outside it (NaN and infinite ones
-included) pass unchecked. Heights are computed in steps of 2^-17 of the last axis's extent. A map is an array of them in
-sixteen bits, eight steps each and rounded down, and one more cell for the rows outside. Queries that prefer the last
-axis high and those that prefer it low need a map each (the *faces*); the other axes may go either way, since each query
-has its own best corner.
+**What is kept.** A `Frame` defines the cells: it is learnt from rows, and rows outside it (infinite ones included) pass
+unchecked; a row with a NaN has no score and never passes. Heights are computed in steps of 2^-17 of the last axis's
+extent. A map is an array of them in sixteen bits, eight steps each and rounded down, and one more cell for the rows
+outside. Queries that prefer the last axis high and those that prefer it low need a map each (the *faces*); the other
+axes may go either way, since each query has its own best corner.
 
 **Exactness.** The map only ever errs by letting rows pass: weights are solved with a margin that covers every
 rounding; other monotone scores are bisected with the generated score itself, which is monotone as computed.
@@ -228,16 +228,30 @@ def locate_last(
 
 @kernel
 def strays(
-    pool: Floats, b: int, first: int, m: int, low: Floats, high: Floats, beyond: int, cell: Heights
+    pool: Floats,
+    b: int,
+    first: int,
+    m: int,
+    low: Floats,
+    high: Floats,
+    beyond: int,
+    cell: Heights,
+    level: Heights,
 ) -> int:
-    """Give rows outside the frame the number of the cell that lets everything pass; return how many there were."""
+    """Give rows outside the frame the number of the cell that lets everything pass; return how many there were.
+
+    A row with a NaN has no score, so it matters to no query: it gets a height that is below all on either face.
+    """
     found = 0
     for i in range(m):
-        outside = False
+        outside, missing = False, False
         for axis in range(pool.shape[1]):
             x = pool[b, axis, first + i]
             outside |= not (x >= low[axis] and x <= high[axis])
-        if outside:
+            missing |= x != x
+        if missing:
+            level[i] = OPEN
+        elif outside:
             cell[i] = beyond
             found += 1
     return found

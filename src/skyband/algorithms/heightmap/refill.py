@@ -25,6 +25,8 @@ then. Only where they are many the rows are first put in the order of their arri
 block, so that a reservoir is read from far memory once for all of them; and four of them at a time scan it, so that it
 is read from near memory once for those. Where many lists run short, rows are scanned in float32 (float32_filter.py).
 
+**Late rows.** Where the blocks are mixed (row_blocks.py) a row that is found later may be newer. Then rows as good as
+the k-th best are compared by recency, and of the older part of the walk every row that reaches the threshold is kept.
 The late rows of the pen are last: those that reach the threshold are inserted.
 """
 
@@ -52,6 +54,8 @@ from skyband.algorithms.heightmap.ingest import (
 )
 from skyband.algorithms.heightmap.maps import Places
 from skyband.algorithms.heightmap.refill_cursor import (
+    ALL_KEPT,
+    ANY_ORDER,
     AT,
     BAR,
     COUNTED,
@@ -60,6 +64,8 @@ from skyband.algorithms.heightmap.refill_cursor import (
     EXTRA,
     LEVEL,
     LOWEST,
+    NEWEST_FIRST,
+    ORDER,
     PHASE,
     PLACE,
     SIDE,
@@ -196,16 +202,25 @@ def skim_four(pool, b, chunks, bar0, bar1, bar2, bar3, constants, place0, place1
 @inlined
 def keep(value, t, s, g, timed, stack, members, marks, out_good, out_time, out_seq):
     """Insert a row above the bar into the k best of a member; the row that leaves them becomes an extra one."""
-    k, n, extra = members[g, {k}], members[g, {n}], members[g, {extra}]
+    k, n, extra, order = members[g, {k}], members[g, {n}], members[g, {extra}], members[g, {order}]
     if n < k:
         members[g, {n}] = n + 1
     else:
         if extra == stack:
             extra = halve(out_good[g], out_time[g], out_seq[g], stack, k, marks[g, {lowest}:])
+            if order == {all_kept}:
+                marks[g, {bar}] = np.nextafter(marks[g, {lowest}], -np.inf)
+                if value <= marks[g, {bar}]:
+                    members[g, {extra}] = extra
+                    return
         members[g, {extra}] = extra + 1
-    one, low = np.uint64(1), np.uint64(extra)  # indices that can't be negative
-    at = np.uint64(extra + n)
-    while at > low and out_good[g, at - one] >= value:
+    one = np.uint64(1)  # indices that can't be negative
+    low, at = np.uint64(0 if order == {all_kept} else extra), np.uint64(extra + n)
+    while at > low and (
+        out_good[g, at - one] > value
+        or (out_good[g, at - one] == value
+            and (order == {newest_first} or precedes(t, s, out_time[g, at - one], out_seq[g, at - one])))
+    ):
         out_good[g, at], out_seq[g, at] = out_good[g, at - one], out_seq[g, at - one]
         if timed:
             out_time[g, at] = out_time[g, at - one]
@@ -213,8 +228,10 @@ def keep(value, t, s, g, timed, stack, members, marks, out_good, out_time, out_s
     out_good[g, at], out_seq[g, at] = value, s
     if timed:
         out_time[g, at] = t
-    if members[g, {n}] == k:
+    if members[g, {n}] == k and order != {all_kept}:
         marks[g, {bar}] = out_good[g, members[g, {extra}]]
+        if order == {any_order}:  # one that is as good as the k-th best may be newer
+            marks[g, {bar}] = np.nextafter(marks[g, {bar}], -np.inf)
 
 @inlined
 def choose(found, b, c, whole, rows, g, horizon_time, horizon_seq, stack, pool, times, seqs, meta, index, members,
@@ -308,7 +325,8 @@ def search(b, g, stack, constants, store, horizon_time, horizon_seq, members, ma
 {settle_parameters}
     totals[7] += 1
     review = members[g, {phase}] == 2 and members[g, {counted}] >= 0
-    many = seek(pool, b, rows, meta[b, 2], index, marks[g, {lowest}] if review else marks[g, {bar}], values, {names})
+    above = marks[g, {lowest}] if review and members[g, {order}] == {newest_first} else marks[g, {bar}]
+    many = seek(pool, b, rows, meta[b, 2], index, above, values, {names})
     if review:  # count the older rows above the threshold, whether they are kept or not
         members[g, {counted}] = members[g, {counted}] + many if many >= 0 else -1
     for i in range(many):
@@ -527,7 +545,8 @@ def reach(b, begin, stop, member, constants, edge, pool, out):
 COLUMNS = {
     "slot": SLOT, "place": PLACE, "k": K, "at": AT, "until": UNTIL, "phase": PHASE, "n": N, "extra": EXTRA,
     "bar": BAR, "level": LEVEL, "deepest": DEEPEST, "lowest": LOWEST, "done": DONE, "counted": COUNTED,
-    "side": SIDE, "above": ABOVE, "brief": BRIEF,
+    "side": SIDE, "above": ABOVE, "brief": BRIEF, "order": ORDER, "newest_first": NEWEST_FIRST,
+    "any_order": ANY_ORDER, "all_kept": ALL_KEPT,
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skyband.algorithms.heightmap.ingest import LAST_SEQ, LAST_TIME, MIXED
 from skyband.algorithms.heightmap.slack_lists import FAR, SHARE, precedes
 from skyband.algorithms.kernels.ranked_lists import enlist
 from skyband.compiling.jit import kernel
@@ -18,7 +19,10 @@ SOON = 3  # a list with at most this part of k more than it must have runs short
 NEXT = 512  # and with at most so many more
 GROUP = 32  # queries that walk together, so that a reservoir is read from far memory once for all of them
 # columns of a member; SIDE lists the members that read a reservoir together
-SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST, COUNTED, SIDE = range(13)
+SLOT, PLACE, K, AT, UNTIL, PHASE, N, EXTRA, YOUNG, MOST_YOUNG, OLDEST, COUNTED, ORDER, SIDE = range(14)
+# in ORDER: rows are found from the newest to the oldest; in any order, and no worse than the k-th best they are kept;
+# or in any order, and all that reach the threshold are kept
+NEWEST_FIRST, ANY_ORDER, ALL_KEPT = range(3)
 # columns of its marks; LOWEST is the last, since a part of the array begins there
 BAR, GUESS, LEVEL, DEEPEST, LOWEST = range(5)
 SCRATCH = 192  # scores of a chunk; places and scores of rows found
@@ -116,13 +120,13 @@ def prepare(
     now: int, edge: Floats, one: Ints, mark: Floats,
 ) -> None:  # fmt: skip
     """Prepare a walk: set which blocks the query has, how many of them are young, and an estimate of its threshold."""
-    oldest = blocks[1]
-    while oldest > blocks[0]:
-        b = (oldest - 1) % ring
-        if precedes(meta[b, 6], meta[b, 7], t, s):
-            break
-        oldest -= 1
+    oldest = blocks[0]
+    while oldest < blocks[1] and precedes(
+        meta[oldest % ring, LAST_TIME], meta[oldest % ring, LAST_SEQ], t, s
+    ):
+        oldest += 1
     count = blocks[1] - oldest
+    one[ORDER] = ANY_ORDER if blocks[MIXED] >= oldest else NEWEST_FIRST
     young = max(1, int(np.ceil(count * share)))
     one[SLOT], one[PLACE], one[K], one[OLDEST], one[YOUNG] = slot, place, k, oldest, young
     one[MOST_YOUNG] = (3 * count + 3) // 4
@@ -145,6 +149,7 @@ def begin_walk(blocks: Ints, one: Ints, mark: Floats) -> None:
     """Start at the newest block, holding no rows."""
     one[AT], one[UNTIL] = blocks[1] - 1, max(one[OLDEST], blocks[1] - one[YOUNG])
     one[N] = one[EXTRA] = 0
+    one[ORDER] = min(one[ORDER], ANY_ORDER)
     mark[BAR], mark[DEEPEST], mark[LOWEST] = mark[GUESS], -np.inf, -np.inf
 
 
@@ -180,7 +185,12 @@ def go_on(
         one[YOUNG] *= 2
         mark[LEVEL], one[PHASE] = 1.7e308, 0
     else:
+        if one[ORDER] == ANY_ORDER:  # the k-th best is just above the bar
+            one[ORDER] = ALL_KEPT
+            bar = np.nextafter(bar, np.inf) if bar > -np.inf else bar
         mark[LOWEST] = max(mark[LOWEST], bar) if n == k and n == wanted else -np.inf
+        if one[ORDER] == ALL_KEPT:
+            mark[BAR] = np.nextafter(mark[LOWEST], -np.inf)
         one[EXTRA] = rid(out_good, out_time, out_seq, one[EXTRA], n, mark[LOWEST])
         one[PHASE] = 2 if one[UNTIL] > one[OLDEST] else DONE
         one[AT], one[UNTIL] = one[UNTIL] - 1, one[OLDEST]

@@ -4,8 +4,10 @@ Rows lie column by column in blocks of a fixed size, one after the other in orde
 that grows with the window. A row costs its columns and nothing more: its seq is the block's first one plus its
 place as long as seqs are consecutive, and times are stored only if the stream has some.
 
-Rows that arrive late (older than a row already stored) go to a pen of their own, so that blocks, and rows in blocks,
-are always in order of recency; a search of the blocks also reads the pen.
+A row that arrives late (older than a row already stored) goes to the present block like any other; the ring is *mixed*
+then, until the window has left that block, and whoever needs rows in order of recency compares recencies. A block is
+removed when its newest row has left all windows. So a row that is late by more than a quarter of the rows stored, or
+comes after one that was far ahead, goes to a pen of its own; a search of the blocks also reads the pen.
 
 **The reservoir.** Each block has its better rows, those that passed the outer height map on arrival, in front: a
 few in a hundred, in order, each of which has changed places with the row that was there. So no row is kept twice
@@ -33,14 +35,19 @@ from skyband.algorithms.heightmap.ingest import (
     EDGE_SEQ,
     EDGE_TIME,
     FIRST,
+    FIRST_TIME,
     FOLLOW,
+    LAST_TIME,
     META,
+    MIXED,
     NEED,
     NEXT,
     NOTHING,
+    ORDERED,
     PLAIN,
     RESERVED,
     SEQS,
+    STATE,
     TIMED,
     TIMES,
     TRIED,
@@ -54,7 +61,7 @@ from skyband.compiling.array_version import Renewed
 from skyband.compiling.jit import kernel
 from skyband.compiling.memory import arrays_of, whole_bytes
 from skyband.compiling.state import aligned
-from skyband.core.types import Floats, Ints, Recency
+from skyband.core.types import LOWEST, Floats, Ints, Recency
 
 CHUNK = 32  # a reservoir has room for a multiple of so many rows
 MOST = 1 << 16  # most rows in a block: an index has two bytes
@@ -120,9 +127,9 @@ class Blocks(Renewed):
         self.block = block
         self.reserved = max(CHUNK, block // 8 // CHUNK * CHUNK)
         self.room = 4 * self.reserved  # more than that where lists search deep
-        self.state = np.zeros(16, dtype=np.int64)  # see ingest.py
-        self.state[PLAIN] = 1
-        self.state[FOLLOW] = self.state[CLOSED] = -1
+        self.state = np.zeros(STATE, dtype=np.int64)  # see ingest.py
+        self.state[PLAIN] = self.state[ORDERED] = 1
+        self.state[FOLLOW] = self.state[CLOSED] = self.state[MIXED] = -1
         self.pool = np.empty((0, axes, block), dtype=np.float64)
         self.times = np.empty((0, block), dtype=np.int64)
         self.seqs = np.empty((0, block), dtype=np.int64)
@@ -159,6 +166,11 @@ class Blocks(Renewed):
     def plain(self) -> bool:
         """Whether all seqs have been consecutive so far."""
         return bool(self.state[PLAIN])
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some block has a row that is older than an earlier one."""
+        return bool(self.state[MIXED] >= self.state[FIRST])
 
     def place(self, number: int) -> int:
         return number % max(1, len(self.pool))
@@ -276,6 +288,12 @@ class Blocks(Renewed):
         with self.straight(b):
             return [self.pool[b, axis, : int(self.meta[b, COUNT])].copy() for axis in range(self.axes)]
 
+    def _recencies(self, b: int) -> tuple[Ints, Ints]:
+        """Return times and seqs of the rows of a block in the order of their arrival."""
+        count, base = int(self.meta[b, COUNT]), int(self.meta[b, BASE])
+        time = self.times[b, :count] if self.timed else np.zeros(count, dtype=np.int64)
+        return time, self.seqs[b, :count] if base < 0 else base + np.arange(count)
+
     def rows(self, horizon: Recency) -> tuple[tuple[Floats, ...], Ints, Ints]:
         """Return columns, times and seqs of the rows at or after a horizon, oldest first."""
         late = self._late_inside(horizon)
@@ -283,16 +301,15 @@ class Blocks(Renewed):
         time, seq = [self.late_time[0, late]], [self.late_seq[0, late]]
         for number in range(self.first, self.next):
             b = self.place(number)
-            count = int(self.meta[b, COUNT])
             for axis, column in enumerate(self.columns(b)):
                 columns[axis].append(column)
-            time.append(self.times[b, :count] if self.timed else np.zeros(count, dtype=np.int64))
-            base = int(self.meta[b, BASE])
-            seq.append(self.seqs[b, :count] if base < 0 else base + np.arange(count))
+            its_time, its_seq = self._recencies(b)
+            time.append(its_time)
+            seq.append(its_seq)
         times, seqs = np.concatenate(time), np.concatenate(seq)
         inside = (times > horizon.time) | ((times == horizon.time) & (seqs >= horizon.seq))
         keep = np.flatnonzero(inside)
-        if len(late):
+        if len(late) or self.mixed:
             keep = keep[np.lexsort((seqs[keep], times[keep]))]
         return tuple(np.concatenate(column)[keep] for column in columns), times[keep], seqs[keep]
 
@@ -336,6 +353,17 @@ class Blocks(Renewed):
         _, time, seq = self.rows(Recency(-(2**63), -(2**63)))
         # recencies are different and in order
         assert bool(np.all((time[1:] > time[:-1]) | ((time[1:] == time[:-1]) & (seq[1:] > seq[:-1]))))
+        before = LOWEST
+        for number in range(self.first, self.next):
+            b = self.place(number)
+            time, seq = self._recencies(b)
+            order = np.lexsort((seq, time))
+            ends = [Recency(int(time[i]), int(seq[i])) for i in order[[0, -1]].tolist()]
+            # the ends of a block are those of its rows
+            assert ends == [Recency(*self.meta[b, [a, a + 1]].tolist()) for a in (FIRST_TIME, LAST_TIME)]
+            # rows are in order of recency unless the ring is mixed
+            assert self.mixed or (bool(np.all(order[1:] > order[:-1])) and before < ends[0])
+            before = ends[1]
         for number in range(self.first, self.next):
             b = self.place(number)
             count, reserved = int(self.meta[b, COUNT]), int(self.meta[b, RESERVED])
