@@ -29,8 +29,10 @@ TIMEOUT = 120.0
 class Cluster:
     """Use it as a context: the processes are gone at its end."""
 
-    def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
+    def __init__(self, folder: Path, workers: int = 2, cores: int = 1, python: Path | None = None) -> None:
+        """With a Python that is named, the workers' machines have that one, and no skyband."""
         self._folder = folder
+        self._python = python
         self._count, self._cores = workers, cores
         self._processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
@@ -79,8 +81,8 @@ class Cluster:
             "SPARK_WORKER_DIR": str(self._folder / "work"),
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_DAEMON_MEMORY": "256m",
-            "PYTHONPATH": os.pathsep.join(paths),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(paths) if self._python is None else "",
+            "PYSPARK_PYTHON": str(self._python or sys.executable),
         }
         self._folder.mkdir(parents=True, exist_ok=True)
         with open(self._folder / f"{name}.log", "wb") as log:

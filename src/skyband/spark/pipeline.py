@@ -24,7 +24,7 @@ from .inputs import RATE_SCHEMA
 from .metrics import reporting
 from .progress import OnBatch, Summary, print_batch
 from .reading import declared_schema, infer_schema
-from .session import reach
+from .session import check_version, reach
 from .signals import Signals
 from .sinks import make_sink
 
@@ -42,8 +42,14 @@ def run_pipeline(
     spark: SparkSession | None = None,
     stopping: threading.Event | None = None,
 ) -> Summary:
-    """Run a pipeline until there is nothing more to read (`available_now`), or a signal or the event stops it."""
+    """Run a pipeline until there is nothing more to read (`available_now`), or a signal or the event stops it.
+
+    With a session of the caller's (`spark`), as spark-submit has one, its master and its settings hold instead of those
+    in [spark], and it is not stopped at the end."""
+    check_version()
     pipeline = load_pipeline(path)
+    if spark is not None:
+        pipeline = replace(pipeline, spark=replace(pipeline.spark, master=str(spark.sparkContext.master)))
     available_now = available_now or pipeline.spark.trigger == "available-now"
     reach(pipeline)
     checkpoint = open_checkpoint(pipeline)

@@ -102,6 +102,7 @@ _SOONER_JVM = [
     "-XX:ReservedCodeCacheSize=240m",
     "-XX:MetaspaceSize=192m",
 ]
+OLDEST = (4, 2)  # the oldest PySpark with all that a pipeline uses
 _LOOPBACK = re.compile(r"spark://(127\.|localhost[:/])")
 # The state of a stateful operator passes through the JVM as arrays of megabytes, several times a batch. With the young
 # generation that a JVM begins with, they are copied by one collection after the other.
@@ -136,6 +137,19 @@ def start_session(
             f"Spark can't do with its settings ({said}): see to [spark] in pipeline.toml."
         ) from None
     return session
+
+
+def check_version() -> None:
+    """Refuse a PySpark that has no pipelines: before 4.2 a source in Python can't limit or end what it reads."""
+    with contextlib.suppress(ImportError):  # the session's start says that there is none
+        import pyspark
+
+        found = pyspark.__version__
+        if tuple(map(int, found.split(".")[:2])) < OLDEST:
+            raise InputError(
+                f"Pipelines need PySpark {OLDEST[0]}.{OLDEST[1]} or newer, and here is {found}: pip install "
+                f"'pyspark>={OLDEST[0]}.{OLDEST[1]}' (watch on a DataFrame works with this one)."
+            )
 
 
 _ahead: dict[SparkSpec, dict[str, str]] = {}  # settings of a JVM that has no session yet
