@@ -49,6 +49,8 @@ class Arrivals:
     columns: Callable[[], tuple[Floats, ...]]
     # the same, oldest first, if they are stored in that order, else None: for algorithms that keep rows in that order
     arrived: Callable[[], tuple[Floats, ...] | None] = lambda: None
+    # of a single row: a slot's score as a number, more is better
+    value: Callable[[int], float] | None = None
 
     def oldest_first(self) -> tuple[Floats, ...]:
         """The columns in order of recency, for reading."""

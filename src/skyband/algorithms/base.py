@@ -158,6 +158,7 @@ class ListAlgorithm(Algorithm):
     spaced: ClassVar[bool] = (
         False  # it scores rows itself: is made with its space, as those that keep the window are
     )
+    takes_one: ClassVar[bool] = True  # a row that comes alone is picked, whatever its score
     threads: int = 1  # among which a step's work may be divided, query by query
     edge: Recency = LOWEST  # where the newest of the windows of `recent_of` begins, set before each step
 
@@ -218,8 +219,13 @@ class ListAlgorithm(Algorithm):
 
     def insert(self, rows: Arrivals) -> None:
         self.lists.fresh.fill(-np.inf)
+        if len(rows) == 0:
+            return
+        if rows.value is not None and self.takes_one and len(self.ks) < FUSE_MEMBERS:
+            self._insert_one(rows, rows.value)
+            return
         used = np.flatnonzero(self.ks)
-        if len(rows) == 0 or len(used) == 0:
+        if len(used) == 0:
             return
         self._scratch(len(rows))
         self.scored += len(used) * len(rows)
@@ -229,6 +235,21 @@ class ListAlgorithm(Algorithm):
             return
         for slot in used.tolist():
             self._insert_scored(slot, rows.good(slot))
+
+    def _insert_one(self, row: Arrivals, value: Callable[[int], float]) -> None:
+        """Offer one row to each slot."""
+        self._scratch(1)
+        lists, picks, step = self.lists, self.picks, self.rows.hold(row.time, row.seq, row.place, row.mark)
+        time, seq = row.time.item(), row.seq.item()
+        for slot, k in enumerate(self.ks.tolist()):
+            if not k or (time, seq) < (lists.horizon_time.item(slot), lists.horizon_seq.item(slot)):
+                continue
+            self.scored += 1
+            good = value(slot)
+            if good == good:
+                picks.row[0], picks.good[0], picks.heap[0] = 0, good, good
+                while self.absorb(slot, 1, picks, step, *self.states()):
+                    lists.reserve(slot)
 
     def _fusion_pays(self, share: Share) -> bool:
         if len(share.slots) >= FUSE_MEMBERS or self.scored >= FUSE_SCORES:

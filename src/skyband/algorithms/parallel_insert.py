@@ -48,12 +48,15 @@ def run_all(shares: Sequence[Share], threads: int, many: Any, lists: Lists, *sta
     def run(share: Share) -> None:
         share.run(many, (lists, *states))
 
-    with ThreadPoolExecutor(threads, "skyband-queries") as pool:  # a pool that is not used starts no thread
-        while shares:
-            list(map(run, shares) if threads == 1 or len(shares) == 1 else pool.map(run, shares))
-            shares = [share for share in shares if share.at < len(share.slots)]
-            for share in shares:
-                lists.reserve(int(share.slots[share.at]))
+    while shares:
+        if threads == 1 or len(shares) == 1:
+            list(map(run, shares))
+        else:
+            with ThreadPoolExecutor(threads, "skyband-queries") as pool:
+                list(pool.map(run, shares))
+        shares = [share for share in shares if share.at < len(share.slots)]
+        for share in shares:
+            lists.reserve(int(share.slots[share.at]))
 
 
 def bars_of(shares: Sequence[Share], threads: int, lists: Lists) -> Floats:

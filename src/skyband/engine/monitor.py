@@ -244,6 +244,8 @@ class Monitor:
 
         set_stream(self, name, given)
         self._report.forget()
+        for known in self.streams.values():
+            known.forget_plan()
 
     def declared(self, stream: str) -> pa.Schema | None:
         """The schema that was given for a stream."""
@@ -290,6 +292,8 @@ class Monitor:
             for stream in query.streams:
                 self._stream(stream)
             self.joints[name] = Joint(self, query.streams, times[query.streams[0]])
+            for stream in query.streams:
+                self.streams[stream].forget_plan()
         return self.joints[name]
 
     def _stream_for(self, name: str | None) -> Stream:
@@ -371,9 +375,13 @@ class Monitor:
         """
         if self.journal is not None:
             return self.journal.push(batch, stream, key, strict=strict).changes
-        strict = self.is_strict(stream) if strict is None else strict
         if key is not None:
             raise InputError("key= needs a journal, which remembers it: make the monitor with journal=.")
+        if type(batch) is dict:
+            changes = self._push_row(batch, stream)
+            if changes is not None:
+                return changes
+        strict = self.is_strict(stream) if strict is None else strict
         lane = self._lane
         if lane is not None and isinstance(batch, pa.Table) and stream in (None, lane.stream.name):
             told = lane.push(batch) if lane.serves() else None
@@ -381,6 +389,17 @@ class Monitor:
                 lane.stream.review.look()
                 return told
         return self._push(*read(batch, self.index_columns(stream)), stream, strict=strict)
+
+    def _push_row(self, row: dict[Any, Any], stream: str | None) -> pa.Table | None:
+        """Take one row as a dict of values, by its stream's plan; None for what has to be read as a batch."""
+        target = self._known_stream(stream) if stream is None else self.streams.get(stream)
+        if target is None or not target.pushed:
+            return None
+        found = target.prepared().row(row)
+        if found is None:
+            return None
+        self.begin_step()
+        return self._tell({target.name: (found, NONE_DELETED)})
 
     def _push(
         self,

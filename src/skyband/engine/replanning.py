@@ -90,7 +90,7 @@ class Review:
     @property
     def windowed(self) -> bool:
         """Whether a successor keeps the window's rows."""
-        return any(group.windowed for group in self.groups())
+        return bool(self.successors) and any(group.windowed for group in self.groups())
 
     def step(self, step: Step) -> None:
         """Successors take the step's rows."""
@@ -103,8 +103,9 @@ class Review:
     def look(self) -> None:
         """Between two steps with rows: successors that know the whole window take over, and the plan is looked at if it
         is time to."""
-        for successor in [s for s in self.successors if s.new.oldest >= s.start]:
-            self._take_over(successor)
+        if self.successors:
+            for successor in [s for s in self.successors if s.new.oldest >= s.start]:
+                self._take_over(successor)
         stream = self.stream
         self._take_back()
         self._steps += 1
@@ -148,7 +149,7 @@ class Review:
 
     def _take_back(self) -> None:
         """Stand-ins hand over to the families whose compiled code is there; for the others it is asked for."""
-        if not any(group.algorithm_name == STAND_IN for group in self.stream.groups):
+        if STAND_IN not in [group.algorithm_name for group in self.stream.groups]:
             return
         for (key, _), watches in self._waiting().items():
             if not background.is_ready(key):

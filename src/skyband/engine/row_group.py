@@ -9,12 +9,13 @@ the rows inside its own horizon only, so it makes no difference to a watch what 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from skyband.algorithms import REGISTRY, Arrivals, WindowAlgorithm
+from skyband.algorithms.base import FUSE_MEMBERS
 from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.core.exchange import ALL, NOTHING, ROW, Changes, Entries
 from skyband.core.types import LOWEST, Floats, Ints, Recency
@@ -35,13 +36,16 @@ from skyband.query.expression import (
     evaluate,
     lift,
     render,
+    scalar,
     walk,
 )  # fmt: skip
 from skyband.query.expression.score_space import Limits, Space, axes, split_box
 from skyband.query.expression.threshold import split
 from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.stream.batches import Batch, View
+from skyband.stream.row import Reader, Row
 
+_FIRST: Ints = np.zeros(1, dtype=np.int64)  # the place of a row that comes alone
 FEW = 8  # windows, up to which each is looked up by itself
 
 
@@ -91,6 +95,7 @@ class Group(Family):
         self.watches: list[Watched] = []
         self._arrays: dict[str, Ints] = {}
         self._buffers: tuple[Window, ...] | None = None
+        self._read_by: Reader | None = None
 
     # -- watches -------------------------------------------------------------------------------------------
 
@@ -130,6 +135,7 @@ class Group(Family):
         if slot == len(self.constants):
             self.constants = np.vstack([self.constants, np.zeros((1, self.constants.shape[1]))])
         self.constants[slot] = constants
+        self._read_by = None  # what is prepared for rows has them, too
 
     def _slot_for(self, watch: Watched) -> int:
         return self._open_window(watch) if self.windowed else self.open(watch.query, watch.capacity)
@@ -258,15 +264,18 @@ class Group(Family):
         return ks, time, seq
 
     def _one_horizon(self, time: int, seq: int) -> tuple[Ints, Ints]:
-        """The same for all watches; in the same arrays at every step, where the algorithm has them for this step."""
-        arrays, count = self._arrays, len(self.watches)
-        if "all from" not in arrays or not self.windowed:
-            arrays["all from"], arrays["all at"] = np.empty(count, dtype=np.int64), np.full(count, time)
-        seqs, times = arrays["all from"], arrays["all at"]
+        """The same for all watches, in the same arrays at every step."""
+        arrays = self._arrays
+        if "all from" not in arrays:
+            arrays["all from"], arrays["all at"] = self._room_for(len(self.watches))
+        times, seqs = arrays["all at"], arrays["all from"]
+        times.fill(time)
         seqs.fill(seq)
-        if times[0] != time:  # without event times it stays as it is
-            times.fill(time)
         return times, seqs
+
+    @staticmethod
+    def _room_for(count: int) -> tuple[Ints, Ints]:
+        return np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
 
     def _own_horizons(self, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
         """Each watch's own: its window's edge or its beginning, whichever is newer."""
@@ -284,6 +293,12 @@ class Group(Family):
         slots = self.answers.slot
         if count == len(slots) == len(self.slots) and self._in_place():
             return time, seq  # a slot each, in order
+        if count == 1 == len(self.slots):
+            slot_time, slot_seq = self._arrays.get("slot at", NOTHING), self._arrays.get("slot from", NOTHING)
+            if not len(slot_time):
+                slot_time, slot_seq = self._arrays["slot at"], self._arrays["slot from"] = self._room_for(1)
+            slot_time[0], slot_seq[0] = self.oldest
+            return slot_time, slot_seq
         slot_time, slot_seq = np.full(count, LOWEST.time), np.full(count, LOWEST.seq)
         if len(self.slots) == 1:
             slot_time[slots[0]], slot_seq[slots[0]] = self.oldest
@@ -316,7 +331,66 @@ class Group(Family):
             score = np.asarray(evaluate(self.shape, view, self.constants[slot].tolist()), dtype=np.float64)
         return score if self.sign > 0 else np.negative(score)
 
+    def _prepare(self, reader: Reader) -> None:
+        """Make of predicate and score what evaluates them for one row as a reader returns it."""
+        kinds = reader.kinds
+        self._read_by = reader
+        self._value = scalar.number(self.shape, kinds)
+        self._holds = None if self.where is None else scalar.condition(self.where, kinds)
+        self._known: list[tuple[float, ...]] = []
+
+    def _value_of(self, row: Row) -> Callable[[int], float] | None:
+        """Return the function that gives a slot's score of a row, more is better; None where `evaluate` has to."""
+        score = self._value
+        if score is None:
+            return None
+        if len(self._known) != len(self.constants):
+            self._known = [tuple(constants) for constants in self.constants.tolist()]
+        values, known, sign = row.values, self._known, self.sign
+        try:  # what is sure for one slot need not be for others
+            found = [sign * score(values, constants) for constants in known]
+        except scalar.UNSURE:
+            return None
+        return found.__getitem__
+
+    def _row(self, row: Row, mark: Any) -> Arrivals | None:
+        """One row as the algorithm gets it; None where it has to be looked at as a batch."""
+        if row.reader is not self._read_by:
+            self._prepare(row.reader)
+        inside = row.is_usable(self.looked_at) and row.is_present(self.score_only)
+        if inside and self.where is not None:
+            if self._holds is None:
+                return None
+            try:
+                inside = self._holds(row.values)
+            except scalar.UNSURE:
+                return None
+        if not inside:
+            return _no_arrivals(mark)
+        value = None
+        if len(self.constants) < FUSE_MEMBERS:  # of more the scores are computed together
+            value = self._value_of(row)
+            if value is None:
+                return None
+        return Arrivals(
+            time=row.time_arrived,
+            seq=row.seq_arrived,
+            place=_FIRST,
+            mark=mark,
+            good=lambda slot: self.good(View(row), slot),
+            constants=self.constants,
+            sign=self.sign,
+            rendered=self.rendered,
+            columns=lambda: tuple(_read_only(row.number(name)) for name in self.score_columns),
+            arrived=lambda: row.arrived_numbers(self.score_columns),
+            value=value,
+        )
+
     def arrivals(self, batch: Batch, mark: Any) -> Arrivals:
+        if isinstance(batch, Row):
+            found = self._row(batch, mark)
+            if found is not None:
+                return found
         view = self.view(batch)
         whole = view.index is None
         place = np.arange(len(batch)) if view.index is None else view.index
@@ -440,6 +514,7 @@ class Group(Family):
 
     def load(self, blob: dict[str, Any], watches: list[Any], slots: list[int]) -> None:
         self.constants = blob["constants"]
+        self._read_by = None
         self.algorithm.load(blob["algorithm"])
         self.answers.load(blob["board"])
         self.listed.load(blob["board"])
@@ -510,6 +585,21 @@ def _carries_nan(e: Expression) -> bool:
         if isinstance(node, Arithmetic) and node.op == "^" and node.right != Number(2):
             return False  # NaN ^ 0 is 1
     return True
+
+
+def _no_arrivals(mark: Any) -> Arrivals:
+    """No row at all."""
+    return Arrivals(
+        time=NOTHING,
+        seq=NOTHING,
+        place=NOTHING,
+        mark=mark,
+        good=lambda _: np.empty(0),
+        constants=np.empty((0, 0)),
+        sign=1.0,
+        rendered=None,
+        columns=tuple,
+    )
 
 
 def _read_only(values: Floats) -> Floats:

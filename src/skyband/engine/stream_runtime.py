@@ -16,6 +16,7 @@ from skyband.core.exchange import Changes
 from skyband.core.types import LOWEST, Ints, Recency
 from skyband.engine import stand_in
 from skyband.engine.families import check_query, kind_of
+from skyband.engine.plan import Plan
 from skyband.engine.planner import ASSUMED_WINDOW, STAND_IN, Choice, Facts, choose
 from skyband.engine.protocol import NONE_DELETED, Deleted, Family, Host, Step
 from skyband.engine.replanning import Review
@@ -30,6 +31,7 @@ from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import Batch, flat
 from skyband.stream.history import Retained
 from skyband.stream.payloads import Kept, copied, taken
+from skyband.stream.row import Row
 from skyband.stream.row_rate import Tally
 from skyband.stream.schema import Raw, columns
 from skyband.stream.updates import DATA, Codes, Updates, must_be_key, must_be_op
@@ -131,7 +133,18 @@ class Stream:
         self.names = set(schema.names) if schema is not None else set()
         self._wanted: set[str] | None = None  # columns that some watch selects
         self._named_columns: frozenset[str] | None = None
+        self.forget_plan()
         self.unknown_types = schema is not None and any(pa.types.is_null(field.type) for field in schema)
+
+    def forget_plan(self) -> None:
+        """Schema, watches or settings change: what was prepared for steps no longer serves."""
+        self._plan: Plan | None = None
+
+    def prepared(self) -> Plan:
+        """Return what steps need that depends on schema and watches alone."""
+        if self._plan is None:
+            self._plan = Plan(self.monitor, self)
+        return self._plan
 
     def readable(self, schema: pa.Schema, raw: Raw) -> pa.Schema:
         """An inferred schema, with a time column of ISO text read as timestamps; operations are always texts."""
@@ -342,6 +355,7 @@ class Stream:
         self._wanted = None
         self._named_columns = None
         self._latest = None
+        self.forget_plan()
         windows = [*self._windows]
         if self.monitor.retain is not None:
             windows.append(self.monitor.retain)
@@ -384,6 +398,12 @@ class Stream:
                 time, seq = time[newest : newest + 1], seq[newest : newest + 1]
             self.recencies.add(time, seq, self.row_limit)
         self.recencies.trim(self.row_limit)
+
+    def count_one(self, time: int, seq: int) -> None:
+        """One row was accepted, in a stream that is in no join."""
+        self.accepted += 1
+        self.tally.add(time, 1)
+        self.recencies.add_one(time, seq, self.row_limit)
 
     def update(
         self, table: pa.Table, seq: Ints, time: Ints, codes: Codes
@@ -615,18 +635,21 @@ class Stream:
         self.kept.replace(batch.seq_arrived[order], table, self.newest())
 
     def _columns(self, table: pa.Table) -> list[str]:
+        """The columns of a table that some watch selects and no index has."""
+        wanted = self.wanted()
+        return [name for name in table.column_names if name in wanted] if wanted else []
+
+    def wanted(self) -> set[str]:
         """The columns that some watch selects and no index has."""
         if self._wanted is None:
             self._wanted = set().union(*(watch.needs() - watch.provided() for watch in self.watches))
-        if not self._wanted:
-            return []
-        return [name for name in table.column_names if name in self._wanted]
+        return self._wanted
 
     # -- a step --------------------------------------------------------------------------------------------
 
     def step(self, batch: Batch | None, deleted: Deleted = NONE_DELETED) -> list[tuple[Family, Changes]]:
         """Show a step's rows (and which rows it deletes) to each family; what changed, family by family."""
-        if batch is not None and self.updates is None:
+        if batch is not None and self.updates is None and self.monitor.retain is not None:
             self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
         if not self.watches:
             return []
@@ -639,7 +662,7 @@ class Stream:
         self.review.step(step)
         if batch is not None:
             self._keep(batch, mark)
-        if self.kept.chunks and self.windowed:
+        if self.windowed and self.kept.rows:
             oldest = min(group.oldest for group in self.groups)
             self.kept.expire(oldest)
         return found
@@ -664,6 +687,9 @@ class Stream:
     def _keep(self, batch: Batch, mark: Any) -> None:
         """Put the selected columns of the rows aside that somebody took; a copy, for the caller may use the batch's
         memory again."""
+        if isinstance(batch, Row):
+            self._keep_row(batch, mark)
+            return
         columns = self._columns(batch.table)
         count = int(np.count_nonzero(mark)) if columns else 0
         if not count:
@@ -675,9 +701,21 @@ class Stream:
         else:
             rows = batch.arrived(mark)
             self.kept.add(batch.seq_arrived[rows], taken(batch.table, picked, rows), newest)
+        self._clear_kept()
+
+    def _clear_kept(self) -> None:
+        """Forget rows that are candidates no more, if they have become many."""
         if self.kept.full and not self.windowed:
             groups = [*self.groups, *self.review.groups()]
             self.kept.clear(np.concatenate([group.live_seqs() for group in groups]))
+
+    def _keep_row(self, row: Row, mark: Any) -> None:
+        """Put the selected columns of a row aside."""
+        schema, places = self.prepared().kept_columns()
+        if places and mark[0]:
+            values = tuple([row.values[place] for place in places])
+            self.kept.add_row(int(row.seq_arrived[0]), int(row.time_arrived[0]), values, schema)
+            self._clear_kept()
 
     # -- keeping -------------------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@ def number_keys(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
     return np.where(bits >= 0, bits, bits ^ np.int64(2**63 - 1))
 
 
-def _number_key(value: float) -> int:
+def number_key(value: float) -> int:
     """`number_keys` of one number."""
     bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
     return bits if bits >= 0 else bits ^ (2**63 - 1)
@@ -134,7 +134,7 @@ def key(value: Any, kind: Kind) -> int:
         )
         if not math.isfinite(seconds):
             raise InputError(f"{value!r} is not a time; give a finite number of seconds.")
-        return _number_key(seconds)
+        return number_key(seconds)
     if kind in UNITS and isinstance(value, int | float | np.number) and not isinstance(value, bool):
         nanoseconds = _scaled(value, kind)
     else:
@@ -238,7 +238,7 @@ def odd_unit(ordered: Ints, alone: bool) -> tuple[int, str] | None:
         said = f"{seconds:.0f} in {unit} is {date:%Y-%m-%d}, and it is taken as seconds"
         if place >= 0:
             return 0, f'{said}: give time_unit="{unit}" (--time-unit {unit})'
-        few = len(ordered) - int(np.searchsorted(ordered, _number_key(1e11), side="right"))
+        few = len(ordered) - int(np.searchsorted(ordered, number_key(1e11), side="right"))
         return (
             few,
             f"{said} as the other times are: mend it, or let such rows wait by max_ahead= (--max-ahead)",
@@ -254,13 +254,13 @@ def between(earlier: int, later: int, kind: Kind) -> float:
 def minus(time_key: int, nanoseconds: int, kind: Kind) -> int:
     """Return the key of a time this much earlier."""
     if kind == "number":
-        return _number_key(number_of(time_key) - nanoseconds / 1e9)
+        return number_key(number_of(time_key) - nanoseconds / 1e9)
     return max(time_key - nanoseconds, MINIMUM + 1)
 
 
 def plus(time_key: int, nanoseconds: int, kind: Kind) -> int:
     if kind == "number":
-        return _number_key(number_of(time_key) + nanoseconds / 1e9)
+        return number_key(number_of(time_key) + nanoseconds / 1e9)
     return min(time_key + nanoseconds, 2**63 - 1)
 
 

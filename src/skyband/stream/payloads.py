@@ -22,6 +22,7 @@ from skyband.core.types import LOWEST, Ints, Recency
 from skyband.stream.arrow import numbers_array, values_of
 
 SLACK = 4096
+SINGLE = 256  # rows that came one by one, of which a chunk is made
 SMALL = 4096  # chunks below this many rows are joined with those before them
 JOINED = 8  # so many at once
 WHOLE = 1 << 15  # rows in several chunks, up to which they are put together before some are looked up
@@ -64,11 +65,54 @@ class Kept:
     """Rows by seq, in chunks: seqs, columns, and the newest recency among them (where rows go by the window)."""
 
     def __init__(self) -> None:
-        self.chunks: list[tuple[Ints, pa.Table | Plain, Recency]] = []
+        self._chunks: list[tuple[Ints, pa.Table | Plain, Recency]] = []
+        # single rows that came last, as values, until their chunk is made: seqs, values, schema, newest recency
+        self._single: list[tuple[int, tuple[Any, ...]]] = []
+        self._of_single: tuple[pa.Schema, Recency] | None = None
         self.rows = 0
         self.limit = SLACK
         self._schemas: tuple[pa.Schema, list[str], pa.Schema] | None = None
         self._whole: tuple[Ints, pa.Table | Plain] | None = None  # all chunks as one, until one changes
+
+    @property
+    def chunks(self) -> list[tuple[Ints, pa.Table | Plain, Recency]]:
+        """All rows, those that came singly too."""
+        if self._single:
+            self._put_together()
+        return self._chunks
+
+    @chunks.setter
+    def chunks(self, chunks: list[tuple[Ints, pa.Table | Plain, Recency]]) -> None:
+        self._chunks = chunks
+
+    def add_row(self, seq: int, time: int, values: tuple[Any, ...], schema: pa.Schema) -> None:
+        """Keep the values of one row, which is the latest arrival."""
+        newest = Recency(time, seq)
+        if self._of_single is not None and self._of_single[0] is not schema:
+            self._put_together()
+        if self._of_single is not None and newest < self._of_single[1]:
+            newest = self._of_single[1]
+        self._of_single = schema, newest
+        self._single.append((seq, values))
+        self.rows += 1
+        if len(self._single) >= SINGLE:
+            self._put_together()
+
+    def _put_together(self) -> None:
+        """Make a chunk of the rows that came singly."""
+        single, of_single = self._single, self._of_single
+        self._single, self._of_single = [], None
+        if of_single is None:
+            return
+        schema, newest = of_single
+        self.rows -= len(single)
+        seqs = np.array([seq for seq, _ in single], dtype=np.int64)
+        columns = [
+            pa.array(column, f.type)
+            for f, column in zip(schema, zip(*(values for _, values in single), strict=True), strict=True)
+        ]
+        table = pa.Table.from_arrays(columns, schema=schema)
+        self.add(seqs, table if not all(map(_plain, table.columns)) else copied(table, schema), newest)
 
     def schema(self, table: pa.Table, names: list[str]) -> pa.Schema:
         """Return the schema of some columns of a table: the same object from step to step."""
@@ -81,6 +125,8 @@ class Kept:
     def add(self, seq: Ints, table: pa.Table | Plain, newest: Recency = LOWEST) -> None:
         if not len(seq):
             return
+        if self._single:
+            self._put_together()
         self.rows += len(seq)
         if self.chunks and int(seq[0]) < int(self.chunks[-1][0][-1]):
             seq, table, newest = self._between(seq, table, newest)
@@ -140,12 +186,12 @@ class Kept:
 
     def expire(self, horizon: Recency) -> None:
         """Forget the chunks whose rows are all older than this."""
-        gone = 0
-        while gone < len(self.chunks) and self.chunks[gone][2] < horizon:
-            self.rows -= len(self.chunks[gone][0])
+        gone, chunks = 0, self._chunks  # rows that came singly are the newest
+        while gone < len(chunks) and chunks[gone][2] < horizon:
+            self.rows -= len(chunks[gone][0])
             gone += 1
         if gone:
-            del self.chunks[:gone]
+            del chunks[:gone]
             self._whole = None
 
     def _seqs(self) -> Ints:

@@ -17,6 +17,8 @@ import numpy as np
 
 from skyband.core.types import LOWEST, Ints, Recency
 
+_NONE: Ints = np.empty(0, dtype=np.int64)
+
 
 class Runs:
     """Accepted seqs of a stream without a time column, as runs of consecutive numbers."""
@@ -51,6 +53,15 @@ class Runs:
         self.count = need
         self.total += len(seq)
         self._latest = int(self.ordinal[need - 1]), int(self.first[need - 1])
+
+    def add_one(self, time: int, seq: int, most: int) -> None:
+        """One row more; no window needs more than the newest `most`."""
+        before, first = self._latest
+        if self.count and first + self.total - before == seq:
+            self.total += 1
+            return
+        self.add(_NONE, range(seq, seq + 1))
+        self.trim(most)
 
     def _end(self) -> int:
         last = self.count - 1
@@ -148,6 +159,18 @@ class Recencies:
         times[at : self.end + n] = time
         seqs[at : self.end + n] = seq
         self.end += n
+
+    def add_one(self, time: int, seq: int, most: int) -> None:
+        """One row more; no window needs more than the newest `most`."""
+        end = self.end
+        if most > 0 and self.latest < (time, seq) and end < len(self.time):
+            self.time[end], self.seq[end] = time, seq
+            self.latest = Recency(time, seq)
+            self.end = end + 1
+        else:
+            self.add(np.array((time,)), np.array((seq,)), most)
+        if self.end - self.begin > most:
+            self.trim(most)
 
     def begin_with(self, time: Ints, seq: Ints) -> None:
         """Forget what is here: these are the newest rows, in recency order."""

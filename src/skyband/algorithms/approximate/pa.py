@@ -195,6 +195,7 @@ class PA(ListAlgorithm):
         options={"error": ERROR, "additional": ADDITIONAL, "limit": 0.0, "cells": 0.0},
         cost_of=cost_of,
     )
+    takes_one = False
     counter_names: ClassVar[tuple[str, ...]] = ("admitted", "dropped again", "thresholds lifted")
     spaced: ClassVar[bool] = True
 

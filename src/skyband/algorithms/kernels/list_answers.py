@@ -40,6 +40,7 @@ class ListAnswers(State):
     best_place: Ints = field("i8[rank]", scratch=True)
 
     _fitted: Ints | None = None  # there is room for so many
+    _measured: Ints | None = None  # the rooms for which there are ranks enough
 
     def add(self) -> None:
         """Add a watch."""
@@ -81,9 +82,11 @@ class ListAnswers(State):
         self.lend(slot=slots, stale=stale, k=ks, horizon_time=horizon_time, horizon_seq=horizon_seq)
         first = count = 0
         while True:
-            most = int(self.room.max(initial=0))
-            if len(self.best_good) < most:
-                self.grow(rank=most)
+            if self.room is not self._measured:
+                self._measured = self.room
+                most = int(self.room.max(initial=0))
+                if len(self.best_good) < most:
+                    self.grow(rank=most)
             first, count = bring_up_to_date(first, count, self, lists)
             if first == len(slots):
                 return self.shown(self.which[:count])

@@ -8,8 +8,9 @@ lift(e), render(shape, columns) return its shape and constants, and source for n
 bound(e, box), direction(e, c)  return its range over a box, and whether it is monotone in a column
 
 In reading order: nodes, grammar, text (a tree as SQL), check, source (what columns are read from), evaluate,
-exact_compare and integer_arithmetic (no rounding), threshold (the comparison of a threshold query), pairing (scores of
-two rows). For indexes: interval, box_bounds, monotonicity, score_space, linear, difference_scores. For numba: codegen.
+exact_compare and integer_arithmetic (no rounding), scalar (one row of plain values), threshold (the comparison of a
+threshold query), pairing (scores of two rows). For indexes: interval, box_bounds, monotonicity, score_space, linear,
+difference_scores. For numba: codegen.
 """
 
 from __future__ import annotations
