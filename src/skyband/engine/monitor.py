@@ -606,9 +606,15 @@ class Monitor:
             raise InputError("Sifted rows can't go to a journal: push the rows themselves.")
         self.begin_step()
         step: list[tuple[Stream, list[Accepted]]] = []
+        seq = self._next_seq
         for name, sifted in parts:
             target = self._stream_for(name)
             target.pushed = target.named = True
+            for part in sifted:
+                last = seq + part.count - 1
+                for kind, column, hint in part.odd:
+                    self._notices.add(Notice(kind, target.name, column, part.count, seq, last, hint))
+                seq = last + 1
             step.append((target, [part.accepted() for part in sifted]))
         return self._step(step)
 

@@ -42,6 +42,7 @@ class Sifted:
     """One part of a step's rows of one stream, validated and perhaps pruned."""
 
     part: Accepted
+    odd: Sequence[tuple[str, str, str]] = ()  # notices of columns: kind, column and hint
 
     @property
     def count(self) -> int:
@@ -65,6 +66,8 @@ class Sifted:
             "table": part.table,
             "rejects": [list(reject) for reject in part.rejects],
         }
+        if self.odd:
+            content["odd"] = [list(each) for each in self.odd]
         if part.codes is not None:
             content["codes"] = part.codes
         if part.time.any():
@@ -108,7 +111,8 @@ class Sifted:
                 passed=passed,
                 total=content["total"],
                 codes=content.get("codes"),
-            )
+            ),
+            [(kind, column, hint) for kind, column, hint in content.get("odd", ())],
         )
 
 
@@ -131,6 +135,9 @@ class Sifter:
     columns: tuple[str, ...] | None  # those that must travel; None: all
     counts_rows: bool  # row windows on a stream with a time column need every time
     can_prune: bool
+    named: frozenset[str] = (
+        frozenset()
+    )  # the columns that queries name, and those of times, keys and operations
 
     @classmethod
     def of(cls, stream: Stream) -> Sifter:
@@ -150,6 +157,7 @@ class Sifter:
             door=stream.door(),
             queries=tuple((text, k, algorithm) for text, (k, algorithm) in wanted.items()),
             columns=tuple(sorted(used)),
+            named=stream.named_columns(),
             counts_rows=stream.time is not None and any(isinstance(w.window, Rows) for w in stream.watches),
             # an index keeps every row of the window, as pairs and objects do; in an update stream and in a joined
             # one no row makes another superfluous

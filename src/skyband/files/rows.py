@@ -27,10 +27,14 @@ class BadRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive rows of a file. `bad` is sorted by position; `table` holds the others, in order."""
+    """Consecutive rows of a file. `bad` is sorted by position; `table` holds the others, in order.
+
+    `columns` are those that the file has, where that is known: the table may have others.
+    """
 
     table: pa.Table
     bad: list[BadRow] = field(default_factory=list)
+    columns: tuple[str, ...] | None = None
 
     @property
     def count(self) -> int:

@@ -6,6 +6,7 @@ Spark keeps its own offsets and commits in the checkpoint folder. Beside them, i
     queries.json      which queries hold from which batch on
     asked.json        which queries `skyband queries` added to those of the pipeline file, and which it dropped
     files.jsonl       the arrival order of files (see `filelog`)
+    refused.json      the batch that a strict stream did not take, until the next start
     batches.jsonl     up to which file each batch reads
     steps/N.step      what batch N brought to the engine, as the tasks sent it
     snapshots/N.snap  the engine after batch N
@@ -37,7 +38,7 @@ from skyband.core.blob import FORMAT, check_format
 from skyband.core.errors import InputError
 
 from .config import OUR_SOURCE, Pipeline, QuerySpec, StreamSpec, sources_of
-from .filelog import FileLog
+from .filelog import FileLog, StreamFiles
 from .files import append_line, damaged, frame, read_frame, read_json, read_lines, write_atomic, write_json
 from .hadoop import HadoopPath
 from .paths import Place
@@ -308,6 +309,26 @@ class Checkpoint:
         """The batches that one of Spark's own logs knows."""
         path = self.folder / folder
         return [int(p.name) for p in path.iterdir() if p.name.isdigit()] if path.is_dir() else []
+
+    # -- batches that strict refused
+
+    def refuse(self, batch: int) -> None:
+        """Note that nothing of a batch was taken: its files may be mended before the next start."""
+        self._write_json("refused.json", {"batch": batch})
+
+    def read_again(self, streams: list[StreamFiles]) -> None:
+        """Let the files of a batch that was refused be what they are now. No row of them has been counted."""
+        found = self._read_json("refused.json")
+        if found is None:
+            return
+        batch = int(found["batch"])
+        if not self.committed(batch) and self.step(batch) is None:
+            before = self.offset(batch - 1) if batch else {}
+            end = self.offset(batch)
+            log = FileLog(self.files, writer=True)
+            for stream in streams:
+                log.again(stream, before.get(stream.name, 0), end.get(stream.name, 0))
+        (self.own / "refused.json").unlink(missing_ok=True)
 
     # -- snapshots
 

@@ -58,6 +58,7 @@ class StreamSpec:
     time: str | None = None
     time_unit: str | None = None  # of a time column of numbers
     max_ahead: str | None = None  # how far ahead of the latest time a row may be stamped before it waits
+    strict: bool = False  # whether a batch that is not as expected stops the pipeline
     max_files: int | None = None
     schema: tuple[tuple[str, str], ...] | None = None
     key: str | None = None  # of an update stream
@@ -266,7 +267,10 @@ class _Reader:
             "kafka": ("bootstrap", "topic", "values", "registry", "starting", "max_records", "options"),
             "rate": ("rows_per_second",),
         }.get(form, ("path", "max_files"))
-        self.known(where, table, ("format", *own, "time", "time_unit", "max_ahead", "schema", "key", "op"))
+        every = ("time", "time_unit", "max_ahead", "strict", "schema", "key", "op")
+        self.known(where, table, ("format", *own, *every))
+        if not isinstance(table.get("strict", False), bool):
+            raise self.fail(f"'strict' of {where} must be true or false, not {table['strict']!r}.")
         if "op" in table and "key" not in table:
             raise self.fail(f"{where} has 'op' and needs 'key' too: the column that names the row.")
         if "time_unit" in table and "time" not in table:
@@ -300,6 +304,7 @@ class _Reader:
             if "time_unit" in table
             else None,
             max_ahead=self.duration(where, table, "max_ahead"),
+            strict=table.get("strict", False),
             max_files=self.count(where, table, "max_files", 1),
             schema=self.schema(where, table.get("schema")),
             key=self.text(where, table, "key") if "key" in table else None,

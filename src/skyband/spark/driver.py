@@ -21,16 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from skyband.core.errors import InputError, SkybandError
+from skyband.core.errors import InputError, SkybandError, StrictError
 
 from .asking import Asked
 from .checkpoint import Checkpoint, Queries, Step
 from .config import Pipeline
 from .connector import kafka_sentence, needs_kafka
 from .engine import Engine, compare_queries, new_monitor, sifters_of, watch_all
+from .expected import must_suit
 from .filelog import FileLog
 from .hadoop import HadoopPath
-from .inputs import forms_of, in_one, part_frames
+from .inputs import declared_of, forms_of, in_one, part_frames
 from .jobs import Packed, in_order
 from .metrics import Lag, StateSize, observed
 from .paths import Place, check_seen, uri_of
@@ -109,6 +110,7 @@ class Run:
         self._wanted = Asked(checkpoint)
         self._stamp: Any = ()  # of what was last looked at
         self._changing = False  # other queries are asked for: no batch begins until they hold
+        self._strict = frozenset(spec.name for spec in pipeline.streams if spec.strict)
 
     def begin_with(self, first: int, monitor: Monitor | None) -> None:
         """A monitor in which the queries that hold from batch `first` on were looked at: it need not be made again."""
@@ -196,7 +198,9 @@ class Run:
         eras = [(begins, self._engine.sifters())]
         if self._next is not None and self._next[0] > begins:
             eras.append(self._next)  # the queries that hold after the batch that was under way
-        packed = Packed.of(SiftJob(self._schemas, tuple(eras), forms_of(self._pipeline)))
+        packed = Packed.of(
+            SiftJob(self._schemas, tuple(eras), forms_of(self._pipeline), declared_of(self._pipeline))
+        )
         lines = in_one(part_frames(session, self._pipeline, self._checkpoint, packed))
         with settings(session, FEW_LINES):
             return self._write(observed(lines), available_now)
@@ -314,6 +318,8 @@ class Run:
         replayed = step is not None
         if step is None:
             step = self._read(lines, batch, offset)
+            if self._strict:
+                self._check(batch, step)
             checkpoint.write_step(step, offset)
         output = engine.take(step)
         engine.save_if_due()
@@ -341,6 +347,14 @@ class Run:
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)
+
+    def _check(self, batch: int, step: Step) -> None:
+        """Stop at a batch that a strict stream doesn't take, before anything of it is written down or put out."""
+        try:
+            must_suit(batch, self._strict, *self._engine.look_at(step))
+        except StrictError:
+            self._checkpoint.refuse(batch)
+            raise
 
     def _put(self, batch: int, changes: pa.Table, rejects: pa.Table, tops: pa.Table) -> None:
         """Put out a batch, if no other driver has taken over."""

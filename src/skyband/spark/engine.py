@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from skyband.engine.monitor import Monitor
     from skyband.engine.pruning import Sifted, Sifter
     from skyband.query.model import Query
-    from skyband.stream.validation import Door
+    from skyband.stream.rejects import Reject
+    from skyband.stream.validation import Accepted, Door
+
+    from .expected import Odd
 
 # A snapshot is due after so many batches, or when replaying the steps since the last would read so many bytes.
 _SNAPSHOT_BATCHES = 16
@@ -120,6 +123,21 @@ class Engine:
     def doors(self) -> dict[str, Door]:
         """The streams' doors in the next batch."""
         return {stream.name: self.monitor.streams[stream.name].door() for stream in self._pipeline.streams}
+
+    def look_at(self, step: Step) -> tuple[list[Odd], list[Reject]]:
+        """What a step would have of notices about columns and of rejects; nothing of it is taken."""
+        parts: list[tuple[str, list[Accepted]]] = []
+        odd: list[Odd] = []
+        rejects: list[Reject] = []
+        for stream, sifted in _sifted(step):
+            if not parts or parts[-1][0] != stream:
+                parts.append((stream, []))
+            parts[-1][1].append(sifted.accepted())
+            rejects += sifted.part.rejects
+            odd += [(stream, *each) for each in sifted.odd]
+        streams = self.monitor.streams
+        rejects += self.monitor._judged([(streams[name], own) for name, own in parts]).rejected()
+        return odd, rejects
 
     def take(self, step: Step) -> Output:
         """Give a step to the monitor; what comes out."""

@@ -19,15 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from skyband.core.errors import InputError
 from skyband.stream.notices import Notices
+from skyband.stream.rejects import Reject
 
 from .checkpoint import Queries
 from .driver import Run, say
 from .engine import compare_queries
+from .expected import must_suit, refused_in_a_task
 from .files import remove_tree
 from .frames import late_of, read_frame, write_frame
 from .gather import Asked, Gather, Reports
 from .handover import hand_over
-from .inputs import forms_of, in_one, part_frames
+from .inputs import declared_of, forms_of, in_one, part_frames
 from .jobs import Packed
 from .jvm import has_listeners
 from .merging import LINE_COLUMNS, STATE, stepper
@@ -173,6 +175,8 @@ class ExecutorsRun(Run):
             begins=begins,
             prune_rows=self._pipeline.spark.prune_rows,
             forms=forms_of(self._pipeline),
+            declared=declared_of(self._pipeline),
+            strict=self._strict,
         )
         packed = Packed.of(job)
         parts = self._parts(session, packed, eras[-1])
@@ -212,13 +216,28 @@ class ExecutorsRun(Run):
             )
         return super()._explain(problem)
 
+    def _reports(self, lines: DataFrame, batch: int) -> Reports:
+        """Let the tasks do a batch; what the units report."""
+        try:
+            return Reports(lines.toArrow())
+        except Exception as problem:
+            refused = refused_in_a_task(problem)
+            if refused is None:
+                raise
+            self._checkpoint.refuse(batch)
+            raise refused from problem
+
     def _do(self, lines: DataFrame, batch: int) -> None:
         began = time.monotonic()
-        reports = Reports(lines.toArrow())
+        reports = self._reports(lines, batch)
         offset = self._checkpoint.offset(batch)
         frame = reports.frame()
         before = read_frame(self._checkpoint.own, batch - 1)
-        rows = frame["rows"] - (0 if before is None else before["rows"])
+        first = 0 if before is None else before["rows"]
+        rows = frame["rows"] - first
+        if self._strict:
+            own = (Reject(*(row[name] for name in Reject._fields)) for row in reports.rejects().to_pylist())
+            must_suit(batch, self._strict, (), (reject for reject in own if reject.seq >= first))
         self._checkpoint.write_batch(batch, offset, rows)
         gather = self._gather
         for notice in reports.notices():

@@ -2,11 +2,12 @@
 
 Spark asks a source for offsets and later, perhaps in another process and after a crash, for what lies between
 two of them. Listing a folder again would not give the same answer: a file may have come late, under a name
-that sorts first. So the order is decided once and written down. The log has two kinds of lines:
+that sorts first. So the order is decided once and written down. The log has three kinds of lines:
 
     see     a file was noticed (all that one look at the folder finds, in order of name)
     take    a file got its place in the arrival order, with its size, its time of change and, for Parquet, its
             row groups; place n of a stream is its n-th `take`
+    again   a file that was taken is another one now: nothing of its batch was taken, since its stream is strict
 
 An offset is the number of files taken from each stream, and lines are flushed before an offset that covers
 them is given to Spark. A taken file must stay as it was; one that no longer is raises an error, because its
@@ -126,6 +127,15 @@ class FileLog:
         self._add(records)
         return end + len(records)
 
+    def again(self, stream: StreamFiles, first: int, end: int) -> None:
+        """Note the files at these places as they are now, where they have changed."""
+        records = []
+        for taken in self.taken(stream.name)[first:end]:
+            record = _describe(stream, taken.name)
+            if record is not None and (record["size"], record["changed"]) != (taken.size, taken.changed):
+                records.append({"again": record.pop("take"), **record})
+        self._add(records)
+
     def _add(self, records: list[dict[str, Any]]) -> None:
         if records:
             append_line(self._path, *records)
@@ -137,14 +147,17 @@ class FileLog:
             return
         groups = record.get("groups")
         taken = Taken(
-            stream=record["take"],
+            stream=record["take"] if "take" in record else record["again"],
             name=record["name"],
             size=record["size"],
             changed=record["changed"],
             groups=None if groups is None else tuple((rows, size) for rows, size in groups),
         )
         log = self._stream(taken.stream)
-        log.taken.append(taken)
+        if "again" in record:
+            log.taken[log.taken.index(log.by_name[taken.name])] = taken
+        else:
+            log.taken.append(taken)
         log.by_name[taken.name] = taken
 
     def _stream(self, name: str) -> _StreamLog:

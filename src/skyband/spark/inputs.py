@@ -64,6 +64,11 @@ def forms_of(pipeline: Pipeline) -> tuple[Form, ...]:
     return tuple(Form(spec.values, spec.registry) for spec in pipeline.streams)
 
 
+def declared_of(pipeline: Pipeline) -> frozenset[str]:
+    """The streams whose columns the pipeline file declares."""
+    return frozenset(spec.name for spec in pipeline.streams if spec.schema is not None)
+
+
 def part_frames(
     session: SparkSession, pipeline: Pipeline, checkpoint: Checkpoint, packed: Packed
 ) -> list[DataFrame]:

@@ -20,7 +20,7 @@ from .checkpoint import Checkpoint, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
 from .driver import Run, check_queries, say, say_queries
 from .filelog import file_path, list_files
-from .inputs import RATE_SCHEMA
+from .inputs import RATE_SCHEMA, stream_files
 from .metrics import reporting
 from .progress import OnBatch, Summary, print_batch
 from .reading import declared_schema, infer_schema
@@ -60,6 +60,7 @@ def run_pipeline(
         checkpoint.repair()
         checkpoint.check_offsets()
         checkpoint.check_whole(pipeline.streams)
+        checkpoint.read_again(stream_files(pipeline))
         first = checkpoint.first_new()
         schemas = checkpoint.schemas(pipeline.streams) if first else None
         if schemas is None:

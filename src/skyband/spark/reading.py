@@ -8,11 +8,12 @@ rows: it will be a reject with a sequence number.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from skyband.files.csvtext import header_of, last_record_end, parse_csv
 from skyband.files.jsontext import lines_of, parse_json_lines
 from skyband.files.rows import UNTOLD, VALUELESS, BadRow, Chunk, untold
 from skyband.files.source import open_plain, packing
+from skyband.stream.notices import surprises
 from skyband.stream.schema import plain
 
 from .hadoop import HadoopPath
@@ -46,7 +48,9 @@ def read_split(split: Split, schema: pa.Schema) -> Iterator[Chunk]:
         elif split.format == "csv":
             yield from _read_csv(path, schema)
         else:
-            yield parse_json_lines(_lines_of(path, split), schema)
+            lines = _lines_of(path, split)
+            chunk = parse_json_lines(lines, schema)
+            yield replace(chunk, columns=_named_in(lines, chunk.table))
     except (pa.ArrowException, OSError) as problem:
         _check(split, path)
         of_data = getattr(problem, "errno", None) is None  # and not the disk
@@ -68,7 +72,8 @@ class Run:
 
     def takes(self, split: Split, chunk: Chunk) -> bool:
         """Whether the chunk may join: same stream, same columns, not too many rows."""
-        alike = self.chunks[0].table.schema.equals(chunk.table.schema)
+        first = self.chunks[0]
+        alike = first.table.schema.equals(chunk.table.schema) and first.columns == chunk.columns
         return split.stream == self.split.stream and alike and self.rows + chunk.count <= _RUN_ROWS
 
 
@@ -96,7 +101,21 @@ def join_chunks(chunks: Sequence[Chunk]) -> Chunk:
     for chunk in chunks:
         bad += [row._replace(position=before + row.position) for row in chunk.bad]
         before += chunk.count
-    return Chunk(pa.concat_tables([chunk.table for chunk in chunks]), bad)
+    return Chunk(pa.concat_tables([chunk.table for chunk in chunks]), bad, chunks[0].columns)
+
+
+def odd_columns(
+    chunk: Chunk, schema: pa.Schema, named: Collection[str], declared: bool
+) -> list[tuple[str, str, str]]:
+    """What is hardly meant about the columns of a file: kind, column and hint of each notice.
+
+    `named` are the columns that the stream can't do without. Where the pipeline file declares the columns, others are
+    left out on purpose.
+    """
+    if chunk.columns is None or not chunk.count:
+        return []
+    found = surprises(chunk.columns, schema.names, named, room=0)
+    return [each for each in found if not declared or each[0] == "missing column"]
 
 
 def declared_schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
@@ -172,6 +191,7 @@ def _read_parquet(path: Place, split: Split, schema: pa.Schema) -> Iterator[Chun
 
     with _opened(path) as data, pq.ParquetFile(data, memory_map=True) as file:
         there = Counter(file.schema_arrow.names)
+        own = tuple(field.name for field in file.schema_arrow if not pa.types.is_nested(field.type))
         columns = [name for name in schema.names if name in there]
         groups = list(range(split.first, split.first + split.count))
         twice = next((name for name in columns if there[name] > 1), None)
@@ -182,7 +202,7 @@ def _read_parquet(path: Place, split: Split, schema: pa.Schema) -> Iterator[Chun
         try:
             # a struct's field may have the same path as a column, and comes along
             table = file.read_row_groups(groups, columns=columns, use_threads=False).select(columns)
-            yield Chunk(_as_texts(table, schema))
+            yield Chunk(_as_texts(table, schema), columns=own)
         except (pa.ArrowException, OSError) as problem:
             if getattr(problem, "errno", None) is not None:
                 raise  # the disk, not the data
@@ -241,10 +261,26 @@ def _read_csv(path: Place, schema: pa.Schema) -> Iterator[Chunk]:
             data = rest + block
             end = last_record_end(data)
             if end:
-                yield parse_csv(data[:end], whole, delimiter, wanted)
+                yield replace(parse_csv(data[:end], whole, delimiter, wanted), columns=tuple(names))
             rest = data[end:]
         if rest.strip():
-            yield parse_csv(rest, whole, delimiter, wanted)
+            yield replace(parse_csv(rest, whole, delimiter, wanted), columns=tuple(names))
+
+
+def _named_in(lines: bytes, table: pa.Table) -> tuple[str, ...]:
+    """The columns that some lines of JSON have: those of the stream that they name, and others of their first line."""
+    known = [
+        name
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if column.null_count < len(column) or json.dumps(name).encode() in lines
+    ]
+    try:
+        first = json.loads(lines.lstrip().split(b"\n", 1)[0])
+    except (ValueError, RecursionError):
+        first = None
+    others = first.items() if isinstance(first, dict) else ()
+    names = {*table.column_names}
+    return (*known, *(n for n, value in others if n not in names and not isinstance(value, list | dict)))
 
 
 def _unread(lines: list[bytes], why: str, schema: pa.Schema) -> Chunk:

@@ -27,11 +27,13 @@ from skyband.stream.batches import read
 from skyband.stream.rejects import Reject
 from skyband.stream.validation import Accepted, Door, accept
 
+from .expected import must_suit
 from .frames import late_before
 from .hashing import stable_hash
 from .inputs import file_parts, record_parts
 from .jobs import PART_COLUMNS, Order, line, line_of, lines_batch, task
 from .paths import place_of
+from .reading import odd_columns
 from .residents import built
 from .shards import ROWS, UPDATES, Streams, Unit
 from .sifting import are_large, newest_first
@@ -65,6 +67,8 @@ class Job:
     begins: int  # the first batch of this run: every answer is reported
     prune_rows: int | None = None
     forms: tuple[Form, ...] = ()  # what the values of each stream's records are
+    declared: frozenset[str] = frozenset()  # streams whose columns the pipeline file declares
+    strict: frozenset[str] = frozenset()  # streams that stop the pipeline where data is not as expected
 
     def era(self, batch: int) -> Era:
         return [era for era in self.eras if era.first <= batch][-1]
@@ -99,6 +103,7 @@ class Route:
     sifter: Sifter | None  # of a unit for single rows
     wanted: bool  # whether it gets rows at all
     counts: bool  # whether it must know the times of all rows
+    named: frozenset[str]  # the columns that its queries name, and those of times, keys and operations
 
     @property
     def pruning(self) -> bool:
@@ -171,7 +176,8 @@ def routes(job: Job, era: Era) -> dict[str, list[Route]]:
             own = not unit.ids or stream in unit.streams
             wanted = own and (waits or _wants(unit, stream, monitor))
             sifter = monitor.sifter(stream) if unit.kind == ROWS and wanted else None
-            found[stream].append(Route(unit, sifter, wanted, counts))
+            named = monitor.streams[stream].named_columns()
+            found[stream].append(Route(unit, sifter, wanted, counts, named))
     _ROUTES.clear()
     _ROUTES[era.first] = job, found
     built()
@@ -208,12 +214,21 @@ def _of_files(job: Job, era: Era, batch: int, splits: list[Split]) -> Iterator[p
         return
     # Large Parquet files for queries about single rows alone: the newest rows first, the others behind them.
     place = [*job.streams.schemas].index(stream)
-    parts = newest_first(splits, job.streams.schemas[stream], replace(sifter, door=door))
+    sifter = replace(sifter, door=door, named=_named(found))
+    parts = newest_first(splits, job.streams.schemas[stream], sifter, stream in job.declared)
     for number, sifted in enumerate(parts):
         order = place, splits[0].number, number
+        must_suit(batch, job.strict, ((stream, *each) for each in sifted.odd), sifted.part.rejects)
         again = len(found) > _FEW_UNITS
-        shared = [(route.unit.key, route.part_of(sifted.part, again)) for route in found]
-        yield lines_batch([line_of(key, order, stream, part) for key, part in shared])
+        shared = [(route.unit, route.part_of(sifted.part, again)) for route in found]
+        for unit, part in shared:
+            part.odd = sifted.odd if unit.reporter else ()
+        yield lines_batch([line_of(unit.key, order, stream, part) for unit, part in shared])
+
+
+def _named(routes: Iterable[Route]) -> frozenset[str]:
+    """The columns that a stream can't do without."""
+    return frozenset().union(*(route.named for route in routes))
 
 
 def _for_all(job: Job, found: list[Route], splits: list[Split]) -> Sifter | None:
@@ -255,12 +270,15 @@ def _lines(job: Job, era: Era, batch: int, order: Order, stream: str, chunk: Chu
     lines = []
     found = routes(job, era)[stream]
     large = [rows >= _large(job, route.unit) for route in found]
+    odd = odd_columns(chunk, job.streams.schemas[stream], _named(found), stream in job.declared)
+    must_suit(batch, job.strict, ((stream, *each) for each in odd), part.rejects)
     pruned = _pruned_once(part, [route for route, prune in zip(found, large, strict=True) if prune])
     for route, prune in zip(found, large, strict=True):
         own = pruned.get(route.unit.key)
         sifted = route.part_of(
             part if own is None else own, prune and (own is None or len(pruned) > _FEW_UNITS)
         )
+        sifted.odd = odd if route.unit.reporter else ()
         lines.append(line_of(route.unit.key, order, stream, sifted))
     return lines_batch(lines)
 

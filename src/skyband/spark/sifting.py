@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ from skyband.stream.validation import Accepted, Door, accept
 
 from .inputs import file_parts, record_parts
 from .jobs import Order, line_of, lines_batch, property_of, task
-from .reading import join_chunks, read_runs
+from .reading import join_chunks, odd_columns, read_runs
 from .splits import Split, in_pieces
 from .values import Form
 
@@ -71,6 +71,7 @@ class SiftJob:
     schemas: Mapping[str, pa.Schema]
     eras: tuple[tuple[int, Mapping[str, Sifter]], ...]  # from which batch on each stream's sifter holds
     forms: tuple[Form, ...] = ()  # what the values of each stream's records are
+    declared: frozenset[str] = frozenset()  # streams whose columns the pipeline file declares
 
     def of_files(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
         batch, sifters = self._now()
@@ -78,7 +79,7 @@ class SiftJob:
             own, sifter = [*group], sifters[stream]
             if batch.prune and sifter.can_prune and are_large(own):
                 place = [*self.schemas].index(stream)
-                parts = newest_first(own, self.schemas[stream], sifter)
+                parts = newest_first(own, self.schemas[stream], sifter, stream in self.declared)
                 for number, part in enumerate(parts):
                     yield lines_batch([line_of(0, (place, own[0].number, number), stream, part)])
             else:
@@ -100,7 +101,9 @@ class SiftJob:
         self, batch: Batch, sifter: Sifter, order: Order, stream: str, chunk: Chunk
     ) -> pa.RecordBatch:
         table, texts = chunk.with_gaps()
-        return lines_batch([line_of(0, order, stream, sifter.sift(table, batch.prune, texts))])
+        sifted = sifter.sift(table, batch.prune, texts)
+        sifted.odd = odd_columns(chunk, self.schemas[stream], sifter.named, stream in self.declared)
+        return lines_batch([line_of(0, order, stream, sifted)])
 
 
 def are_large(splits: Sequence[Split]) -> bool:
@@ -109,13 +112,29 @@ def are_large(splits: Sequence[Split]) -> bool:
     return parquet and sum(split.rows for split in splits) >= LARGE
 
 
-def newest_first(splits: Sequence[Split], schema: pa.Schema, sifter: Sifter) -> list[Sifted]:
+def newest_first(splits: Sequence[Split], schema: pa.Schema, sifter: Sifter, declared: bool) -> list[Sifted]:
     """The rows of consecutive pieces of a stream's files that can be in an answer, in order of arrival."""
+    odd: dict[tuple[str, str], str] = {}
 
     def accepted(piece: Split) -> list[Accepted]:
-        runs = read_runs([piece], {piece.stream: schema})
-        read_chunks = (join_chunks(run.chunks).with_gaps() for run in runs)
-        return [accept(sifter.door, *read(table), texts) for table, texts in read_chunks]
+        chunks = [join_chunks(run.chunks) for run in read_runs([piece], {piece.stream: schema})]
+        for chunk in chunks:
+            odd.update(
+                {
+                    (kind, name): hint
+                    for kind, name, hint in odd_columns(chunk, schema, sifter.named, declared)
+                }
+            )
+        return [accept(sifter.door, *read(table), texts) for table, texts in (c.with_gaps() for c in chunks)]
+
+    found = _newest_first(splits, sifter, accepted)
+    found[0].odd = [(*what, hint) for what, hint in odd.items()]
+    return found
+
+
+def _newest_first(
+    splits: Sequence[Split], sifter: Sifter, accepted: Callable[[Split], list[Accepted]]
+) -> list[Sifted]:
 
     older = [piece for split in splits for piece in in_pieces(split, PIECE_ROWS)]
     newest: list[Accepted] = []

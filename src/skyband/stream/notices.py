@@ -106,11 +106,11 @@ def to_table(notices: Iterable[Notice]) -> pa.Table:
 
 
 def surprises(
-    came: Collection[str], known: Collection[str], named: Collection[str]
+    came: Collection[str], known: Collection[str], named: Collection[str], room: int | None = None
 ) -> Iterator[tuple[str, str, str]]:
     """Yield kind, column and hint of each column that a batch lacks or that is new to its stream.
 
-    `known` are the columns of the stream, `named` those that it can't do without.
+    `known` are the columns of the stream, `named` those that it can't do without. `room`: so many columns are added.
     """
     lacking = [name for name in known if name not in came]
     strange = [name for name in came if name not in known]
@@ -119,7 +119,10 @@ def surprises(
         like = nearest(name, others)
         hint = "the batch doesn't have it, so it is null in these rows"
         yield "missing column", name, hint if like is None else f'the batch has "{like}": rename it'
-    room = MOST_COLUMNS - len(known)
+    full = (
+        f"the stream has {MOST_COLUMNS:,} columns" if room is None else "its first file decides the columns"
+    )
+    room = MOST_COLUMNS - len(known) if room is None else room
     for place, name in enumerate(strange):
         like = nearest(name, lacking) if place < _LOOKED_UP else None
         hint = (
@@ -127,8 +130,8 @@ def surprises(
             if like is None
             else f'the batch lacks "{like}": rename it'
         )
-        if place >= room:
-            hint = f"it is left out, for the stream has {MOST_COLUMNS:,} columns"
+        if place >= room and (like is None or room):
+            hint = f"it is left out, for {full}"
         yield "unknown column", name, hint
 
 
