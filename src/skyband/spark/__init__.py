@@ -6,10 +6,11 @@ the command line calls. PySpark is imported here and nowhere else, and only when
 In reading order. A pipeline: config (pipeline.toml), pipeline (its run), placement, driver and engine (state in the
 driver), executors (state with the executors), asking (other queries while it runs), progress, metrics, signals. What
 tasks do: source and filelog (files and their order), splits, inputs, reading, values with registered, registry, avro
-and protobuf (records), jobs, sifting (driver), routing and hashing (executors), expected (strict streams). State in executors: shards (units),
-merging (the step of one), residents, seven, handover, frames (what is late), partial and gather (units' answers become
-one), shown. Output: sinks/. What lasts: checkpoint, files, hadoop, paths. `watch`: dataframe/. `skyband verify`:
-verify, again, outputs, brute, brute_answers, due. Spark itself: session, jvm, java, home, connector; demo.
+and protobuf (records), jobs, sifting (driver), routing and hashing (executors), expected (strict streams). State in
+executors: shards (units), merging (the step of one), residents, seven, handover, frames (what is late), partial and
+gather (units' answers become one), shown. Output: sinks/. What lasts: checkpoint, files, hadoop, paths. `watch`:
+dataframe/. `skyband verify`: verify, again, outputs, brute, brute_answers, due. Spark itself: session, jvm, java,
+home, connector; demo.
 """
 
 from __future__ import annotations
