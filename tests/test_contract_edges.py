@@ -67,9 +67,9 @@ def test_advance_before_the_first_row(tmp_path: Path) -> None:
 
 
 def test_a_column_alone_is_no_batch() -> None:
-    with pytest.raises(sb.InputError, match="can't be a Series"):
+    with pytest.raises(sb.InputError, match="can't be of type Series"):
         sb.Monitor().push(pytest.importorskip("polars").Series("x", [1, 2]))
-    with pytest.raises(sb.InputError, match="can't be a ChunkedArray"):
+    with pytest.raises(sb.InputError, match="can't be of type ChunkedArray"):
         sb.Monitor().push(pa.chunked_array([[1, 2]]))
 
 

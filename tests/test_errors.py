@@ -78,7 +78,7 @@ def lists_joined() -> None:
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a batch of nothing known": (
         lambda: sb.Monitor().push(5),
-        "A batch can't be a int: give an Arrow table or record batch, a pandas or polars frame, a dict of columns "
+        "A batch can't be of type int: give an Arrow table or record batch, a pandas or polars frame, a dict of columns "
         "or of the values of one row, or a list of dicts.",
     ),
     "columns of two lengths": (
@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a list of lists": (
         lambda: sb.Monitor().push([[1, 2]]),
-        "Row 0 of the list is a list; each must be a dict of columns.",
+        "Row 0 of the list is of type list; each must be a dict of columns.",
     ),
     "a name twice in a batch": (
         lambda: sb.Monitor().push(pa.table([[1.0], [2.0]], names=["x", "x"])),

@@ -305,9 +305,7 @@ class Approximate(Group):
         kept = super().also_kept()
         index = self.pa.index
         if index is not None and self.on_pa:
-            kept[
-                f"the index that rows are looked up in, for all {len(self.watches)} watches of this score"
-            ] = index.bytes()
+            kept["the index that rows are looked up in, for all watches of this score"] = index.bytes()
         return kept
 
     def dump(self) -> dict[str, Any]:

@@ -338,8 +338,9 @@ def _cheapest(query: TopK | Threshold, facts: Facts) -> tuple[str, str, dict[str
             alternatives[name] = f"{_rate(work.batch / cost)} rows/s predicted"
             if cost < costs[best]:
                 pays = f"which pays where it is {_gain(work):g} times as fast"
+                size = _bytes(work)
                 kept = (
-                    f"{_bytes(work) / 1e6:,.1f} MB of rows"
+                    (f"{size / 1e6:,.1f} MB of rows" if size >= 1e5 else f"{size:,.0f} bytes of rows")
                     if REGISTRY[name].card.window
                     else "rows in a buffer"
                 )

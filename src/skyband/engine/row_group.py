@@ -489,11 +489,9 @@ class Group(Family):
             return {}
         if not self.windowed:
             rows, size = self.algorithm.buffer_size()
-            return {f"the {rows:,} newest rows, for all {len(self.watches)} watches of this score": size}
+            return {f"the {rows:,} newest rows, for all watches of this score": size}
         rows, size = self.algorithm.window_size()
-        return {
-            f"{rows:,} rows of the window and their index, for all {len(self.watches)} watches of this score": size
-        }
+        return {f"{rows:,} rows of the window and their index, for all watches of this score": size}
 
     # -- keeping -------------------------------------------------------------------------------------------
 

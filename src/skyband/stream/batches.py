@@ -59,7 +59,7 @@ def read(batch: Any, special: IndexColumns = NO_INDEX) -> tuple[Raw, int]:
     if isinstance(table, pa.Table):
         return table, table.num_rows
     raise InputError(
-        f"A batch can't be a {type(batch).__name__}: give an Arrow table or record batch, a pandas or polars "
+        f"A batch can't be of type {type(batch).__name__}: give an Arrow table or record batch, a pandas or polars "
         "frame, a dict of columns or of the values of one row, or a list of dicts."
     )
 
@@ -193,7 +193,7 @@ def _from_dicts(rows: list[Any] | tuple[Any, ...]) -> tuple[Raw, int]:
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InputError(
-                f"Row {number} of the list is a {type(row).__name__}; each must be a dict of columns."
+                f"Row {number} of the list is of type {type(row).__name__}; each must be a dict of columns."
             )
         names.update(dict.fromkeys(map(str, row)))
     return {name: _column(name, [row.get(name) for row in rows]) for name in names}, len(rows)

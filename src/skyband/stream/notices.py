@@ -157,7 +157,7 @@ def widenings(before: pa.Schema, after: pa.Schema) -> Iterator[tuple[str, str, s
     for field in before:
         type_ = after.field(field.name).type
         if type_ != field.type and not pa.types.is_null(field.type):
-            yield "widened", field.name, f"{field.type} is {type_} from now on, for a value needs it"
+            yield "widened", field.name, f"{field.type} is {type_} from now on, because a value needs it"
 
 
 def all_rejected(parts: Iterable[Accepted]) -> str | None:
