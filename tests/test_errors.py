@@ -78,8 +78,8 @@ def lists_joined() -> None:
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a batch of nothing known": (
         lambda: sb.Monitor().push(5),
-        "A batch can't be of type int: give an Arrow table or record batch, a pandas or polars frame, a dict of columns "
-        "or of the values of one row, or a list of dicts.",
+        "A batch can't be of type int: give an Arrow table or record batch, a pandas or polars frame, a dict of "
+        "columns or of the values of one row, or a list of dicts.",
     ),
     "columns of two lengths": (
         lambda: sb.Monitor().push({"x": [1.0, 2.0], "y": [1.0]}),
