@@ -70,6 +70,7 @@ class Card:
     window: bool = False  # keeps the window's rows
     fifo: bool = True  # rows must leave in order of recency: not for update streams
     boxes: bool = False  # takes limits on columns (WHERE x > 3) as a box of each query's own
+    texts: bool = False  # and texts that columns equal (WHERE g = 'a'), which numbers stand for
     cost_of: Callable[[Workload], float] | None = None  # predicted CPU seconds for a batch
 
 

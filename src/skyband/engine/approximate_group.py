@@ -28,8 +28,8 @@ from skyband.algorithms.approximate.pa import PA
 from skyband.algorithms.kernels.capacity import misses
 from skyband.core.exchange import ALL, Changes, Entries
 from skyband.core.types import Floats, Recency
-from skyband.engine.protocol import Fits, Step, Watched
-from skyband.engine.row_group import Group, no_fit
+from skyband.engine.protocol import Comparing, Step, Watched
+from skyband.engine.row_group import NO_STREAM, Group
 from skyband.query.expression import evaluate
 from skyband.query.model import Rows, Threshold, TopK
 
@@ -70,9 +70,13 @@ class Approximate(Group):
     """A family on `pa`, or on the exact algorithm that has taken over from it."""
 
     def __init__(
-        self, query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits = no_fit
+        self,
+        query: TopK | Threshold,
+        algorithm: str,
+        options: dict[str, float],
+        stream: Comparing = NO_STREAM,
     ) -> None:
-        super().__init__(query, algorithm, options, fits)
+        super().__init__(query, algorithm, options, stream)
         assert isinstance(self.algorithm, PA)
         self.keyed = True
         self.pa: PA = (

@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
 def _make_rows(query: Any, algorithm: str, options: Options, stream: Streamed) -> Family:
     kind = Group if REGISTRY[algorithm].card.exact else Approximate
-    return kind(query, algorithm, options, stream.fits)
+    return kind(query, algorithm, options, stream)
 
 
 def _check_rows(query: Any, schema: pa.Schema) -> None:
@@ -57,7 +57,7 @@ def _check_rows(query: Any, schema: pa.Schema) -> None:
 ROWS = Kind(
     Watch,
     _make_rows,
-    lambda query, algorithm, options, stream: family(query, algorithm, options, stream.fits),
+    family,
     _check_rows,
 )
 PAIRS = Kind(

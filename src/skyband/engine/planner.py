@@ -363,7 +363,8 @@ def _cost(card: Card, query: TopK | Threshold, facts: Facts, work: Workload) -> 
     """Seconds for a batch: of one family, or of one for each predicate that is no box which the algorithm takes."""
     assert card.cost_of is not None
     apart, boxed = facts.predicates, False
-    if card.boxes and split_box(query.where, lambda column, exact: True)[1] is None:
+    known = (lambda column, text: 0.0) if card.texts else None
+    if card.boxes and split_box(query.where, lambda column, exact: True, known)[1] is None:
         apart, boxed = 1, apart > 1
     queries = max(1, round(work.queries / apart))
     each = replace(work, queries=queries, scores=min(work.scores, queries), boxed=boxed)

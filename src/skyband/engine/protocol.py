@@ -9,7 +9,7 @@ family, so that no module here needs one that needs it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -36,8 +36,18 @@ Arrived = Mapping[str, tuple[Batch | None, Deleted]]
 
 NONE_DELETED: Deleted = (NOTHING, NOTHING)
 
-Fits = Callable[[str, bool], bool]
-"""Whether comparing this column with a number is exact in float64."""
+
+class Comparing(Protocol):
+    """How a stream's columns are compared with the constants of a query, in float64."""
+
+    def fits(self, column: str, exact: bool) -> bool:
+        """Whether comparing this column with a number is exact in float64; `exact`: the number is a float64."""
+
+    def number_of(self, column: str, text: str) -> float | None:
+        """Return the number that stands for a text in this column; None where it has no texts."""
+
+    def epoch_of(self, column: str, text: str) -> int:
+        """Return since when the number stands for the text: families with texts of different epochs are apart."""
 
 
 class Step(NamedTuple):
@@ -118,6 +128,8 @@ class Streamed(Protocol):
     def also_kept(self) -> dict[str, int]: ...
     def door(self) -> Door: ...
     def fits(self, column: str, exact: bool) -> bool: ...
+    def number_of(self, column: str, text: str) -> float | None: ...
+    def epoch_of(self, column: str, text: str) -> int: ...
     def is_double(self, column: str) -> bool: ...
     def refill(self, watch: Any) -> None: ...
     def detach(self, watch: Any) -> None: ...

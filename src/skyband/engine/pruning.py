@@ -22,7 +22,7 @@ from skyband.algorithms import CARDS
 from skyband.core import blob
 from skyband.core.types import Floats, Ints
 from skyband.engine.batch_filter import FEWEST_QUERIES, Family, Gate
-from skyband.engine.row_group import Group, family, no_fit
+from skyband.engine.row_group import Group, family
 from skyband.query.model import Query, Rows
 from skyband.query.serialise import from_dict, to_dict
 from skyband.stream.arrow import numbers_array
@@ -347,7 +347,7 @@ def _families(queries: Asked) -> list[Family]:
         groups: dict[Any, Group] = {}
         for text, k, algorithm in queries:
             query: Query = from_dict(json.loads(text))
-            key = family(query, algorithm, {}, no_fit)  # type: ignore[arg-type]
+            key = family(query, algorithm, {})  # type: ignore[arg-type]
             if key not in groups:
                 groups[key] = Group(query, algorithm, {})  # type: ignore[arg-type]
             groups[key].open(query, k)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.core.exchange import ALL, NOTHING, ROW, Changes, Entries
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.engine.answers import Answers
-from skyband.engine.protocol import Family, Fits, Step, Watched
+from skyband.engine.protocol import Comparing, Family, Step, Watched
 from skyband.query.expression import (
     And,
     Arithmetic,
@@ -39,7 +39,7 @@ from skyband.query.expression import (
     scalar,
     walk,
 )  # fmt: skip
-from skyband.query.expression.score_space import Limits, Space, axes, split_box
+from skyband.query.expression.score_space import Limits, Space, axes, split_box, text_limit
 from skyband.query.expression.threshold import split
 from skyband.query.model import Rows, Threshold, TopK, Window
 from skyband.stream.batches import Batch, View
@@ -49,22 +49,37 @@ _FIRST: Ints = np.zeros(1, dtype=np.int64)  # the place of a row that comes alon
 FEW = 8  # windows, up to which each is looked up by itself
 
 
-def no_fit(column: str, exact: bool) -> bool:
+class _NoStream:
     """Nothing is known of the columns' types."""
-    return False
+
+    def fits(self, column: str, exact: bool) -> bool:
+        return False
+
+    def number_of(self, column: str, text: str) -> float | None:
+        return None
+
+    def epoch_of(self, column: str, text: str) -> int:
+        return 0
+
+
+NO_STREAM = _NoStream()
 
 
 class Group(Family):
     """A family of rows: an algorithm, its slots, the watches on them and their last reported answers."""
 
     def __init__(
-        self, query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits = no_fit
+        self,
+        query: TopK | Threshold,
+        algorithm: str,
+        options: dict[str, float],
+        stream: Comparing = NO_STREAM,
     ) -> None:
-        self.key = family(query, algorithm, options, fits)
+        self.key = family(query, algorithm, options, stream)
         self.shape: Expression = self.key[0]
         self.where: Expression | None = self.key[1]
         self.sign = 1.0 if query.descending else -1.0
-        self.fits = fits
+        self.comparing = stream
         kind = REGISTRY[algorithm]
         boxed: tuple[str, ...] = self.key[6]
         columns, limited = axes(self.shape, dict.fromkeys(boxed, (0.0, 0.0)))
@@ -127,7 +142,7 @@ class Group(Family):
 
     def _slot_key(self, watch: Watched) -> tuple[Any, ...]:
         query = watch.query
-        limits, _, edge = constraints(query, self.algorithm_name, self.fits)
+        limits, _, edge = constraints(query, self.algorithm_name, self.comparing)
         box = tuple(limits[self.space.columns[axis]] for axis in self.space.boxed)
         return lift(query.score)[1], box, edge, watch.window, watch.beginning
 
@@ -532,11 +547,13 @@ class Group(Family):
 
 
 def family(
-    query: TopK | Threshold, algorithm: str, options: dict[str, float], fits: Fits = no_fit
+    query: TopK | Threshold, algorithm: str, options: dict[str, float], stream: Comparing = NO_STREAM
 ) -> tuple[Any, ...]:
     """Queries with equal keys are one family."""
     kind = "threshold" if isinstance(query, Threshold) else "topk"
-    limits, where, _ = constraints(query, algorithm, fits)
+    limits, where, _ = constraints(query, algorithm, stream)
+    texts = (text_limit(term) for term in conjuncts(query.where))
+    epochs = [stream.epoch_of(*text) for text in texts if text is not None and text[0] in limits]
     return (
         lift(query.score)[0],
         where,
@@ -545,24 +562,29 @@ def family(
         algorithm,
         tuple(sorted(options.items())),
         tuple(sorted(limits)),
+        max(epochs, default=0),
     )
 
 
 def constraints(
-    query: TopK | Threshold, algorithm: str, fits: Fits
+    query: TopK | Threshold, algorithm: str, stream: Comparing
 ) -> tuple[Limits, Expression | None, float]:
     """What an index can do itself of a query's WHERE: the limits of its box and the bound of a threshold query;
     and what is left for the predicate, which chooses rows before they get to the index."""
     card = REGISTRY[algorithm].card
     where: Expression | None = query.where
     edge = -math.inf
-    if isinstance(query, Threshold) and card.window and all(fits(c, False) for c in columns_of(query.score)):
+    if (
+        isinstance(query, Threshold)
+        and card.window
+        and all(stream.fits(c, False) for c in columns_of(query.score))
+    ):
         where = _without_bound(query)
         bound = float(query.bound) if query.descending else -float(query.bound)
         edge = bound if query.op in ("<", ">") else math.nextafter(bound, -math.inf)
     limits: Limits = {}
     if card.boxes:
-        limits, where = split_box(where, fits)
+        limits, where = split_box(where, stream.fits, stream.number_of if card.texts else None)
     return limits, where, edge
 
 

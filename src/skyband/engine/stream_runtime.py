@@ -23,7 +23,8 @@ from skyband.engine.replanning import Review
 from skyband.engine.row_group import Group
 from skyband.engine.watch import Watch
 from skyband.query.column_kinds import named_columns
-from skyband.query.expression import lift, unknown_column
+from skyband.query.expression import conjuncts, lift, unknown_column
+from skyband.query.expression.score_space import text_limit
 from skyband.query.model import Last, Query, Rows, Threshold, TopK, Window
 from skyband.query.suggestions import located
 from skyband.stream import clock
@@ -34,11 +35,12 @@ from skyband.stream.payloads import Kept, copied, taken
 from skyband.stream.row import Row
 from skyband.stream.row_rate import Tally
 from skyband.stream.schema import Raw, columns
+from skyband.stream.text_numbers import TextNumbers
 from skyband.stream.updates import DATA, Codes, Updates, must_be_key, must_be_op
 from skyband.stream.validation import Door
 from skyband.stream.waiting import Waiting
 from skyband.stream.widening import Seen
-from skyband.stream.windows import Horizons, Recencies, Runs
+from skyband.stream.windows import Horizons, Recencies, Runs, by_recency
 
 Columns = tuple[str | None, pa.Schema | None, str | None, str | None, clock.Kind | None]
 """A stream's time column, schema, key, operation and unit of time."""
@@ -108,6 +110,8 @@ class Stream:
         self.latest: int | None = None  # the latest time of a row
         self.waiting = Waiting()
         self.ahead_steps = 0  # by rules before rows could wait
+        # numbers for the texts that columns are compared with; None: its families were saved before there were any
+        self.texts: TextNumbers | None = TextNumbers(self.monitor.retain is not None)
 
     def restart(self) -> None:
         """Begin again without rows, with the same schema and watches; what members of a join retain stays."""
@@ -388,7 +392,7 @@ class Stream:
             newest = None
             if len(time) > 1 and np.any(time[1:] < time[:-1]):
                 if self.row_limit:
-                    order = np.lexsort((seq, time))
+                    order = by_recency(time, seq)
                     time, seq = time[order], seq[order]
                 else:
                     newest = len(time) - 1 - int(np.argmax(time[::-1]))
@@ -599,6 +603,24 @@ class Stream:
             return True
         return exact and pa.types.is_integer(type_) and type_.bit_width <= 32
 
+    def number_of(self, column: str, text: str) -> float | None:
+        """Return the number that stands for a text in this column; None where it has no texts."""
+        if self.schema is None or column not in self.names or self.texts is None:
+            return None
+        type_ = self.narrow.get(column) or self.schema.field(column).type
+        if not (pa.types.is_string(type_) or pa.types.is_large_string(type_)):
+            return None
+        return self.texts.number(column, text)
+
+    def _named_texts(self) -> set[tuple[str, str]]:
+        """The columns and texts that queries compare."""
+        terms = (term for watch in self.watches for term in conjuncts(getattr(watch.query, "where", None)))
+        return {text for term in terms if (text := text_limit(term)) is not None}
+
+    def epoch_of(self, column: str, text: str) -> int:
+        """Return since when the number stands for the text."""
+        return 0 if self.texts is None else self.texts.epoch(column, text)
+
     def is_double(self, column: str) -> bool:
         return (
             self.schema is not None
@@ -617,6 +639,8 @@ class Stream:
         if not watch.group.watches:
             self.groups.remove(watch.group)
             self._forget_family(watch.group)
+        if self.texts is not None:
+            self.texts.keep(self._named_texts)
         self._changed()
 
     def refill(self, watch: Watch) -> None:
@@ -625,6 +649,7 @@ class Stream:
         batch = None if retain is None else self.retained.batch(self.horizon(retain))
         if batch is None:
             return
+        batch.texts = self.texts
         taken = watch.group.refill(watch.slot, batch)
         columns = self._columns(batch.table)
         if not columns:
@@ -649,6 +674,8 @@ class Stream:
 
     def step(self, batch: Batch | None, deleted: Deleted = NONE_DELETED) -> list[tuple[Family, Changes]]:
         """Show a step's rows (and which rows it deletes) to each family; what changed, family by family."""
+        if batch is not None:
+            batch.texts = self.texts
         if batch is not None and self.updates is None and self.monitor.retain is not None:
             self._retain(batch.table, batch.seq_arrived, batch.time_arrived)
         if not self.watches:
@@ -744,6 +771,7 @@ class Stream:
             "recencies": self.recencies.dump(),
             "tally": self.tally.dump(),
             "review": self.review.dump(),
+            "texts": None if self.texts is None else self.texts.dump(),
             "groups": [
                 {"algorithm": group.algorithm_name, "options": dict(group.options), "state": group.dump()}
                 for group in self.groups
@@ -763,6 +791,11 @@ class Stream:
         if self.updates is not None:
             self.updates.load(content["updates"])
         self.review.load(content.get("review", {}))
+        if content.get("texts") is None:
+            self.texts = None
+        else:
+            assert self.texts is not None
+            self.texts.load(content["texts"])
         self._load_types(content)
         self._parts = content["groups"]
 

@@ -32,6 +32,7 @@ from skyband.engine.object_group import ObjectGroup
 from skyband.engine.pair_group import PairGroup, PairWatch
 from skyband.engine.protocol import Streamed
 from skyband.engine.row_group import Group
+from skyband.query.expression import evaluate
 from skyband.query.model import Rows
 from skyband.stream import clock
 from skyband.stream.arrow import numbers_array, python_value
@@ -319,6 +320,9 @@ def _sampled(
     score = group.sign * group.good(view, watch.slot)
     place = np.arange(len(batch)) if view.index is None else view.index
     fine = np.isfinite(score)
+    where = watch.query.where
+    if group.space.boxed and where is not None:  # the predicate is in the index
+        fine &= np.array(evaluate(where, view), dtype=bool)
     time, seq = batch.time[place][fine], batch.seq[place][fine]
     return list(zip(scale.many(time, seq), score[fine].tolist(), strict=True))
 

@@ -4,5 +4,5 @@ In reading order. Rows: batches (whatever comes in, as Arrow columns), schema (t
 widening, validation (which rows are accepted), rules (the version of that), waiting (rows stamped far ahead), rejects,
 notices, row (one row of plain values, without Arrow). Time: clock, windows (recencies and horizons), row_rate. Kept
 rows: payloads (of candidates), history (retained ones). Keys: updates (update streams), keys, text_keys, slot_table,
-key_text. Below all of these: arrow.
+key_text. Texts of WHERE as numbers: text_numbers. Below all of these: arrow.
 """

@@ -23,6 +23,8 @@ from skyband.core.errors import InputError
 from skyband.core.types import Floats, Ints
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.schema import Raw
+from skyband.stream.text_numbers import TextNumbers, is_text
+from skyband.stream.windows import by_recency
 
 Bools = npt.NDArray[np.bool_]
 FLOAT64 = pa.float64().id
@@ -202,6 +204,8 @@ def _from_dicts(rows: list[Any] | tuple[Any, ...]) -> tuple[Raw, int]:
 class Batch:
     """The accepted rows of one stream in one step, and their columns newest first."""
 
+    texts: TextNumbers | None = None  # numbers for the texts of some columns
+
     def __init__(self, table: pa.Table, seq: Ints, time: Ints, timed: bool = True) -> None:
         self.table = table  # in order of arrival, as are these two
         self.seq_arrived = seq
@@ -222,8 +226,7 @@ class Batch:
         """The position in order of arrival of each row, newest first; None: simply backwards."""
         if self.in_order:
             return None
-        found: Ints = np.lexsort((self.seq_arrived, self.time_arrived))[::-1]
-        return found
+        return by_recency(self.time_arrived, self.seq_arrived)[::-1]
 
     @cached_property
     def time(self) -> Ints:
@@ -256,17 +259,22 @@ class Batch:
         return np.sort(self.order[marked])
 
     def number(self, name: str) -> Floats:
-        """Return a column as float64, newest first; a null is any number (callers leave its row out)."""
+        """Return a column as float64, newest first; a null is any number (callers leave its row out).
+
+        Of a column of texts it is the number of each text that a query compares the column with; any other is NaN."""
         found = self._numbers.get(name)
         if found is None:
-            found = self.turn(numbers(self.column(name)))
+            found = self.turn(self.arrived_number(name))
             found.flags.writeable = False
             self._numbers[name] = found
         return found
 
     def arrived_number(self, name: str) -> Floats:
         """Return a column as float64 in order of arrival; without a copy where it is float64 already."""
-        return numbers(self.column(name))
+        column = self.column(name)
+        if self.texts is not None and is_text(column.type):
+            return self.texts.numbers(name, column)
+        return numbers(column)
 
     def arrived_numbers(self, names: tuple[str, ...]) -> tuple[Floats, ...]:
         """Columns as float64 in order of arrival, not to be written to; a null is NaN."""
@@ -275,7 +283,7 @@ class Batch:
             column = self.table.column(name)
             # by the shortest way: this is done for every column of every step
             plain = column.type.id == FLOAT64 and column.num_chunks == 1
-            values = column.to_numpy() if plain else numbers(column)
+            values = column.to_numpy() if plain else self.arrived_number(name)
             if column.null_count and not plain:
                 values = np.where(values_of(flat(column).is_null()), np.nan, values)
             values.flags.writeable = False

@@ -55,7 +55,9 @@ class Outlines(Renewed):
     def draw(self, frame: Frame, blocks: int) -> None:
         """Make outlines that let no row of the frame pass, for so many blocks."""
         parts = len(frame.order) - 1
-        size = np.minimum(np.array(divide(CELLS, parts), dtype=np.int64), frame.size[:parts])
+        size = np.minimum(
+            np.array(divide(CELLS, frame.size[:parts].tolist()), dtype=np.int64), frame.size[:parts]
+        )
         inverse = frame.inverse.copy()
         inverse[frame.order[:parts]] *= size / frame.size[:parts]
         coarse = frame._replace(size=size, inverse=inverse)

@@ -114,6 +114,7 @@ class HeightMap(Mapped):
         window=True,
         fifo=True,
         boxes=True,
+        texts=True,
         cost_of=cost_of,
     )
     counts_seqs = any_order = True

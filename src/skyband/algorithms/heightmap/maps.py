@@ -19,6 +19,7 @@ is rebuilt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ COARSE = 3
 PASS = np.iinfo(np.int32).min  # every row is above
 NEVER = 1 << 30  # no row of the frame is above
 LEVELS = 128  # steps of bisection
+SEEN = 1024  # rows that show how many different numbers a column has
+FEW = 16  # and so many at most have a cell each
 OPEN = np.int32(PASS)
 BITS = np.int32(COARSE)
 LEAST, MOST = np.int32(np.iinfo(np.int16).min), np.int32(np.iinfo(np.int16).max)
@@ -77,7 +80,7 @@ def frame_of(columns: list[Floats], last: int, cells: int) -> Frame | None:
     axes = len(columns)
     low, high, base, inverse = (np.zeros(axes) for _ in range(4))
     order = np.array([axis for axis in range(axes) if axis != last] + [last], dtype=np.int64)
-    size = np.array(divide(cells, axes - 1), dtype=np.int64)
+    size = np.array(divide(cells, [_distinct(columns[axis]) for axis in order[:-1]]), dtype=np.int64)
     for axis, column in enumerate(columns):
         values = column[np.isfinite(column)]
         if len(values) == 0:
@@ -110,13 +113,22 @@ def frame_of(columns: list[Floats], last: int, cells: int) -> Frame | None:
     return Frame(order, size, low, high, base, inverse)
 
 
-def divide(cells: int, axes: int) -> list[int]:
-    """Return how many cells along each axis, with at most so many in all."""
-    if axes == 0:
-        return []
-    indexed = min(axes, max(1, cells.bit_length() - 1))
-    side = min(4096, max(2, int(round(cells ** (1.0 / indexed), 6))))
-    return [side] * indexed + [1] * (axes - indexed)
+def divide(cells: int, most: Sequence[int]) -> list[int]:
+    """Return how many cells along each axis, with at most so many in all, and `most` of them along each axis."""
+    found = [1] * len(most)
+    left = min(len(most), max(1, cells.bit_length() - 1))  # axes that are to have cells
+    for axis in sorted(range(left), key=most.__getitem__):  # what one axis doesn't need others get
+        side = min(4096, max(2, int(round(cells ** (1.0 / left), 6))))
+        found[axis] = max(1, min(side, most[axis]))
+        cells //= found[axis]
+        left -= 1
+    return found
+
+
+def _distinct(values: Floats) -> int:
+    """Return how many different numbers a column has, as some of its rows show it; many if they are more than a few."""
+    found = len(np.unique(values[:SEEN][np.isfinite(values[:SEEN])]))
+    return found if found <= FEW else 1 << 30
 
 
 def blank(frame: Frame) -> Map:

@@ -62,6 +62,7 @@ class Scan(WindowAlgorithm):
         window=True,
         fifo=False,
         boxes=True,
+        texts=True,
     )
     counter_names = ("searches", "admitted")
 

@@ -6,7 +6,8 @@ score of many points, the preferred direction on each axis, and the best score t
 
 Parts of a WHERE that limit one axis by a number (x >= 3 AND x < 5) make a *box* in that space. `split_box` takes them
 out of the predicate and makes them limits of the single query, so that a thousand queries over a thousand boxes are one
-family over one index. Limits are closed: x < 5 is x <= the float before 5.
+family over one index. Limits are closed: x < 5 is x <= the float before 5. A text that a column must equal is a limit,
+too, where numbers stand for the texts that queries name (stream/text_numbers.py).
 """
 
 from __future__ import annotations
@@ -101,21 +102,29 @@ class _Points:
 
 
 def split_box(
-    where: Expression | None, fits: Callable[[str, bool], bool]
+    where: Expression | None,
+    fits: Callable[[str, bool], bool],
+    number_of: Callable[[str, str], float | None] | None = None,
 ) -> tuple[Limits, Expression | None]:
     """Split a predicate into limits on the columns that `fits` accepts, and the rest.
 
     `fits(column, exact)` is called with exact=True if the number is exactly a float64. 0.1 is not exact: only a column
-    of floats is compared with its nearest float64.
+    of floats is compared with its nearest float64. `number_of(column, text)` returns the number for a text, or None if
+    the column has no texts; without it texts are no limits.
     """
     limits: Limits = {}
     rest: list[Expression] = []
     for term in nodes.conjuncts(where):
         found = _limit(term)
-        if found is None or not fits(found[0], found[2]):
+        if found is not None and fits(found[0], found[2]):
+            name, (low, high), _ = found
+        elif (
+            (text := text_limit(term)) is not None and number_of and (number := number_of(*text)) is not None
+        ):
+            name, low, high = text[0], number, number
+        else:
             rest.append(term)
             continue
-        name, (low, high), _ = found
         old = limits.get(name, _EVERY)
         limits[name] = (max(old[0], low), min(old[1], high))
     return limits, nodes.all_of(rest) if rest else None
@@ -131,6 +140,16 @@ def _limit(term: Expression) -> tuple[str, Interval, bool] | None:
             continue
         number = nodes.as_float(value)
         return column.key, _closed(op, number), number == value
+    return None
+
+
+def text_limit(term: Expression) -> tuple[str, str] | None:
+    """Return (column, text) of a term that says that a column equals a text; None for any other term."""
+    if not isinstance(term, Compare) or term.op != "=":
+        return None
+    for column, other in ((term.left, term.right), (term.right, term.left)):
+        if isinstance(column, Column) and isinstance(other, nodes.Text):
+            return column.key, other.value
     return None
 
 
