@@ -62,7 +62,7 @@ no_venv() {
 
 check_java() {
     [ "$java" = java ] || return 0
-    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=src "$1" -m skyband.spark.java >/dev/null || exit 1
+    PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=src "$1" -m skyband.spark.session.java >/dev/null || exit 1
 }
 
 install() {

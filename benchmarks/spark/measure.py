@@ -41,7 +41,7 @@ from benchmarks.spark.state import blob_seconds
 from benchmarks.spark.watch import watch_seconds
 from skyband.spark.config import SparkSpec
 from skyband.spark.pipeline import run_pipeline
-from skyband.spark.progress import BatchInfo
+from skyband.spark.session.progress import BatchInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ class Figures:
 
 def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
     """Measure; the full plan needs a gigabyte in the temporary folder and about ten minutes."""
-    from skyband.spark.session import start_session
+    from skyband.spark.session.start import start_session
 
     figures = Figures(plan)
     with tempfile.TemporaryDirectory(prefix="skyband-measure-") as name:
@@ -116,7 +116,7 @@ def measure(plan: Plan = QUICK, parts: tuple[str, ...] = PARTS) -> Figures:
 
 def _both_placements(plan: Plan) -> dict[int, dict[str, float]]:
     """The rates of the two placements by rows of a batch, in a session as the executors placement starts it."""
-    from skyband.spark.session import start_session
+    from skyband.spark.session.start import start_session
 
     with tempfile.TemporaryDirectory(prefix="skyband-measure-") as name:
         home = Path(name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from skyband.spark.values import json_values
+from skyband.spark.input.values import json_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

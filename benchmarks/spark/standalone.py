@@ -20,7 +20,7 @@ from types import TracebackType
 
 import skyband
 from skyband.core.errors import InputError
-from skyband.spark.java import find_java
+from skyband.spark.session.java import find_java
 
 SOURCE = Path(skyband.__file__).resolve().parents[1]
 TIMEOUT = 120.0

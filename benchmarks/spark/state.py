@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.spark.runs import into_nothing, stream_of, triggers, write_files
-from skyband.spark.executors import state_settings
-from skyband.spark.merging import STATE, state_bytes
-from skyband.spark.seven import to_text
+from skyband.spark.executors.merging import STATE, state_bytes
+from skyband.spark.executors.run import state_settings
+from skyband.spark.executors.seven import to_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.spark.runs import into_nothing, stream_of, triggers, weighted, write_files
-from skyband.spark.dataframe.watching import _deal, _named, _streams, unit_lines, watch
-from skyband.spark.executors import state_settings
+from skyband.spark.dataframe.watching import (
+    _deal,
+    _named,
+    _streams,
+    unit_lines,
+    watch,
+)
+from skyband.spark.executors.run import state_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -226,7 +226,7 @@ def explain(
     and the plan of each of its queries.
     """
     if not sql and file is not None and file.endswith(".toml"):
-        from skyband.spark.placement import explain_pipeline
+        from skyband.spark.driver.placement import explain_pipeline
 
         print(explain_pipeline(file, all_of_it))
         return

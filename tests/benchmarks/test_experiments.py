@@ -24,7 +24,7 @@ from benchmarks.spark.runs import FULL, QUICK
 from benchmarks.spark.state import operators
 from benchmarks.streams.generators import independent, tables
 from skyband.core.errors import InputError
-from skyband.spark.java import find_java
+from skyband.spark.session.java import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = str(ROOT / "src")

@@ -16,7 +16,7 @@ import pytest
 
 from skyband.core.errors import InputError
 from skyband.spark.demo import QUERIES
-from skyband.spark.java import find_java
+from skyband.spark.session.java import find_java
 
 from .conftest import Outcome, environment
 from .test_terminal import on_a_terminal

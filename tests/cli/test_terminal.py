@@ -24,7 +24,7 @@ from rich.console import Console, RenderableType
 
 from skyband.core.errors import SkybandError
 from skyband.query.sql.parser import parse
-from skyband.spark.progress import BatchInfo
+from skyband.spark.session.progress import BatchInfo
 from skyband.terminal.board import TRACE, Board
 from skyband.terminal.flows import SQL, query
 from skyband.terminal.hello import Stage

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import skyband as sb
 from skyband.query.sql.parser import parse
-from skyband.spark.brute_answers import Part, answer
+from skyband.spark.verify.brute_answers import Part, answer
 from skyband.stream.key_text import array_ids, text_ids, values_in
 
 TWO = "SELECT k, c, COUNT(*) FROM s GROUP BY k, c ORDER BY COUNT(*) DESC LIMIT 99 WINDOW 999 ROWS"

@@ -11,7 +11,7 @@ import pytest
 
 import skyband as sb
 from skyband.query.sql.parser import parse
-from skyband.spark.brute_answers import Part, answer
+from skyband.spark.verify.brute_answers import Part, answer
 
 FAR = 2**53
 OPERATORS = {

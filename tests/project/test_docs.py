@@ -12,7 +12,7 @@ import pytest
 from tests.project.blocks import needs_spark
 
 from skyband.core.errors import InputError
-from skyband.spark.java import find_java
+from skyband.spark.session.java import find_java
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skyband.core.errors import InputError
-from skyband.spark import java
+from skyband.spark.session import java
 
 
 def jdk(home: Path, version: str | None, says: str = "") -> Path:
@@ -131,7 +131,7 @@ def test_only_an_old_java(machine: list[Path], tmp_path: Path) -> None:
 def test_as_a_command(tmp_path: Path) -> None:
     home = jdk(tmp_path / "17", "17.0.1")
     done = subprocess.run(
-        [sys.executable, "-m", "skyband.spark.java"],
+        [sys.executable, "-m", "skyband.spark.session.java"],
         env={**os.environ, "JAVA_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
@@ -145,7 +145,7 @@ def test_as_a_command_where_there_is_none(
 ) -> None:
     """Run by name the module is made anew, so its folders themselves have to look empty."""
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
-    monkeypatch.delitem(sys.modules, "skyband.spark.java")
+    monkeypatch.delitem(sys.modules, "skyband.spark.session.java")
     with pytest.raises(SystemExit, match="1"):
-        runpy.run_module("skyband.spark.java", run_name="__main__")
+        runpy.run_module("skyband.spark.session.java", run_name="__main__")
     assert capsys.readouterr().err.startswith("skyband: Spark needs Java 17 or newer, and there is none here")

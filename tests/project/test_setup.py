@@ -78,7 +78,7 @@ def test_no_java_is_said_before_anything_is_downloaded(clone: Path) -> None:
     version = f"{sys.version_info[0]} {sys.version_info[1]}"
     python = fake_python(
         clone,
-        'if [ "$1 $2" = "-m skyband.spark.java" ]; then echo "skyband: Spark needs Java." >&2; exit 1; fi\n'
+        'if [ "$1 $2" = "-m skyband.spark.session.java" ]; then echo "skyband: Spark needs Java." >&2; exit 1; fi\n'
         f'if [ "$1" = -c ]; then case "$2" in *executable*) echo {version} "$0"; exit;; esac; fi\n'
         f'exec {sys.executable} "$@"\n',
     )

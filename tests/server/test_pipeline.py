@@ -16,8 +16,8 @@ from skyband.core.errors import InputError
 from skyband.engine.monitor import Monitor
 from skyband.server.pipeline import PipelineService
 from skyband.server.settings import Settings
-from skyband.spark.java import find_java
-from skyband.spark.progress import BatchInfo, Resident
+from skyband.spark.session.java import find_java
+from skyband.spark.session.progress import BatchInfo, Resident
 from skyband.spark.sinks import batch_column, top_rows
 
 from .conftest import start

@@ -120,7 +120,7 @@ class Broker:
         ).wait()
 
     def _java(self, *command: str) -> subprocess.Popen[bytes]:
-        from skyband.spark.java import find_java
+        from skyband.spark.session.java import find_java
 
         java = [str(find_java() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         with open(self.folder / "broker.log", "ab") as log:

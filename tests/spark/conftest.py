@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from skyband.spark.config import SparkSpec
-    from skyband.spark.session import start_session
+    from skyband.spark.session.start import start_session
 
     folder: Path = tmp_path_factory.mktemp("session")
     # The state store looks every minute by default what is to be copied or thrown away: no test is as long.

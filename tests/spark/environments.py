@@ -60,7 +60,7 @@ def run(
 
 def surroundings(python: Path, own: bool = True) -> dict[str, str]:
     """Return the variables of a process of an environment: those of this process, but for the import path."""
-    from skyband.spark.java import find_java
+    from skyband.spark.session.java import find_java
 
     ours = {**os.environ, "JAVA_HOME": str(find_java()), "SPARK_LOCAL_IP": "127.0.0.1"}
     ours.pop("SPARK_HOME", None)

@@ -106,7 +106,7 @@ class Hdfs(Store):
     def __init__(self, folder: Path) -> None:
         import pyspark
 
-        from skyband.spark.java import find_java
+        from skyband.spark.session.java import find_java
 
         names, self._http = free_port(), free_port()
         self.uri = f"hdfs://127.0.0.1:{names}"

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.spark.input.test_reading import splits_of
 from tests.spark.streams import rejected
-from tests.spark.test_reading import splits_of
 
 from skyband.core.errors import InputError, StrictError
 from skyband.spark import run_pipeline, verify_pipeline
 from skyband.spark.config import load_pipeline
-from skyband.spark.reading import join_chunks, odd_columns, read_runs
+from skyband.spark.input.reading import join_chunks, odd_columns, read_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ import pytest
 
 from skyband.core.errors import SkybandError
 from skyband.spark.config import arrow_type, load_pipeline
-from skyband.spark.hadoop import HadoopPath
-from skyband.spark.paths import place_of
+from skyband.spark.jvm.hadoop import HadoopPath
+from skyband.spark.jvm.paths import place_of
 
 WHOLE = """
 [stream.flows]

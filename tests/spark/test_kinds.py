@@ -29,10 +29,10 @@ import skyband as sb
 from skyband.core.errors import InputError, QueryError
 from skyband.files.rows import Chunk
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
-from skyband.spark.brute import Brute
-from skyband.spark.checkpoint import Checkpoint, Step
 from skyband.spark.config import load_pipeline
-from skyband.spark.engine import Engine, bound
+from skyband.spark.driver.checkpoint import Checkpoint, Step
+from skyband.spark.driver.engine import Engine, bound
+from skyband.spark.verify.brute import Brute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def sift(engine: Engine, batch: int, step: dict[str, list[Row]], chance: random.
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_restarts_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 3)
+    monkeypatch.setattr("skyband.spark.driver.engine._SNAPSHOT_BATCHES", 3)
     chance = random.Random(seed)
     file = tmp_path / "pipeline.toml"
     file.write_text(pipeline_text(QUERIES))
@@ -172,7 +172,7 @@ def test_every_kind_on_spark(
     streams: tuple[str, ...],
 ) -> None:
     """Where one of the streams is an update stream, one unit has it all; else there are several of each kind."""
-    monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 2)
+    monkeypatch.setattr("skyband.spark.driver.engine._SNAPSHOT_BATCHES", 2)
     steps = [{name: step[name] for name in streams} for step in make_steps(4, 7, (30, 90))]
     asked, others = (
         {name: sql for name, sql in queries.items() if "up" in streams or "FROM up" not in sql}

@@ -24,12 +24,12 @@ from tests.spark.streams import (
 
 from skyband.core.errors import InputError
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
-from skyband.spark import checkpoint as checkpoints
 from skyband.spark.config import load_pipeline
-from skyband.spark.connector import connectors, kafka_sentence, unresolved
-from skyband.spark.files import write_atomic
-from skyband.spark.metrics import Lag, Metrics
-from skyband.spark.progress import lag_words, size_words
+from skyband.spark.driver import checkpoint as checkpoints
+from skyband.spark.jvm.files import write_atomic
+from skyband.spark.session.connector import connectors, kafka_sentence, unresolved
+from skyband.spark.session.metrics import Lag, Metrics
+from skyband.spark.session.progress import lag_words, size_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def test_figures_and_a_full_disk(
     """Prometheus and Spark's listeners are told; then the disk is full just when a snapshot is due."""
     from pyspark.sql.streaming import StreamingQueryListener
 
-    monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 2)
+    monkeypatch.setattr("skyband.spark.driver.engine._SNAPSHOT_BATCHES", 2)
     files = make_files(5, seed=61)
     for number, rows in enumerate(files):
         write_file(tmp_path / "data" / f"{number}.parquet", rows)
@@ -159,7 +159,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
             InputError, match=rf"{name} is damaged: bring it back from a copy, or start again with"
         ):
             if name == "files.jsonl":
-                from skyband.spark.filelog import FileLog
+                from skyband.spark.input.filelog import FileLog
 
                 FileLog(own / name)
             else:

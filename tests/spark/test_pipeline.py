@@ -29,8 +29,8 @@ from tests.spark.streams import (
 from skyband import Monitor
 from skyband.core.errors import InputError, SkybandError
 from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
-from skyband.spark.checkpoint import Checkpoint, Step
-from skyband.spark.engine import Engine
+from skyband.spark.driver.checkpoint import Checkpoint, Step
+from skyband.spark.driver.engine import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -258,7 +258,7 @@ def test_an_attempted_batch_keeps_its_queries(
 def test_late_names_changed_files_and_torn_state(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skyband.spark.engine._SNAPSHOT_BATCHES", 2)
+    monkeypatch.setattr("skyband.spark.driver.engine._SNAPSHOT_BATCHES", 2)
     files = make_files(9, seed=33)
     path = tmp_path / "pipeline.toml"
     path.write_text(pipeline_text(QUERIES))

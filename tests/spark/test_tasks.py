@@ -12,7 +12,7 @@ import pytest
 from tests.spark.kills import Pipeline
 from tests.spark.streams import QUERIES, make_files, write_file
 
-from skyband.spark.checkpoint import Checkpoint
+from skyband.spark.driver.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark
 

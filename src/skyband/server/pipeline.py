@@ -42,7 +42,7 @@ from skyband.stream.arrow import json_rows
 
 if TYPE_CHECKING:
     from skyband.engine.explain import Plan
-    from skyband.spark.progress import BatchInfo, Resident
+    from skyband.spark.session.progress import BatchInfo, Resident
 
 log = logging.getLogger("skyband")
 
@@ -58,7 +58,7 @@ class PipelineService:
 
     def __init__(self, settings: Settings, path: str, start: bool = True) -> None:
         from skyband.spark.config import load_pipeline
-        from skyband.spark.session import reach
+        from skyband.spark.session.start import reach
 
         if importlib.util.find_spec("pyspark") is None:
             raise InputError("Spark isn't installed: install it with pip install 'skyband[spark]'.")

@@ -18,11 +18,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from skyband.spark.session.progress import (
+        BatchInfo,
+        OnBatch,
+        Summary,
+        print_batch,
+    )
+    from skyband.spark.verify.compare import Report, verify_pipeline
+
     from .dataframe import answers, watch
     from .demo import run_demo
     from .pipeline import run_pipeline
-    from .progress import BatchInfo, OnBatch, Summary, print_batch
-    from .verify import Report, verify_pipeline
 
 __all__ = [
     "BatchInfo",
@@ -38,12 +44,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BatchInfo": "progress",
-    "OnBatch": "progress",
+    "BatchInfo": "session.progress",
+    "OnBatch": "session.progress",
     "Report": "verify",
-    "Summary": "progress",
+    "Summary": "session.progress",
     "answers": "dataframe",
-    "print_batch": "progress",
+    "print_batch": "session.progress",
     "run_demo": "demo",
     "run_pipeline": "pipeline",
     "verify_pipeline": "verify",

@@ -19,8 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from skyband.core.errors import InputError, QueryError
-from skyband.spark.hadoop import HadoopPath
-from skyband.spark.paths import Place, place_of
+from skyband.spark.jvm.hadoop import HadoopPath
+from skyband.spark.jvm.paths import Place, place_of
 from skyband.stream.clock import UNITS
 
 FILES = ("parquet", "csv", "json")

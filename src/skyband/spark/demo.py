@@ -15,9 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from skyband.core.errors import InputError
+from skyband.spark.session.progress import OnBatch, Summary
 
 from .pipeline import run_pipeline
-from .progress import OnBatch, Summary
 
 DAYS_PER_BATCH = 5
 

@@ -14,18 +14,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from skyband.core.errors import InputError
+from skyband.spark.driver.asking import Asked
+from skyband.spark.driver.checkpoint import Checkpoint, open_checkpoint
+from skyband.spark.driver.run import (
+    Run,
+    check_queries,
+    say,
+    say_queries,
+)
+from skyband.spark.input.filelog import file_path, list_files
+from skyband.spark.input.inputs import RATE_SCHEMA, stream_files
+from skyband.spark.input.reading import declared_schema, infer_schema
+from skyband.spark.session.metrics import reporting
+from skyband.spark.session.progress import OnBatch, Summary, print_batch
+from skyband.spark.session.signals import Signals
+from skyband.spark.session.start import check_version, reach
 
-from .asking import Asked
-from .checkpoint import Checkpoint, open_checkpoint
 from .config import Pipeline, StreamSpec, load_pipeline
-from .driver import Run, check_queries, say, say_queries
-from .filelog import file_path, list_files
-from .inputs import RATE_SCHEMA, stream_files
-from .metrics import reporting
-from .progress import OnBatch, Summary, print_batch
-from .reading import declared_schema, infer_schema
-from .session import check_version, reach
-from .signals import Signals
 from .sinks import make_sink
 
 if TYPE_CHECKING:
@@ -87,8 +92,8 @@ def run_pipeline(
 
 def run_kind(pipeline: Pipeline, checkpoint: Checkpoint, first: int) -> type[Run]:
     """The run that the placement asks for."""
-    from .executors import ExecutorsRun
-    from .placement import choose_placement
+    from skyband.spark.driver.placement import choose_placement
+    from skyband.spark.executors.run import ExecutorsRun
 
     chosen, why = choose_placement(pipeline, checkpoint, first)
     say(f"placement {chosen}: {why}")

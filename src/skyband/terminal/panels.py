@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.panel import Panel
     from rich.text import Text
 
-    from skyband.spark.progress import BatchInfo
+    from skyband.spark.session.progress import BatchInfo
 
 _NARROWEST = 38  # a panel that is less wide shows too little
 _TRACE = 1.5  # seconds that a move can be seen: a batch may bring many
@@ -81,7 +81,7 @@ class Panels:
     def _header(self, info: BatchInfo) -> list[Text]:
         from rich.text import Text
 
-        from skyband.spark.progress import lag_words, size_words
+        from skyband.spark.session.progress import lag_words, size_words
 
         pruned = f"{self.crossed:,} crossed to the driver" if self.rows else ""
         first = Text.assemble(

@@ -14,7 +14,7 @@ from skyband.core.errors import SkybandError
 from skyband.terminal.output import Answers
 
 if TYPE_CHECKING:
-    from skyband.spark.progress import BatchInfo, OnBatch, Summary
+    from skyband.spark.session.progress import BatchInfo, OnBatch, Summary
     from skyband.terminal.panels import Panels
 
 _FRAMES = 4  # a second
@@ -65,7 +65,7 @@ def run_demo_live(folder: Path) -> None:
 def change_queries(action: str, path: Path, name: str, sql: str, form: str) -> None:
     """Add, drop or list the queries of a pipeline."""
     need_spark()
-    from skyband.spark.asking import add_query, drop_query, list_queries
+    from skyband.spark.driver.asking import add_query, drop_query, list_queries
 
     if action == "add":
         add_query(path, name, sql)
@@ -112,7 +112,7 @@ def telling(queries: dict[str, str], title: str, live: bool = True) -> Iterator[
         yield lambda info: None  # progress is for people: nothing in a pipe
         return
     if not live:
-        from skyband.spark.progress import print_batch
+        from skyband.spark.session.progress import print_batch
 
         yield print_batch
         return

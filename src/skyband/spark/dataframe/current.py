@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from skyband.core.errors import InputError
-from skyband.spark.engine import drop
-from skyband.spark.files import unframe
-from skyband.spark.gather import plain
-from skyband.spark.jvm import checkpoint_of
-from skyband.spark.partial import answer_of, changes_of, merged
-from skyband.spark.shards import ROWS, kind_of
+from skyband.spark.driver.engine import drop
+from skyband.spark.executors.gather import plain
+from skyband.spark.executors.partial import answer_of, changes_of, merged
+from skyband.spark.executors.shards import ROWS, kind_of
+from skyband.spark.jvm.files import unframe
+from skyband.spark.jvm.private import checkpoint_of
 
 from .units import NAME, restored
 

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.spark.gather import plain
-from skyband.spark.merging import table_of
-from skyband.spark.partial import changes_of, merged
-from skyband.spark.shards import Streams
+from skyband.spark.executors.gather import plain
+from skyband.spark.executors.merging import table_of
+from skyband.spark.executors.partial import changes_of, merged
+from skyband.spark.executors.shards import Streams
 
 from .tasks import Deal, InArrow
 from .units import Asked, PartOfAnswer, vacated

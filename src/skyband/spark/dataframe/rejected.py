@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from skyband.core.errors import InputError
-from skyband.spark.files import write_atomic
-from skyband.spark.hadoop import WAY, HadoopPath, way_of
-from skyband.spark.jvm import is_started
-from skyband.spark.paths import Place, place_of
+from skyband.spark.jvm.files import write_atomic
+from skyband.spark.jvm.hadoop import WAY, HadoopPath, way_of
+from skyband.spark.jvm.paths import Place, place_of
+from skyband.spark.jvm.private import is_started
 from skyband.spark.sinks import batch_column, parquet_bytes
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _refuse_others(file: Place, query: str) -> None:
 
 def reject_folder(path: str | os.PathLike[str], session: SparkSession) -> RejectFolder:
     """The folder for `watch`, made if it isn't there; wrong ones are found here and not in a task."""
-    from skyband.spark.session import scratch_folder
+    from skyband.spark.session.start import scratch_folder
 
     folder = place_of(os.fspath(path))
     if isinstance(folder, HadoopPath):

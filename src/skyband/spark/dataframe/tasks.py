@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from skyband.core import blob
 from skyband.engine.pruning import Sifted
 from skyband.query.model import Query
-from skyband.spark.hashing import in_order, stable_hash, time_numbers
-from skyband.spark.jobs import Packed
-from skyband.spark.routing import routes
-from skyband.spark.shards import Unit
+from skyband.spark.executors.hashing import in_order, stable_hash, time_numbers
+from skyband.spark.executors.routing import routes
+from skyband.spark.executors.shards import Unit
+from skyband.spark.input.jobs import Packed
 from skyband.stream.arrow import numbers_array
 from skyband.stream.batches import read
 from skyband.stream.rejects import Reject, raw_text

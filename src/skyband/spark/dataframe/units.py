@@ -28,18 +28,29 @@ from skyband.engine.pair_group import PairWatch
 from skyband.engine.pruning import Sifted
 from skyband.query.expression.nodes import Call, Column, Expression
 from skyband.query.model import Joined, Pairs, Query, TopK
-from skyband.spark.engine import drop
-from skyband.spark.files import frame, unframe
-from skyband.spark.merging import table_bytes
-from skyband.spark.partial import answer_of
-from skyband.spark.routing import Job
-from skyband.spark.shards import COUPLES, ROWS, Streams, Unit, kind_of
+from skyband.spark.driver.engine import drop
+from skyband.spark.executors.merging import table_bytes
+from skyband.spark.executors.partial import answer_of
+from skyband.spark.executors.routing import Job
+from skyband.spark.executors.shards import (
+    COUPLES,
+    ROWS,
+    Streams,
+    Unit,
+    kind_of,
+)
+from skyband.spark.jvm.files import frame, unframe
 from skyband.stream.arrow import numbers_array
 from skyband.stream.rejects import Reject, to_table
 from skyband.stream.validation import Accepted
 
 from .rejected import task_batch
-from .tasks import Deal, Part, numbered, without_late
+from .tasks import (
+    Deal,
+    Part,
+    numbered,
+    without_late,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,16 +23,31 @@ import pyarrow as pa
 from skyband.core.errors import InputError, QueryError
 from skyband.query.coerce import asked
 from skyband.query.model import Grouped, Joined, Query
-from skyband.spark.jobs import Packed
-from skyband.spark.routing import Era, Job
-from skyband.spark.shards import COUPLES, ROWS, Streams, Unit, kind_of, part_of
+from skyband.spark.executors.routing import Era, Job
+from skyband.spark.executors.shards import (
+    COUPLES,
+    ROWS,
+    Streams,
+    Unit,
+    kind_of,
+    part_of,
+)
+from skyband.spark.input.jobs import Packed
 from skyband.stream import clock
 from skyband.stream.validation import Accepted
 
 from .columns import arrow_type, numbered_columns, spark_type
 from .merge import merge, time_type
 from .rejected import reject_folder
-from .tasks import CHUNK_COLUMNS, PART_COLUMNS, Deal, InArrow, deal_out, number, numbered
+from .tasks import (
+    CHUNK_COLUMNS,
+    PART_COLUMNS,
+    Deal,
+    InArrow,
+    deal_out,
+    number,
+    numbered,
+)
 from .units import (
     LINE_COLUMNS,
     STATE,
@@ -330,7 +345,7 @@ def _deal_whole(deal: Deal) -> Deal:
 def _replay(deal: Deal) -> InArrow:
     def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from skyband.engine.pruning import Sifted
-        from skyband.spark.gather import plain
+        from skyband.spark.executors.gather import plain
 
         parts = numbered([row for batch in batches for row in batch.to_pylist()])
         monitor = first_monitor(deal)

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from skyband.core.errors import InputError
 from skyband.spark.config import SinkSpec
-from skyband.spark.registry import Registry, writable
+from skyband.spark.input.registry import Registry, writable
 from skyband.stream.arrow import python_rows
 
 from .plain import Sink, json_text, plain_value
@@ -119,7 +119,7 @@ class KafkaSink(Sink):
             for row in python_rows(table):
                 yield json_text(row).encode()
         else:
-            from skyband.spark import avro, protobuf
+            from skyband.spark.input import avro, protobuf
 
             known = writable(table)
             write, values = {

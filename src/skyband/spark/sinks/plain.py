@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.core.errors import InputError
-from skyband.spark.files import remove_tree, write_atomic, write_once
-from skyband.spark.hadoop import HadoopPath
-from skyband.spark.paths import Place
+from skyband.spark.jvm.files import remove_tree, write_atomic, write_once
+from skyband.spark.jvm.hadoop import HadoopPath
+from skyband.spark.jvm.paths import Place
 from skyband.stream.arrow import numbers_array, python_rows
 
 TOP_SCHEMA = pa.schema(
