@@ -3,14 +3,9 @@
 `watch` turns a streaming DataFrame into one of changes. `run_pipeline`, `verify_pipeline` and `run_demo` are what
 the command line calls. PySpark is imported here and nowhere else, and only when one of these is used.
 
-In reading order. A pipeline: config (pipeline.toml), pipeline (its run), placement, driver and engine (state in the
-driver), executors (state with the executors), asking (other queries while it runs), progress, metrics, signals. What
-tasks do: source and filelog (files and their order), splits, inputs, reading, values with registered, registry, avro
-and protobuf (records), jobs, sifting (driver), routing and hashing (executors), expected (strict streams). State in
-executors: shards (units), merging (the step of one), residents, seven, handover, frames (what is late), partial and
-gather (units' answers become one), shown. Output: sinks/. What lasts: checkpoint, files, hadoop, paths. `watch`:
-dataframe/. `skyband verify`: verify, again, outputs, brute, brute_answers, due. Spark itself: session, jvm, java,
-home, connector; demo.
+In reading order: config (pipeline.toml), pipeline (its run), input/ (what is read), driver/ and executors/ (the two
+places of the state), sinks/ (output), dataframe/ (`watch`), verify/ (`skyband verify`), session/ (Spark itself), jvm/
+(what is not public of PySpark, and files in stores), demo.
 """
 
 from __future__ import annotations

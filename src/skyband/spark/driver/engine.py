@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skyband.engine.monitor import Monitor
     from skyband.engine.pruning import Sifted, Sifter
     from skyband.query.model import Query
-    from skyband.spark.expected import Odd
+    from skyband.spark.input.expected import Odd
     from skyband.stream.rejects import Reject
     from skyband.stream.validation import Accepted, Door
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from skyband.core.errors import InputError, SkybandError, StrictError
 from skyband.spark.config import Pipeline
-from skyband.spark.expected import must_suit
+from skyband.spark.input.expected import must_suit
 from skyband.spark.input.filelog import FileLog
 from skyband.spark.input.inputs import (
     declared_of,

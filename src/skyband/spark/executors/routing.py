@@ -23,7 +23,7 @@ from skyband.engine.pruning import Sifted, Sifter
 from skyband.files.rows import Chunk
 from skyband.query.model import Rows
 from skyband.spark.driver.sifting import are_large, newest_first
-from skyband.spark.expected import must_suit
+from skyband.spark.input.expected import must_suit
 from skyband.spark.input.inputs import file_parts, record_parts
 from skyband.spark.input.jobs import (
     PART_COLUMNS,

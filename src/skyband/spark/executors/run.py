@@ -21,7 +21,7 @@ from skyband.core.errors import InputError
 from skyband.spark.driver.checkpoint import Queries
 from skyband.spark.driver.engine import compare_queries
 from skyband.spark.driver.run import Run, say
-from skyband.spark.expected import must_suit, refused_in_a_task
+from skyband.spark.input.expected import must_suit, refused_in_a_task
 from skyband.spark.input.inputs import (
     declared_of,
     forms_of,
