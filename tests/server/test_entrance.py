@@ -67,6 +67,9 @@ def status(data: bytes) -> int:
     return int(data.split(b" ", 2)[1])
 
 
+QUIET = 20  # questions before anything else happens
+
+
 class Asking(threading.Thread):
     """A well-behaved client that asks for /health again and again, each time over a new connection."""
 
@@ -95,19 +98,24 @@ class Asking(threading.Thread):
 
     def __enter__(self) -> Asking:
         self.start()
+        while len(self.seconds) < QUIET and self.is_alive():
+            time.sleep(0.01)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.enough.set()
         self.join(60)
         assert not self.wrong and self.seconds
-        took = sorted(1e3 * second for second in self.seconds)
+        assert len(self.seconds) > QUIET
+        quiet = sorted(1e3 * second for second in self.seconds[:QUIET])[QUIET // 2]
+        took = sorted(1e3 * second for second in self.seconds[QUIET:])
         quick = sum(each <= 100 for each in took)
         print(
             f"\n{quick} of {len(took)} answers within 100 ms: p50 {took[len(took) // 2]:.1f} ms, the slowest "
             f"{took[-1]:.1f} ms"
         )
-        assert took[len(took) // 2] < 2_000
+        # on a machine with other work the median is compared with that of a quiet server
+        assert took[len(took) // 2] < max(100, 10 * quiet)
 
 
 def test_two_thousand_silent_connections() -> None:

@@ -40,6 +40,7 @@ def test_a_full_disk(starting: Callable[..., Running], tmp_path: Path) -> None:
     with httpx.Client(base_url=server.url, timeout=60) as http:
         assert push(http, "s", [{"id": "a", "x": 1.0}]).status_code == 200
         soft, hard = resource.prlimit(server.process.pid, limit)
+        assert http.get("/ready").status_code == 200
         resource.prlimit(server.process.pid, limit, (0, hard))
         problem(push(http, "s", [{"id": "d", "x": 9.0}]), 507, "disk_full")
         for _ in range(3):

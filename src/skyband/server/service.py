@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.core.errors import InputError, QueryError
+from skyband.core.errors import InputError, JournalError, QueryError
 from skyband.durable import Engine
 from skyband.durable import Settings as Bounds
 from skyband.engine.monitor import Monitor
@@ -115,6 +115,11 @@ class Service:
                 self._unready = time.monotonic(), self.engine.unready()
             return self._unready[1]
 
+    def _ready_no_more(self, done: Future[Receipt]) -> None:
+        """A push has failed at the disk: what was known of it from before says nothing now."""
+        if not done.cancelled() and isinstance(done.exception(), JournalError):
+            self._unready = None
+
     def notes(self) -> list[str]:
         """Return what was found when the folder was opened."""
         kept = (
@@ -195,6 +200,7 @@ class Service:
         body = read_body(data, content_type, self._known(stream), self.settings)
         self._room_for(stream)
         future = self.engine.submit(body.packed or body.batch, stream, key, body.unread, strict)
+        future.add_done_callback(self._ready_no_more)
         if self.sampler is not None:
             # beside the engine's thread, before it answers that the rows are taken
             future.add_done_callback(lambda done: self._sampling.submit(self._sample, stream, body, done))
