@@ -1,6 +1,7 @@
 """What experiments share.
 
 - settings.py: scale, parts and folder of a run;
+- clock.py: the times of steps;
 - drive.py: contestants, which take the same rows in turns;
 - figures.py: the measured points of a figure, as table, CSV and JSON;
 - charts.py: a figure as SVG;

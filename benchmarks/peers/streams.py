@@ -23,9 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness.claims import Beside, Book
+from benchmarks.harness.clock import Clock
 from benchmarks.harness.figures import Figure, number
 from benchmarks.harness.settings import Settings, parts_of
 from benchmarks.harness.sizes import held
+from benchmarks.peers.kinds import kinds
+from benchmarks.peers.kinds import ratios as beside_plain
 from benchmarks.streams.generators import weighted_sum, weights
 from skyband.core.types import Floats
 from skyband.engine.monitor import Monitor
@@ -216,27 +219,6 @@ def duckdb_again(stream: Stream, size: Size) -> Step | None:
 # -- the matrix ------------------------------------------------------------------------------------------------------
 
 
-class Clock:
-    """Seconds of each step, by wall clock and of CPU."""
-
-    def __init__(self) -> None:
-        self.wall: list[float] = []
-        self.cpu: list[float] = []
-
-    def step(self, push: Step, batch: Any) -> None:
-        wall, cpu = time.perf_counter(), time.process_time()
-        push(batch)
-        self.cpu.append(time.process_time() - cpu)
-        self.wall.append(time.perf_counter() - wall)
-
-    def values(self) -> dict[str, float]:
-        wall, cpu = np.array(self.wall), np.array(self.cpu)
-        return {
-            "mean": float(wall.mean()), "median": float(np.median(wall)), "p99": float(np.percentile(wall, 99)),
-            "longest": float(wall.max()), "cpu": float(cpu.mean()), "cpu median": float(np.median(cpu)),
-        }  # fmt: skip
-
-
 def together(streams: Sequence[Stream], size: Size, seed: int) -> dict[str, dict[str, float]]:
     """Run streams step by step in turns; return the times of each and the memory of its monitor."""
     monitors = {stream.name: monitor(stream, size) for stream in streams}
@@ -417,7 +399,12 @@ def beside_peer(figure: Figure) -> list[list[str]]:
     return rows + [[str(p.x), number(p.values["times"])] for p in figure.points]
 
 
-PARTS: dict[str, Callable[[str], Iterator[Figure]]] = {"matrix": matrix, "single": single, "answers": answers}
+PARTS: dict[str, Callable[[str], Iterator[Figure]]] = {
+    "matrix": matrix,
+    "single": single,
+    "answers": answers,
+    "kinds": kinds,
+}
 
 HEAD = """# streams: what each kind of stream costs
 
@@ -437,8 +424,9 @@ BOOK = Book(
         ("matrix", "A step by stream"),
         ("single", "One row a push"),
         ("answers", "Reading an answer"),
+        ("kinds", "Pairs, grouped and joined objects"),
     ),
-    beside={"matrix": Beside(ratios), "single": Beside(beside_peer)},
+    beside={"matrix": Beside(ratios), "single": Beside(beside_peer), "kinds": Beside(beside_plain)},
 )
 
 

@@ -40,3 +40,20 @@ def test_every_sum_of_a_million_ids() -> None:
     for row in top:
         own = values[-window:][ids[-window:] == row["id"]]
         assert row["score"] == row["s"] == math.fsum(own.tolist())
+
+
+def test_a_million_ids_fit_into_a_hundred_megabytes() -> None:
+    """Every row of a window of a million has an id of its own: rows, sums, keys and the table that finds them."""
+    random = np.random.default_rng(3)
+    monitor = sb.Monitor(schema={"id": "int64", "x": "double"})
+    watch = monitor.watch(
+        f"SELECT id, SUM(x) AS s FROM t GROUP BY id ORDER BY SUM(x) DESC LIMIT 20 WINDOW {MILLION} ROWS"
+    )
+    ids = np.concatenate([random.permutation(MILLION) for _ in range(2)])
+    for begin in range(0, len(ids), 100_000):
+        part = ids[begin : begin + 100_000]
+        monitor.push({"id": part, "x": np.sqrt(part)})
+    group: Any = watch.group
+    objects, size = group.algorithm.size(watch.slot)
+    assert objects == MILLION and size <= 100_000_000
+    assert watch.top()["id"].to_pylist() == list(range(MILLION - 1, MILLION - 21, -1))

@@ -20,7 +20,7 @@ import skyband as sb
 from benchmarks.harness.figures import Figure
 from benchmarks.papers.haghani.id_sets import IdSets
 from skyband.algorithms import OBJECTS
-from skyband.algorithms.objects.aggregates import COUNT, SUM, Aggregate
+from skyband.algorithms.objects.aggregates import SUM, Aggregate
 from skyband.algorithms.objects.sums import Asked
 from skyband.core.types import Floats, Ints, Recency
 
@@ -220,7 +220,7 @@ def sums_unequal(objects: Any, ids: Ints, values: Floats) -> int:
     """Return how many of a window's groups differ from math.fsum of their rows in any bit."""
     order = np.argsort(ids, kind="stable")
     first = np.flatnonzero(np.diff(ids[order], prepend=ids[order[0]] - 1))
-    held = np.flatnonzero(objects.totals.record[:, COUNT])
+    held = np.flatnonzero(objects.totals.counts)
     names = np.asarray(objects.keys.values(held))
     sums = dict(zip(names.tolist(), objects.values(held)[0][0].tolist(), strict=True))
     in_order, ends = values[order].tolist(), [*first[1:].tolist(), len(order)]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skyband.algorithms.objects.record_layout import LAST, MAX, MOST_SUMS, SUM, Aggregate
+from skyband.algorithms.objects.record_layout import LAST, MAX, SUM, Aggregate
 from skyband.algorithms.objects.sums import Asked
 from skyband.algorithms.objects.window_objects import Objects
 from skyband.core.errors import QueryError
@@ -123,8 +123,6 @@ class Reading:
             e = e.left
         columns.insert(0, e)
         if self.condition is not None or any(a.kind != SUM for a in self.aggregates):
-            return ()
-        if len(self.aggregates) > MOST_SUMS:
             return ()
         found: list[int] = []
         for column in columns:

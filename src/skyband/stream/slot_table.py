@@ -1,8 +1,8 @@
 """A table of slots: where keys that are small numbers already, or hashes, are found.
 
-Open addressing, at most half full, and slots that are handed out again when they have been dropped. What a slot is
-known by lies in one column of an array of records: its own, or those of another object that needs a record whenever its
-key was found, and so meets both on one line of memory.
+Open addressing, at most three fifths full, and slots that are handed out again when they have been dropped. What a slot
+is known by lies in one column of an array of records: its own, or those of another object that needs a record whenever
+its key was found, and so meets both on one line of memory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SlotTable:
         self.cells, self.column, self.lodged = cells, column, True
 
     def _reserve(self, more: int) -> None:
-        """Room for so many more keys."""
+        """Room for so many more keys, and a table of at least five thirds as many places."""
         need = self.used + more
         if need > len(self.cells):
             assert not self.lodged
@@ -59,16 +59,16 @@ class SlotTable:
             cells[: self.used] = self.cells[: self.used]
             self._room(room)
             self.cells = cells
-
-    def _room(self, room: int) -> None:
-        """So many slots, and a table of twice as many places."""
-        self.home = longer(self.home[: self.used], room)
-        places = 1 << int(2 * room - 1).bit_length()
+        places = 1 << (5 * need // 3).bit_length()
         if places > len(self.table):
             slots = self.table[self.table >= 0]
             self.home[slots] = homes(self.key[slots], places)
             self.table = np.full(places, -1, dtype=np.int32)
             place(slots, self.table, self.home)
+
+    def _room(self, room: int) -> None:
+        """So many slots."""
+        self.home = longer(self.home[: self.used], room)
 
     def drop(self, slots: Ints) -> None:
         """Forget the keys of these slots."""
@@ -80,8 +80,8 @@ class SlotTable:
     def _check(self, taken: Ints) -> None:
         # the taken slots are in the table once each
         assert np.array_equal(np.sort(self.table[self.table >= 0]), taken)
-        # the table is at most half full, and all other slots wait to be handed out again
-        assert 2 * len(self.home) <= len(self.table) and self.used <= len(self.home) == len(self.cells)
+        # the table is at most three fifths full, and all other slots wait to be handed out again
+        assert 5 * self.used <= 3 * len(self.table) and self.used <= len(self.home) == len(self.cells)
         waiting, slot = set(), self.free
         while slot >= 0:
             assert slot not in waiting

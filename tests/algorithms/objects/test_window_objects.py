@@ -137,12 +137,70 @@ def test_the_bar_is_seldom_set_anew(falling: bool, k: int) -> None:
     random = np.random.default_rng(3)
     leaders = Leaders()
     leaders.reserve(20_000)
-    none = np.zeros(30_000, dtype=np.int64)
+    none, latest = np.zeros(30_000, dtype=np.int64), np.arange(30_000, dtype=np.int32)
     leaders.update(np.arange(20_000), random.random(20_000))
     for step in range(200):
         some = random.choice(20_000, 100, replace=False)
         leaders.update(some, random.random(100) * (0.99**step if falling else 1.0))
-        best = leaders.best(k, none, none)
+        best = leaders.best(k, latest, none, none)
         leaders._check()
         assert leaders.good[best].tolist() == sorted(leaders.good[:20_000], reverse=True)[:k]
     assert 0 <= leaders.rebuilds <= 8 and len(leaders.codes) < 5_000
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize(
+    ("aggregates", "plain"),
+    [
+        ((Aggregate(SUM, 0),), (0,)),
+        ((Aggregate(SUM, 0), Aggregate(SUM, 1)), (1,)),
+        ((Aggregate(SUM, 0), Aggregate(SUM, 1)), (1, 0)),
+        ((Aggregate(SUM, 0, 0), Aggregate(SUM, 0, 1)), (0, 1)),
+    ],
+)
+def test_plain_scores_are_those_of_the_rows_in_the_window(aggregates: Any, plain: Any, sign: float) -> None:
+    """Sums that need every bit, infinities, objects that lose all rows and come back, late rows and deleted ones."""
+    random, several = np.random.default_rng(len(plain)), aggregates[-1].stream > 0
+    width = 1 + max(a.column for a in aggregates)
+    objects = Objects(aggregates, width, several, None, plain, sign)
+    rows: list[tuple[int, int, int, int, tuple[float, ...]]] = []  # time, seq, key, stream, values
+    wild = [1.0, -1.0, 0.1, 1e300, -1e300, 1e-300, 5e-324, 3.0]
+    seq = 0
+    for step in range(120):
+        horizon = Recency(step - 8, 0)
+        objects.expire(horizon)
+        rows = [row for row in rows if row[:2] >= horizon]
+        some = [row for row in rows if random.random() < 0.1] if step % 4 == 0 else []
+        objects.delete(*(np.array([row[i] for row in some], dtype=np.int64) for i in (0, 1)))
+        rows = [row for row in rows if row not in some]
+        for stream in range(1 + several):
+            n = int(random.integers(0, 5))
+            time = np.sort(step - random.integers(0, 3, n) * (step % 3 == 0))
+            values = random.choice([*wild, np.inf, -np.inf] if 40 < step < 60 else wild, (width, n))
+            keys, seqs = random.integers(0, 6, n), np.arange(seq, seq + n)
+            seq += n
+            objects.add(pa.array(keys), tuple(values), time, seqs, stream)
+            columns = (time, seqs, keys, [stream] * n, values.T)
+            rows += [
+                (int(t), int(q), int(key), s, tuple(row)) for t, q, key, s, row in zip(*columns, strict=True)
+            ]
+        objects.settle(lambda *_: np.empty(0))
+        objects._check()
+        wanted = []
+        for key in {row[2] for row in rows}:
+            own = [row for row in rows if row[2] == key]
+            total = math.nan
+            for i, a in enumerate(plain):
+                _, column, stream = aggregates[a]
+                part = exact([row[4][column] for row in own if row[3] == stream])
+                with np.errstate(invalid="ignore"):
+                    total = part if i == 0 else total + part
+            if total == total:
+                wanted.append((sign * total + 0.0, max(row[:2] for row in own), key))
+        codes, good, time, seqs = objects.best(4)
+        found = [*zip(good.tolist(), zip(time.tolist(), seqs.tolist(), strict=True), strict=True)]
+        assert found == [row[:2] for row in sorted(wanted, reverse=True)[:4]]
+        if objects.keys is not None:
+            assert objects.keys.values(codes).to_pylist() == [
+                row[2] for row in sorted(wanted, reverse=True)[:4]
+            ]

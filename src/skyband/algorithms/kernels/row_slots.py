@@ -12,8 +12,8 @@ is deleted keeps its entry, so that the binary search still finds its way, and i
 out when they are as many as the rows that live. A row with NaN for a coordinate is in no answer and is not stored.
 
 Cost: O(1) an arrival and an expiry, O(log n) to find a row by its recency, O(s) for a late row with s newer ones.
-Memory: 8d + 16 bytes a row for its values, 4 for its place in the order, 12 for the cell that an index puts it in and
-its neighbours there; room doubles as the window grows.
+Memory: 8d + 16 bytes a row for its values, 4 for its place in the order, 4 for the cell that an index puts it in and,
+if the rows are linked, 8 for its neighbours there; room doubles as the window grows.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FIRST_ROOM = 256
 class Rows:
     """Stored rows of `width` coordinates each, with their recency order."""
 
-    def __init__(self, width: int) -> None:
-        self.width = width
+    def __init__(self, width: int, linked: bool = True) -> None:
+        self.width, self.linked = width, linked
         self.x = np.empty((0, width), dtype=np.float64)
         self.time = np.empty(0, dtype=np.int64)
         self.seq = np.empty(0, dtype=np.int64)
         self.cell = np.empty(0, dtype=np.int32)  # where an index has it: a cell, NOWHERE or GONE
-        self.next = np.empty(0, dtype=np.int32)  # the neighbours in that cell, see grid/base.py
+        self.next = np.empty(0, dtype=np.int32)  # the neighbours in that cell, if linked: see grid/base.py
         self.prev = np.empty(0, dtype=np.int32)
         self.order = np.empty(0, dtype=np.int32)
         self.head = 0
@@ -73,7 +73,7 @@ class Rows:
         if self.size + more <= room:
             return
         wanted = max(FIRST_ROOM, 1 << (self.size + more - 1).bit_length())
-        for name in ("x", "time", "seq", "cell", "next", "prev"):
+        for name in ("x", "time", "seq", "cell", *(("next", "prev") if self.linked else ())):
             old = getattr(self, name)
             new = np.empty((wanted, *old.shape[1:]), dtype=old.dtype)
             new[:room] = old

@@ -15,7 +15,8 @@ computes one score for each touched object, however many of its rows changed.
 Where the score is only a sum of sums (`plain`), the record holds it too, and every row updates it: the loop notes each
 object whose score reaches the threshold at once, without a second pass.
 
-Memory: 40 bytes an object and 16 for each aggregate; 8 bytes a row for each greatest value.
+Memory: 16 bytes an object and 16 for each aggregate, and 8 for a plain score that is more than one sum; 8 bytes a row
+for each greatest value.
 Cost: some memory accesses a row. Those of different rows overlap, because a batch's records are read ahead.
 """
 
@@ -24,36 +25,33 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from skyband.algorithms.kernels.row_slots import Places, Rows
-from skyband.algorithms.objects.exact_sum import WIDTH, read_wide
+from skyband.algorithms.objects.exact_sum import read_wide
 from skyband.algorithms.objects.record_layout import (
     AHEAD,
     COUNT,
     FIRST,
-    FLAGS,
     KEY,
     LAST,
+    LATEST,
     MAX,
-    MOST_SUMS,
-    SCORE,
-    SEQ,
+    NUMBER,
     SUM,
-    TIME,
-    TOUCHED,
-    WIDE,
     Aggregate,
     Kinds,
+    Records,
+    arrive,
     change_sum,
-    lines,
-    next_bit,
+    empty_sum,
+    is_newer,
 )
-from skyband.algorithms.objects.sum_kernels import change, change_one, change_wide, parted
-from skyband.compiling.jit import kernel
+from skyband.algorithms.objects.sum_kernels import change, change_one, change_wide, parted, read_ahead
+from skyband.compiling.jit import inlined, kernel
+from skyband.compiling.state import aligned
 from skyband.core.types import Floats, Ints
 
-__all__ = ["COUNT", "KEY", "LAST", "MAX", "SCORE", "SEQ", "SUM", "TIME", "Aggregate", "Totals"]
+__all__ = ["KEY", "LAST", "MAX", "SUM", "Aggregate", "Totals"]
 
 
 class Totals:
@@ -63,42 +61,86 @@ class Totals:
         self, aggregates: tuple[Aggregate, ...], rows: Rows, plain: tuple[int, ...] = (), sign: float = 1.0
     ) -> None:
         self.rows = rows
-        self.plain, self.sign = np.array(plain, dtype=np.int64), sign
-        self.bar, self.listed = -np.inf, np.zeros(0, dtype=bool)  # of the leaders, where the score is plain
-        self.plan = np.array(aggregates, dtype=np.int64).reshape(-1, 3)
-        self.own = _own(aggregates)  # for each stream its one sum and column, or None
-        self.warm = np.zeros(1, dtype=np.int64)
         self.chained = [i for i, a in enumerate(aggregates) if a.kind == MAX]
+        state = self.state = Records()
+        state.plan = np.array(aggregates, dtype=np.int64).reshape(-1, 3)
+        state.plain, state.sign, state.bar = np.array(plain, dtype=np.int64), sign, -np.inf
+        own = _own(aggregates)
+        self.is_one = own is not None  # whether each row is in one sum at most
+        state.own = np.full((1, 2), -1) if own is None else own
+        # the score is a column of its own, unless it is the one sum as it stands
         width = FIRST + 2 * len(aggregates)
-        width += -width % 8 if width % 8 > 4 else 0  # whole cache lines, where the last one is nearly full
-        self.record = np.zeros((0, width), dtype=np.int64)
-        self.values = self.record.view(np.float64)
-        self.wide = np.zeros((0, WIDTH), dtype=np.int64)
-        self.idle = np.zeros(1, dtype=np.int64)  # the number of free wide sums, then their indices
-        self.kind: Kinds = np.zeros(0, dtype=np.uint16)  # by place: a row's stream, where there are several
-        self.older = np.zeros((len(self.chained), 0), dtype=np.int32)  # by place: neighbours in each chain
-        self.newer = np.zeros((len(self.chained), 0), dtype=np.int32)
-        self.touched = np.zeros(0, dtype=np.int64)
-        self.count = 0  # objects touched since the last `settle`
+        state.score = width if len(plain) and (len(aggregates) > 1 or sign < 0) else FIRST
+        width += state.score == width
+        state.replace(aligned((0, width), np.int64))
+        for name in ("older", "newer"):
+            setattr(state, name, np.full((len(self.chained), 0), -1, dtype=np.int32))
+
+    # -- objects -------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return for how many objects there is room."""
+        return len(self.state.record)
+
+    @property
+    def plain(self) -> Ints:
+        """The sums whose sum is the score, where it is plain."""
+        return self.state.plain
+
+    @property
+    def kind(self) -> Kinds:
+        """The streams of rows by place, where there are several."""
+        return self.state.kind
+
+    @property
+    def counts(self) -> Any:
+        """The number of rows of each object."""
+        return self.state.halves[:, COUNT]
+
+    @property
+    def latest(self) -> Any:
+        """The place of the latest row of each object that has rows."""
+        return self.state.halves[:, LATEST]
+
+    @property
+    def scores(self) -> Any:
+        """The plain score of each object; NaN for one without rows."""
+        return self.state.values[:, self.state.score]
+
+    def wide_sums(self) -> int:
+        """Return how many sums are wide."""
+        return int(len(self.state.wide) - self.state.idle[0])
 
     def reserve(self, codes: int, rows: int, several: bool) -> None:
         """Make room for `codes` objects, for `rows` more touched objects, and for as many places as `Rows` has."""
-        if codes > len(self.record):
-            wider = lines(codes + codes // 2, self.record.shape[1])
-            known = len(self.record)
-            wider[:known] = self.record
-            self.record, self.values = wider, wider.view(np.float64)
-            self.values[known:, SCORE] = np.nan
-        if self.count + rows > len(self.touched):
-            self.touched = np.resize(self.touched, 2 * (self.count + rows))
+        state, known = self.state, len(self)
+        if codes > known:
+            wider = aligned((codes + codes // 4, state.record.shape[1]), np.int64)
+            wider[:known] = state.record
+            state.replace(wider)
+            if len(state.plain):
+                self.scores[known:] = np.nan
+            else:
+                state.grow(marked_code=len(wider))
+        if state.count + rows > len(state.touched):
+            state.grow(note=2 * (state.count + rows))
         places = len(self.rows.order)
-        if several and len(self.kind) < places:
-            self.kind = np.resize(self.kind, places)
-        if self.chained and self.older.shape[1] < places:
-            self.older, self.newer = (_wider(a, places) for a in (self.older, self.newer))
+        if several:
+            state.grow(kind_place=places)
+        old = state.older.shape[1]
+        if self.chained and old < places:
+            state.grow(chain_place=places)
+            state.older[:, old:] = state.newer[:, old:] = -1
 
-    def enter(self, places: Places) -> None:
-        """Add the values of rows that have just been stored."""
+    def share(self) -> None:
+        """Use the memory of a copied record, which was copied twice, again as one."""
+        self.state.replace(self.state.record)
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    def enter(self, places: Places, in_order: bool) -> None:
+        """Add the values of rows that have just been stored; in order they are newer than all others."""
+        self.state.in_order = int(in_order)
         if len(self.plain):
             self._each(1, places)
         else:
@@ -111,108 +153,123 @@ class Totals:
         else:
             self._all(leave, places)
 
+    def _rows(self) -> Records:
+        """Return the state with the arrays that the rows have now."""
+        rows = self.rows
+        self.state.lend(x=rows.x, cell=rows.cell, time=rows.time, seq=rows.seq)
+        return self.state
+
     def _each(self, way: int, places: Places) -> None:
         """Add (way 1) or take away (-1) rows and update plain scores; make more wide sums where the kernels stop for
         them."""
-        rows, done = self.rows, 0
-        where = way, places, rows.cell, rows.x, rows.time, rows.seq, self.kind
+        state, done = self._rows(), 0
+        loop = change_one if self.is_one else change
         while done < len(places):
-            if self.own is not None:
-                done, self.count = change_one(
-                    done, *where, self.own, self.plain, self.sign, self.bar, self.record, self.values, self.listed,
-                    self.touched, self.warm, self.count,
-                )  # fmt: skip
-                if done == len(places):
-                    return
-            if self.idle[0] < len(self.plan):
-                self._more_wide()
-            common = (
-                *where, self.plan, self.plain, self.sign, self.bar, self.record, self.values, self.wide, self.idle,
-                self.listed, self.touched, self.warm,
-            )  # fmt: skip
-            if self.own is None:
-                done, self.count = change(done, *common, self.count)
+            done = loop(done, way, places, state)
             if done < len(places):
-                done, self.count = change_wide(done, min(done + AHEAD, len(places)), *common, self.count)
+                self._more_wide()
+                done = change_wide(done, min(done + AHEAD, len(places)), way, places, state)
 
     def came_up(self) -> tuple[Ints, Ints]:
         """Return, for plain scores, the codes of objects that reached the threshold, and of those without rows."""
-        came, dead = np.empty(self.count, dtype=np.int64), np.empty(self.count, dtype=np.int64)
-        up, gone = parted(self.touched[: self.count], self.record, came, dead)
-        self.count = 0
+        came, dead = np.empty((2, self.state.count), dtype=np.int64)
+        up, gone = parted(self.state, came, dead)
         return came[:up], dead[:gone]
 
     def _all(self, loop: Any, places: Places) -> None:
-        rows, done = self.rows, 0
+        state, done = self._rows(), 0
         while done < len(places):
-            done, self.count = loop(
-                done, places, rows.cell, rows.x, rows.time, rows.seq, self.kind, self.plan, self.record, self.values,
-                self.wide, self.idle, self.older, self.newer, self.touched, self.warm, self.count,
-            )  # fmt: skip
+            done = loop(done, places, state)
             if done < len(places):
                 self._more_wide()
 
     def _more_wide(self) -> None:
-        """Add free wide sums."""
-        old = len(self.wide)
-        wider = np.zeros((2 * old + 2 * len(self.plan), WIDTH), dtype=np.int64)
-        wider[:old] = self.wide
-        free = np.concatenate([self.idle[1 : 1 + self.idle[0]], np.arange(old, len(wider))])
-        self.idle = np.zeros(1 + len(wider), dtype=np.int64)
-        self.idle[0] = len(free)
-        self.idle[1 : 1 + len(free)] = free
-        self.wide = wider
+        """Add free wide sums, if there may be too few for a row."""
+        state, old = self.state, len(self.state.wide)
+        if state.idle[0] >= len(state.plan):
+            return
+        more = old + 2 * len(state.plan)
+        state.grow(sum=old + more, free=1 + old + more)
+        free = int(state.idle[0])
+        state.idle[1 + free : 1 + free + more] = np.arange(old, old + more)
+        state.idle[0] = free + more
+
+    # -- reading -------------------------------------------------------------------------------------------
 
     def settle(self) -> tuple[Ints, Floats]:
         """Return the codes of objects touched since the last call, and their values, a column for each aggregate."""
-        codes = self.touched[: self.count].copy()
-        self.count = 0
+        codes = self.state.touched[: self.state.count].copy()
+        self.state.count = 0
+        self.state.marked[codes] = False
         return codes, self.values_of(codes)
 
     def values_of(self, codes: Ints) -> Floats:
         """Return the values of these objects, a column for each aggregate."""
-        out = np.empty((len(self.plan), len(codes)))
-        read(codes, self.rows.x, self.plan, self.record, self.values, self.wide, out)
+        out = np.empty((len(self.state.plan), len(codes)))
+        read(codes, self._rows(), out)
         return out
 
     def touch(self, codes: Ints) -> None:
         """Mark these objects as touched."""
-        fresh = codes[self.record[codes, FLAGS] & TOUCHED == 0]
-        self.record[fresh, FLAGS] |= TOUCHED
-        self.touched[self.count : self.count + len(fresh)] = fresh
-        self.count += len(fresh)
+        state = self.state
+        fresh = codes[~state.marked[codes]]
+        state.marked[fresh] = True
+        self._note(fresh)
 
     def note(self, codes: Ints) -> None:
         """Note, for plain scores, that these objects may have no rows any more."""
-        self.values[codes, SCORE] = np.nan
-        self.touched[self.count : self.count + len(codes)] = -1 - codes
-        self.count += len(codes)
+        self.scores[codes] = np.nan
+        self._note(-1 - codes)
 
-    def forget(self, code: int) -> None:
-        """Empty an object's record and free its wide sums; its mark as touched stays."""
-        record, flags = self.record[code], int(self.record[code, FLAGS])
-        sums = [i for i, kind in enumerate(self.plan[:, 0].tolist()) if kind == SUM]
-        for number, i in enumerate(sums):
-            slot = int(record[FIRST + 2 * i + 1])
-            if number < MOST_SUMS and not flags & (WIDE << number):
-                continue
-            if number < MOST_SUMS or slot:
-                self.idle[0] += 1
-                self.idle[self.idle[0]] = slot - (number >= MOST_SUMS)
-        record[:KEY] = record[FIRST:] = 0
-        record[FLAGS] = flags & TOUCHED
+    def _note(self, notes: Ints) -> None:
+        state = self.state
+        state.touched[state.count : state.count + len(notes)] = notes
+        state.count += len(notes)
+
+    def forget(self, codes: Ints) -> None:
+        """Empty the records of objects and free their wide sums; marks as touched stay."""
+        forget(codes, self.state)
 
     def bytes(self) -> int:
-        return sum(a.nbytes for a in (self.record, self.wide, self.kind, self.older, self.newer))
+        state = self.state
+        own = (
+            state.record,
+            state.marked,
+            state.touched,
+            state.wide,
+            state.idle,
+            state.kind,
+            state.older,
+            state.newer,
+        )
+        return sum(array.nbytes for array in own)
 
     def _check(self) -> None:
-        counted = np.bincount(self.rows.cell[self.rows.living()], minlength=len(self.record))
+        state = self.state
+        state._check()
+        counted = np.bincount(self.rows.cell[self.rows.living()], minlength=len(self))
         # each record counts the stored rows of its object
-        assert np.array_equal(counted[: len(self.record)], self.record[:, COUNT])
-        # the record of an object without rows is empty
-        assert not self.values[self.record[:, COUNT] == 0, FIRST:][:, ::2].any() or self.chained
+        assert np.array_equal(counted[: len(self)], self.counts)
+        alive = self.counts > 0
+        # an object without rows has no score; where scores are not plain, its record is empty
+        if len(self.plain):
+            assert np.isnan(self.scores[~alive]).all()
+        else:
+            assert self.chained or not state.values[~alive, FIRST::2].any()
+        # the latest row of an object is one of its own, and none is newer
+        places = self.rows.living()
+        codes, own = self.rows.cell[places], self.latest[self.rows.cell[places]]
+        assert np.array_equal(self.rows.cell[own], codes)
+        time, seq = self.rows.time, self.rows.seq
+        newer = (time[own] > time[places]) | ((time[own] == time[places]) & (seq[own] > seq[places]))
+        assert np.all(newer | (own == places))
+        # each wide sum is free, or that of one sum of an object with rows
+        sums = FIRST + 1 + 2 * np.flatnonzero(state.plan[:, 0] == SUM)
+        held = state.record[alive][:, sums][np.isnan(state.values[alive][:, sums])] & NUMBER
+        free = state.idle[1 : 1 + state.idle[0]]
+        assert np.array_equal(np.sort(np.concatenate([held, free])), np.arange(len(state.wide)))
         # no object is marked as touched
-        assert not (self.record[:, FLAGS] & TOUCHED).any() and self.count == 0
+        assert not state.marked.any() and state.count == 0
 
 
 def _own(aggregates: tuple[Aggregate, ...]) -> Ints | None:
@@ -226,167 +283,130 @@ def _own(aggregates: tuple[Aggregate, ...]) -> Ints | None:
     return own
 
 
-def _wider(array: npt.NDArray[Any], places: int) -> npt.NDArray[Any]:
-    new = np.full((len(array), places), -1, dtype=array.dtype)
-    new[:, : array.shape[1]] = array
-    return new
-
-
 @kernel
-def chain(
-    g: int, a: int, place: int, column: int, link: int, x: Floats, time: Ints, seq: Ints, record: Ints,
-    older: Ints, newer: Ints,
-) -> None:  # fmt: skip
+def chain(g: int, at: int, place: int, column: int, link: int, s: Records) -> None:
     """Insert a row into the chain of its object's greatest values.
 
     The record holds the chain's first and last row, as their places plus 1.
     """
-    at = FIRST + 2 * a
-    value = x[place, column]
-    after, before = -1, record[g, at + 1] - 1
-    while before >= 0 and (
-        time[before] > time[place] or (time[before] == time[place] and seq[before] > seq[place])
-    ):
-        if x[before, column] >= value:
+    value = s.x[place, column]
+    after, before = -1, s.record[g, at + 1] - 1
+    while before >= 0 and is_newer(before, place, s):
+        if s.x[before, column] >= value:
             return  # a newer row is as great, so this one never matters
-        after, before = before, older[link, before]
-    while before >= 0 and x[before, column] <= value:
-        before = older[link, before]
-    older[link, place], newer[link, place] = before, after
+        after, before = before, np.int64(s.older[link, before])
+    while before >= 0 and s.x[before, column] <= value:
+        before = np.int64(s.older[link, before])
+    s.older[link, place], s.newer[link, place] = before, after
     if before >= 0:
-        newer[link, before] = place
+        s.newer[link, before] = place
     else:
-        record[g, at] = place + 1
+        s.record[g, at] = place + 1
     if after >= 0:
-        older[link, after] = place
+        s.older[link, after] = place
     else:
-        record[g, at + 1] = place + 1
+        s.record[g, at + 1] = place + 1
 
 
 @kernel
-def enter(
-    begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
-    record: Ints, values: Floats, wide: Ints, idle: Ints, older: Ints, newer: Ints, touched: Ints, warm: Ints,
-    count: int,
-) -> tuple[int, int]:  # fmt: skip
-    """Add rows to their objects; stop where wide sums may run out. Return the next index and the touched count."""
+def enter(begin: int, places: Places, s: Records) -> int:
+    """Add rows to their objects; stop where wide sums may run out. Return the next index."""
     ahead = begin
-    for p in range(begin, places.shape[0]):
-        if p == ahead:  # independent reads overlap in the memory system
-            ahead = min(p + AHEAD, places.shape[0])
-            seen = 0
-            for i in range(p, ahead):
-                seen ^= record[code[places[i]], COUNT]
-            warm[0] = seen
-        if idle[0] < plan.shape[0]:
-            return p, count
+    end: int = places.shape[0]
+    for p in range(begin, end):
+        if p == ahead:
+            ahead = read_ahead(p, places, s)
+        if s.idle[0] < s.plan.shape[0]:
+            return p
         place = places[p]
-        g = code[place]
-        stream = kind[place] if kind.shape[0] > 0 else 0
-        if record[g, COUNT] == 0 or time[place] > record[g, TIME] or (
-            time[place] == record[g, TIME] and seq[place] > record[g, SEQ]
-        ):  # fmt: skip
-            record[g, TIME], record[g, SEQ] = time[place], seq[place]
-        record[g, COUNT] += 1
-        if not record[g, FLAGS] & TOUCHED:
-            record[g, FLAGS] |= TOUCHED
-            touched[count] = g
-            count += 1
-        link, bit = 0, WIDE
-        for a in range(plan.shape[0]):
-            what, column, own = plan[a, 0], plan[a, 1], plan[a, 2] == stream
-            if what == SUM:
-                if own:
-                    change_sum(g, a, bit, x[place, column], 1, record, values, wide, idle)
-                bit = next_bit(bit)
-            elif what == MAX:
-                if own:
-                    chain(g, a, place, column, link, x, time, seq, record, older, newer)
-                link += 1
-            elif own:
-                last = record[g, FIRST + 2 * a] - 1
-                if (
-                    last < 0
-                    or time[place] > time[last]
-                    or (time[place] == time[last] and seq[place] > seq[last])
-                ):
-                    record[g, FIRST + 2 * a] = place + 1
-    return places.shape[0], count
+        g = s.cell[place]
+        stream = s.kind[place] if s.kind.shape[0] > 0 else 0
+        arrive(g, place, s.halves, s)
+        s.halves[g, COUNT] += 1
+        mark(g, s)
+        link = 0
+        for a in range(s.plan.shape[0]):
+            at, what, column = FIRST + 2 * a, s.plan[a, 0], s.plan[a, 1]
+            if s.plan[a, 2] == stream:
+                if what == SUM:
+                    change_sum(g, at, s.x[place, column], 1, s)
+                elif what == MAX:
+                    chain(g, at, place, column, link, s)
+                else:
+                    last = s.record[g, at] - 1
+                    if last < 0 or is_newer(place, last, s):
+                        s.record[g, at] = place + 1
+            link += what == MAX
+    return end
 
 
 @kernel
-def leave(
-    begin: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
-    record: Ints, values: Floats, wide: Ints, idle: Ints, older: Ints, newer: Ints, touched: Ints, warm: Ints,
-    count: int,
-) -> tuple[int, int]:  # fmt: skip
+def leave(begin: int, places: Places, s: Records) -> int:
     """Take rows from their objects, the oldest of each first; stop and return as `enter`."""
     ahead = begin
-    for p in range(begin, places.shape[0]):
+    end: int = places.shape[0]
+    for p in range(begin, end):
         if p == ahead:
-            ahead = min(p + AHEAD, places.shape[0])
-            seen = 0
-            for i in range(p, ahead):
-                seen ^= record[code[places[i]], COUNT]
-            warm[0] = seen
-        if idle[0] < plan.shape[0]:
-            return p, count
+            ahead = read_ahead(p, places, s)
+        if s.idle[0] < s.plan.shape[0]:
+            return p
         place = places[p]
-        g = code[place]
-        stream = kind[place] if kind.shape[0] > 0 else 0
-        record[g, COUNT] -= 1
-        if not record[g, FLAGS] & TOUCHED:
-            record[g, FLAGS] |= TOUCHED
-            touched[count] = g
-            count += 1
-        gone = record[g, COUNT] == 0
-        link, bit = 0, WIDE
-        for a in range(plan.shape[0]):
-            at = FIRST + 2 * a
-            what, column, own = plan[a, 0], plan[a, 1], plan[a, 2] == stream
+        g = s.cell[place]
+        stream = s.kind[place] if s.kind.shape[0] > 0 else 0
+        s.halves[g, COUNT] -= 1
+        mark(g, s)
+        gone = s.halves[g, COUNT] == 0
+        link = 0
+        for a in range(s.plan.shape[0]):
+            at, what, own = FIRST + 2 * a, s.plan[a, 0], s.plan[a, 2] == stream
             if what == SUM:
                 if gone:
-                    if record[g, FLAGS] & bit:
-                        idle[0] += 1
-                        idle[idle[0]] = record[g, at + 1]
-                        record[g, FLAGS] &= ~bit
-                    elif bit == 0 and record[g, at + 1] != 0:
-                        idle[0] += 1
-                        idle[idle[0]] = record[g, at + 1] - 1
-                    values[g, at] = values[g, at + 1] = 0.0
+                    empty_sum(g, at, s)
                 elif own:
-                    change_sum(g, a, bit, x[place, column], -1, record, values, wide, idle)
-                bit = next_bit(bit)
-            elif what == MAX:
-                if own and record[g, at] == place + 1:
-                    after = newer[link, place]
-                    record[g, at] = after + 1
-                    if after >= 0:
-                        older[link, after] = -1
-                    else:
-                        record[g, at + 1] = 0
-                link += 1
-            elif own and record[g, at] == place + 1:
-                record[g, at] = 0
-    return places.shape[0], count
+                    change_sum(g, at, s.x[place, s.plan[a, 1]], -1, s)
+            elif own and s.record[g, at] == place + 1:
+                after = s.newer[link, place] if what == MAX else -1
+                s.record[g, at] = after + 1
+                if after >= 0:
+                    s.older[link, after] = -1
+                elif what == MAX:
+                    s.record[g, at + 1] = 0
+            link += what == MAX
+    return end
 
 
 @kernel
-def read(codes: Ints, x: Floats, plan: Ints, record: Ints, values: Floats, wide: Ints, out: Floats) -> None:
+def forget(codes: Ints, s: Records) -> None:
+    """Empty the records of objects, but for their keys."""
+    for i in range(codes.shape[0]):
+        g = codes[i]
+        for a in range(s.plan.shape[0]):
+            if s.plan[a, 0] == SUM:
+                empty_sum(g, FIRST + 2 * a, s)
+            s.record[g, FIRST + 2 * a] = s.record[g, FIRST + 2 * a + 1] = 0
+        s.halves[g, COUNT] = s.halves[g, LATEST] = 0
+
+
+@inlined
+def mark(g: int, s: Records) -> None:
+    """Note a touched object, once."""
+    if not s.marked[g]:
+        s.marked[g] = True
+        s.touched[s.count] = g
+        s.count += 1
+
+
+@kernel
+def read(codes: Ints, s: Records, out: Floats) -> None:
     """Write the values of all aggregates for these objects into `out`; an aggregate without rows is 0."""
     for i in range(codes.shape[0]):
         g = codes[i]
-        record[g, FLAGS] &= ~TOUCHED
-        bit = WIDE
-        for a in range(plan.shape[0]):
+        for a in range(s.plan.shape[0]):
             at = FIRST + 2 * a
-            if plan[a, 0] == SUM:
-                if record[g, FLAGS] & bit:
-                    values[g, at] = read_wide(wide, record[g, at + 1])
-                elif bit == 0:
-                    values[g, at] = read_wide(wide, record[g, at + 1] - 1) if record[g, at + 1] != 0 else 0.0
-                out[a, i] = values[g, at] + 0.0
-                bit = next_bit(bit)
+            if s.plan[a, 0] == SUM:
+                if s.values[g, at + 1] != s.values[g, at + 1]:
+                    s.values[g, at] = read_wide(s.wide, s.record[g, at + 1] & NUMBER)
+                out[a, i] = s.values[g, at] + 0.0
             else:
-                place = record[g, at] - 1
-                out[a, i] = x[place, plan[a, 1]] if place >= 0 else 0.0
+                place = s.record[g, at] - 1
+                out[a, i] = s.x[place, s.plan[a, 1]] if place >= 0 else 0.0

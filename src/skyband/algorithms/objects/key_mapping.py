@@ -31,7 +31,7 @@ class Keyed:
 
     def __init__(self, width: int, several: bool) -> None:
         self.width, self.several = width, several
-        self.rows = Rows(max(1, width))
+        self.rows = Rows(max(1, width), linked=False)
         self.keys: Keys | None = None  # once the type of a key is known
         self.horizon = LOWEST
 

@@ -106,7 +106,7 @@ class Instances(Objects):
         """Grow the arrays to the number of places and objects that rows and totals have."""
         if len(self.aside) < len(self.rows.order):
             self.aside = _longer(self.aside, len(self.rows.order))
-        objects = len(self.totals.record)
+        objects = len(self.totals)
         if self.sees and len(self.seen) < objects:
             self.seen = _longer(self.seen, objects)
         if not self.ever and len(self.tally) < objects:
@@ -184,17 +184,17 @@ class Instances(Objects):
         if not len(plain) or self.sign < 0 or not np.isfinite(self.most[plain]).all():
             return self._bounds(places, scores)
         most = np.bincount(self.plan[plain, 2], self.most[plain], self.streams)
-        total = np.zeros((len(self.totals.record), 1 if self.ever else (TALLY + self.streams + 1) // 2))
+        total = np.zeros((len(self.totals), 1 if self.ever else (TALLY + self.streams + 1) // 2))
         least, best = np.empty(len(places)), np.empty(len(places))
         bounds_of_sums(
             places, self.rows.cell, self.rows.x, self.totals.kind, self.columns, most, self.crowd, self.seen,
-            self.ever, total, total.view(np.int32), least, best,
+            total, total.view(np.int32), least, best,
         )  # fmt: skip
         return least, best
 
     def _bounds(self, places: Places, scores: Scores) -> tuple[Floats, Floats]:
         """As `bounds`, for scores that are not plain."""
-        codes, n, objects = self.rows.cell[places].astype(np.int64), len(places), len(self.totals.record)
+        codes, n, objects = self.rows.cell[places].astype(np.int64), len(places), len(self.totals)
         totals, there = np.empty((len(self.plan), n)), np.empty((n, self.streams), dtype=np.int32)
         suffixes(
             places, self.rows.cell, self.rows.x, self.totals.kind, self.plan,
@@ -225,7 +225,7 @@ class Instances(Objects):
         self.retained -= found
         if self.final and self.retained < len(places):
             out = np.empty(len(places) - self.retained + 1, dtype=np.int32)
-            held = np.zeros(len(self.totals.record), dtype=bool)
+            held = np.zeros(len(self.totals), dtype=bool)
             gone = out[: of_no_use(places, self.rows.cell, self.aside, held, out)]
             self._leave(gone)
             self.rows.remove(gone)
@@ -241,8 +241,7 @@ class Instances(Objects):
     def within(self, horizon: Recency, scores: Scores) -> Instances:
         """Return the instances of a shorter window, made from this one's rows."""
         other = copy.deepcopy(self)
-        # a deep copy separates views from their arrays
-        other.totals.values = other.totals.record.view(np.float64)
+        other.totals.share()
         other._share()
         other.expire(horizon)
         other.settle(scores)

@@ -68,7 +68,7 @@ def columns_of(plan: Ints, plain: Ints, streams: int) -> Ints:
 @kernel
 def bounds_of_sums(
     places: Places, code: Places, x: Floats, kind: Kinds, columns: Ints, most: Floats, rows: Ints, seen: Ints,
-    ever: bool, total: Floats, tally: Counts, least: Floats, best: Floats,
+    total: Floats, tally: Counts, least: Floats, best: Floats,
 ) -> float:  # fmt: skip
     """Write bounds on the present and the final scores of instances, for a plain score; rows are oldest first.
 
@@ -79,6 +79,7 @@ def bounds_of_sums(
     alive.)
     """
     several, streams, wide = kind.shape[0] > 0, rows.shape[0], columns.shape[1]
+    ever = total.shape[1] == 1  # an object comes once for ever
     ahead, warm, full = places.shape[0], 0.0, 0.0
     for s in range(streams):
         full += most[s] * (1 if ever else rows[s])

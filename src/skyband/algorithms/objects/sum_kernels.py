@@ -2,12 +2,13 @@
 
 Each row that enters or leaves changes its object's sums and at once its score; an object that reaches the threshold is
 noted at once, without a second pass. Three loops do the same: one for rows that are in a single sum, one for any number
-of sums, and one for wide sums. The first two stop at a wide sum.
+of sums, and one for wide sums. The first two stop at a wide sum: a call in such a loop, even one that never runs, would
+make it three times as slow.
+
+An object without rows has NaN as its score; its sums are set to 0 when its next row comes.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -17,203 +18,200 @@ from skyband.algorithms.objects.record_layout import (
     AHEAD,
     COUNT,
     FIRST,
-    FLAGS,
-    SCORE,
-    TOUCHED,
-    WIDE,
-    Kinds,
+    LATEST,
+    NUMBER,
+    Records,
     add,
     arrive,
     change_sum,
+    empty_sum,
 )
-from skyband.compiling.jit import kernel
+from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import Floats, Ints
 
 
+@inlined
+def read_ahead(begin: int, places: Places, s: Records) -> int:
+    """Read the records of the next rows: independent reads overlap. Return how far that is."""
+    record, cell = s.record, s.cell
+    end: int = min(begin + AHEAD, places.shape[0])
+    seen, far = 0, record.shape[1] - 1
+    if far < 4:
+        for i in range(begin, end):
+            seen ^= record[cell[places[i]], 0]
+    else:
+        for i in range(begin, end):
+            seen ^= record[cell[places[i]], 0] ^ record[cell[places[i]], far]
+    s.warm = seen
+    return end
+
+
+@inlined
+def is_wide(g: int, sums: int, values: Floats) -> bool:
+    """Whether one of an object's sums is wide."""
+    found = False
+    for a in range(sums):
+        found |= values[g, FIRST + 2 * a + 1] != values[g, FIRST + 2 * a + 1]
+    return found
+
+
+@inlined
+def begin_sums(g: int, sums: int, values: Floats) -> None:
+    """Set the sums of an object without rows to 0."""
+    for i in range(2 * sums):
+        values[g, FIRST + i] = 0.0
+
+
+@inlined
+def note(g: int, plain: Ints, sign: float, values: Floats, s: Records) -> None:
+    """Add up the score of an object; note it where it reaches the threshold."""
+    score = values[g, FIRST + 2 * plain[0]]
+    for i in range(1, plain.shape[0]):
+        score += values[g, FIRST + 2 * plain[i]]
+    score = score + 0.0 if sign > 0 else 0.0 - score
+    values[g, s.score] = score
+    if score >= s.bar and not s.listed[g]:
+        s.listed[g] = True
+        s.touched[s.count] = g
+        s.count += 1
+
+
+@inlined
+def note_gone(g: int, s: Records) -> None:
+    """Note an object without rows."""
+    s.values[g, s.score] = np.nan
+    s.touched[s.count] = -1 - g
+    s.count += 1
+
+
 @kernel
-def change(
-    begin: int, way: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, plan: Ints,
-    plain: Ints, sign: float, bar: float, record: Ints, values: Floats, wide: Ints, idle: Ints, listed: Any,
-    touched: Ints, warm: Ints, count: int,
-) -> tuple[int, int]:  # fmt: skip
+def change(begin: int, way: int, places: Places, s: Records) -> int:
     """Add (way 1) or take away (-1) rows, where all aggregates are sums and the score is the sum of some of them.
 
-    Notes the objects that reach the threshold and, as -1 - code, those without rows. Stops at a row whose object has or
-    needs a wide sum: a call in this loop, even one that never runs, would make it three times as slow.
+    Stops at a row whose object has or needs a wide sum; returns where.
     """
-    ahead = begin
-    far = record.shape[1] - 1
-    for p in range(begin, places.shape[0]):
+    # kept in registers: stores to records might change the state itself, for all that the compiler knows
+    halves, values, cell, x, kind, plan = s.halves, s.values, s.cell, s.x, s.kind, s.plan
+    plain, sign = s.plain, s.sign
+    ahead, sums = begin, s.plan.shape[0]
+    end: int = places.shape[0]
+    for p in range(begin, end):
         if p == ahead:
-            ahead = min(p + AHEAD, places.shape[0])
-            seen = 0
-            for i in range(p, ahead):
-                seen ^= record[code[places[i]], COUNT] ^ record[code[places[i]], far]
-            warm[0] = seen
+            ahead = read_ahead(p, places, s)
         place = places[p]
-        g = code[place]
+        g = cell[place]
         stream = kind[place] if kind.shape[0] > 0 else 0
-        alone = way < 0 and record[g, COUNT] == 1
-        fits = record[g, FLAGS] == 0
-        for a in range(plan.shape[0]):
-            if plan[a, 2] == stream and not alone:
+        if way < 0 and halves[g, COUNT] == 1:
+            if is_wide(g, sums, values):
+                return p
+            halves[g, COUNT] = 0
+            note_gone(g, s)
+            continue
+        if halves[g, COUNT] == 0:
+            begin_sums(g, sums, values)
+        fits = True
+        for a in range(sums):
+            if plan[a, 2] == stream:
                 at = FIRST + 2 * a
                 high, low, rest = add(values[g, at], values[g, at + 1], way * x[place, plan[a, 1]])
                 fits &= rest == 0.0 and high - high == 0.0
         if not fits:
-            return p, count
+            return p
         if way > 0:
-            arrive(g, place, time, seq, record)
-        record[g, COUNT] += way
-        if alone:
-            for a in range(plan.shape[0]):
-                values[g, FIRST + 2 * a] = values[g, FIRST + 2 * a + 1] = 0.0
-            values[g, SCORE] = np.nan
-            touched[count] = -1 - g
-            count += 1
-            continue
-        for a in range(plan.shape[0]):
+            arrive(g, place, halves, s)
+        halves[g, COUNT] += way
+        for a in range(sums):
             if plan[a, 2] == stream:
                 at = FIRST + 2 * a
                 high, low, rest = add(values[g, at], values[g, at + 1], way * x[place, plan[a, 1]])
                 values[g, at], values[g, at + 1] = high, low
-        score = values[g, FIRST + 2 * plain[0]]
-        for i in range(1, plain.shape[0]):
-            score += values[g, FIRST + 2 * plain[i]]
-        score = score + 0.0 if sign > 0 else 0.0 - score
-        values[g, SCORE] = score
-        if score >= bar and not listed[g]:
-            listed[g] = True
-            touched[count] = g
-            count += 1
-    return places.shape[0], count
+        note(g, plain, sign, values, s)
+    return end
 
 
 @kernel
-def change_one(
-    begin: int, way: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds, own: Ints,
-    plain: Ints, sign: float, bar: float, record: Ints, values: Floats, listed: Any, touched: Ints, warm: Ints,
-    count: int,
-) -> tuple[int, int]:  # fmt: skip
-    """As `change`, where a row is in one sum only: the most common query, without the inner loops.
-
-    own: for each stream its sum and the column that it sums; -1 where it has none.
-    """
-    ahead = begin
-    several, sums, far = kind.shape[0] > 0, plain.shape[0], record.shape[1] - 1
-    stream, a, column = 0, own[0, 0], own[0, 1]
-    for p in range(begin, places.shape[0]):
+def change_one(begin: int, way: int, places: Places, s: Records) -> int:
+    """As `change`, where a row is in one sum only: the most common query, without the inner loops."""
+    # kept in registers: stores to records might change the state itself, for all that the compiler knows
+    halves, values, cell, x, kind, own = s.halves, s.values, s.cell, s.x, s.kind, s.own
+    plain, sign = s.plain, s.sign
+    ahead, sums = begin, s.plan.shape[0]
+    end: int = places.shape[0]
+    several, stream, a, column = kind.shape[0] > 0, 0, own[0, 0], own[0, 1]
+    for p in range(begin, end):
         if p == ahead:
-            # independent reads overlap; their combination is stored, or the compiler would remove them
-            ahead = min(p + AHEAD, places.shape[0])
-            seen = 0
-            if far < 8:
-                for i in range(p, ahead):
-                    seen ^= record[code[places[i]], COUNT]
-            else:
-                for i in range(p, ahead):
-                    seen ^= record[code[places[i]], COUNT] ^ record[code[places[i]], far]
-            warm[0] = seen
+            ahead = read_ahead(p, places, s)
         place = places[p]
-        g = code[place]
+        g = cell[place]
         if several:
             stream = kind[place]
             a = -1
             if stream < own.shape[0]:  # else a stream that no aggregate reads
                 a, column = own[stream, 0], own[stream, 1]
-        if record[g, FLAGS] != 0:
-            return p, count
-        if way < 0 and record[g, COUNT] == 1:
-            record[g, COUNT] = 0
-            for i in range(FIRST, record.shape[1]):
-                record[g, i] = 0
-            values[g, SCORE] = np.nan
-            touched[count] = -1 - g
-            count += 1
+        if way < 0 and halves[g, COUNT] == 1:
+            if is_wide(g, sums, values):
+                return p
+            halves[g, COUNT] = 0
+            note_gone(g, s)
             continue
+        if halves[g, COUNT] == 0:
+            begin_sums(g, sums, values)
         if a >= 0:
             at = FIRST + 2 * a
             high, low, rest = add(values[g, at], values[g, at + 1], way * x[place, column])
             if rest != 0.0 or high - high != 0.0:
-                return p, count
+                return p
             values[g, at], values[g, at + 1] = high, low
         if way > 0:
-            arrive(g, place, time, seq, record)
-        record[g, COUNT] += way
-        score = values[g, FIRST + 2 * plain[0]]
-        for i in range(1, sums):
-            score += values[g, FIRST + 2 * plain[i]]
-        score = score + 0.0 if sign > 0 else 0.0 - score
-        values[g, SCORE] = score
-        if score >= bar and not listed[g]:
-            listed[g] = True
-            touched[count] = g
-            count += 1
-    return places.shape[0], count
+            arrive(g, place, halves, s)
+        halves[g, COUNT] += way
+        note(g, plain, sign, values, s)
+    return end
 
 
 @kernel
-def change_wide(
-    begin: int, end: int, way: int, places: Places, code: Places, x: Floats, time: Ints, seq: Ints, kind: Kinds,
-    plan: Ints, plain: Ints, sign: float, bar: float, record: Ints, values: Floats, wide: Ints, idle: Ints, listed: Any,
-    touched: Ints, warm: Ints, count: int,
-) -> tuple[int, int]:  # fmt: skip
+def change_wide(begin: int, end: int, way: int, places: Places, s: Records) -> int:
     """As `change` for rows before `end`, with sums of any kind; stops where wide sums may run out."""
+    sums = s.plan.shape[0]
     for p in range(begin, end):
-        if idle[0] < plan.shape[0]:
-            return p, count
+        if s.idle[0] < sums:
+            return p
         place = places[p]
-        g = code[place]
-        stream = kind[place] if kind.shape[0] > 0 else 0
+        g = s.cell[place]
+        stream = s.kind[place] if s.kind.shape[0] > 0 else 0
+        if s.halves[g, COUNT] == 0:
+            begin_sums(g, sums, s.values)
         if way > 0:
-            arrive(g, place, time, seq, record)
-        record[g, COUNT] += way
-        gone = record[g, COUNT] == 0
-        bit = WIDE
-        for a in range(plan.shape[0]):
-            if gone:
-                if record[g, FLAGS] & bit:
-                    idle[0] += 1
-                    idle[idle[0]] = record[g, FIRST + 2 * a + 1]
-                values[g, FIRST + 2 * a] = values[g, FIRST + 2 * a + 1] = 0.0
-            elif plan[a, 2] == stream:
-                change_sum(g, a, bit, x[place, plan[a, 1]], way, record, values, wide, idle)
-            bit <<= 1
-        if gone:
-            record[g, FLAGS] = 0
-            values[g, SCORE] = np.nan
-            touched[count] = -1 - g
-            count += 1
+            arrive(g, place, s.halves, s)
+        s.halves[g, COUNT] += way
+        if s.halves[g, COUNT] == 0:
+            for a in range(sums):
+                empty_sum(g, FIRST + 2 * a, s)
+            note_gone(g, s)
             continue
-        score = 0.0
-        for i in range(plain.shape[0]):
-            at = FIRST + 2 * plain[i]
-            if record[g, FLAGS] & (WIDE << plain[i]):
-                values[g, at] = read_wide(wide, record[g, at + 1])
-            score = values[g, at] if i == 0 else score + values[g, at]
-        score = score + 0.0 if sign > 0 else 0.0 - score
-        values[g, SCORE] = score
-        if score >= bar and not listed[g]:
-            listed[g] = True
-            touched[count] = g
-            count += 1
-    return end, count
+        for a in range(sums):
+            at = FIRST + 2 * a
+            if s.plan[a, 2] == stream:
+                change_sum(g, at, s.x[place, s.plan[a, 1]], way, s)
+            if s.values[g, at + 1] != s.values[g, at + 1]:
+                s.values[g, at] = read_wide(s.wide, s.record[g, at + 1] & NUMBER)
+        note(g, s.plain, s.sign, s.values, s)
+    return end
 
 
 @kernel
-def parted(noted: Ints, record: Ints, came: Ints, dead: Ints) -> tuple[int, int]:
+def parted(s: Records, came: Ints, dead: Ints) -> tuple[int, int]:
     """Split the notes into objects that reached the threshold and objects without rows, each once."""
     up, gone = 0, 0
-    for i in range(noted.shape[0]):
-        if noted[i] >= 0:
-            came[up] = noted[i]
+    for i in range(s.count):
+        if s.touched[i] >= 0:
+            came[up] = s.touched[i]
             up += 1
         else:
-            g = -1 - noted[i]
-            if record[g, COUNT] == 0 and record[g, FLAGS] == 0:
-                record[g, FLAGS] = TOUCHED
+            g = -1 - s.touched[i]
+            if s.halves[g, COUNT] == 0 and s.halves[g, LATEST] >= 0:
+                s.halves[g, LATEST] = -1
                 dead[gone] = g
                 gone += 1
-    for i in range(gone):
-        record[dead[i], FLAGS] = 0
+    s.count = 0
     return up, gone

@@ -8,7 +8,7 @@ tomorrow, so other rows never make it superfluous, unless bounds on the rows to 
 (aggregates.py), so that nothing drifts however long the stream runs. An answer reads only the objects above a
 threshold (top_objects.py); a step computes scores only for the objects that its rows changed.
 
-**What is kept.** The window's rows, 36 bytes and 8 for each argument, and about 100 bytes for each object.
+**What is kept.** The window's rows, 24 bytes and 8 for each argument, and about 50 bytes for each object.
 
 **Cost.** A few memory accesses for a row that enters and for one that leaves, whatever the query; one pass over all
 scores when fewer than k objects are above the threshold, which is seldom.
@@ -71,7 +71,7 @@ class Sums:
         window=True,
         fifo=False,
     )
-    candidate_bytes = 100
+    candidate_bytes = 80
     keeps_all = True  # every object of the window: any k is answered at once
 
     def __init__(self, options: Mapping[str, float], asked: Asked) -> None:
@@ -123,7 +123,7 @@ class Sums:
             "objects": len(objects),
             "above the bar": len(objects.leaders.codes),
             "thresholds reset": objects.leaders.rebuilds,
-            "wide sums": int(len(objects.totals.wide) - objects.totals.idle[0]),
+            "wide sums": objects.totals.wide_sums(),
         }
 
     def _check(self) -> None:
@@ -131,4 +131,4 @@ class Sums:
             if objects is not None:
                 objects._check()
                 # the totals count the stored rows
-                assert int(np.sum(objects.totals.record[:, 0])) == len(objects.rows)
+                assert int(np.sum(objects.totals.counts)) == len(objects.rows)

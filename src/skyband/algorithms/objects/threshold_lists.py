@@ -66,7 +66,7 @@ class RankedObjects(Objects):
 
     def _settled(self, codes: Ints, values: Floats, counts: Ints, alive: Any) -> None:
         """Replace the entries of objects with new totals."""
-        changed = np.zeros(len(self.totals.record), dtype=bool)
+        changed = np.zeros(len(self.totals), dtype=bool)
         changed[codes] = True
         own = codes[alive]
         for number in range(len(self.value)):
@@ -124,7 +124,7 @@ class RankedObjects(Objects):
 
     def _check(self) -> None:
         super()._check()
-        living = np.flatnonzero(self.totals.record[:, 0])
+        living = np.flatnonzero(self.totals.counts)
         for number, (value, code) in enumerate(zip(self.value, self.code, strict=True)):
             # each object is in each list once, sorted by its total
             assert np.array_equal(np.sort(code), living) and not (np.diff(value) < 0).any()

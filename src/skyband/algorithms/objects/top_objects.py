@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skyband.algorithms.kernels.row_slots import Places
 from skyband.compiling.jit import kernel
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
 LEAST = 256  # objects at or above a new threshold
@@ -31,7 +33,7 @@ class Leaders:
     """Scores by code (NaN: none), and the codes at or above the bar."""
 
     def __init__(self, bar: float | None = None) -> None:
-        self.fixed = bar is not None
+        self.fixed, self.shared = bar is not None, False
         self.bar = -np.inf if bar is None else bar
         self.good = np.full(0, np.nan)
         self.listed: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
@@ -50,7 +52,7 @@ class Leaders:
     def share(self, good: Floats) -> None:
         """Use an array of scores that its owner keeps up to date; the owner reports which objects reach the bar."""
         old = len(self.listed)
-        self.good = good
+        self.good, self.shared = good, True
         if len(good) > old:
             self.listed = np.concatenate([self.listed, np.zeros(len(good) - old, dtype=bool)])
 
@@ -62,12 +64,17 @@ class Leaders:
             self.listed[fresh] = True
             self.codes = np.concatenate([self.codes, fresh])
 
-    def best(self, k: int | None, time: Ints, seq: Ints) -> Ints:
-        """Return the codes of the best k (or of all beyond the bar), best first; equal scores: the newer first."""
+    def best(self, k: int | None, latest: Places, time: Ints, seq: Ints) -> Ints:
+        """Return the codes of the best k (or of all beyond the bar), best first; equal scores: the newer first.
+
+        `latest` is by code the place of an object's latest row, whose recency is in `time` and `seq`.
+        """
         self.answers += 1
         if k is not None and 0 < k <= FEW:
             found, held = np.empty(k, dtype=np.int64), np.empty(k)
-            left, count = leading(self.codes, self.good, self.listed, self.bar, time, seq, found, held)
+            left, count = leading(
+                self.codes, self.good, self.listed, self.bar, latest, time, seq, found, held
+            )
             self.codes = self.codes[:left]
             if self.fixed or not self._again(k):
                 return found[:count]
@@ -81,7 +88,8 @@ class Leaders:
             kth = np.partition(good, len(good) - k)[len(good) - k]
             codes = codes[good >= kth]
             good = self.good[codes]
-        order = np.lexsort((seq[codes], time[codes], good))[::-1]
+        places = latest[codes]
+        order = np.lexsort((seq[places], time[places], good))[::-1]
         return codes[order[:k]]
 
     def _again(self, k: int) -> bool:
@@ -135,7 +143,8 @@ class Leaders:
         )
 
     def bytes(self) -> int:
-        return self.good.nbytes + self.listed.nbytes + self.codes.nbytes
+        own = 0 if self.shared else self.good.nbytes
+        return own + self.listed.nbytes + self.codes.nbytes
 
     def _check(self) -> None:
         # every object at or above the threshold is listed, once
@@ -147,8 +156,9 @@ class Leaders:
 
 @kernel
 def leading(
-    codes: Ints, good: Floats, listed: Any, bar: float, time: Ints, seq: Ints, found: Ints, held: Floats
-) -> tuple[int, int]:
+    codes: Ints, good: Floats, listed: Any, bar: float, latest: Places, time: Ints, seq: Ints, found: Ints,
+    held: Floats,
+) -> tuple[int, int]:  # fmt: skip
     """Remove objects below the threshold from the list; write the best of the rest to `found`, best first.
 
     Returns how many are left in the list, and how many of them were written.
@@ -164,20 +174,16 @@ def leading(
         left += 1
         if count == k and own < held[k - 1]:
             continue
-        at = count if count < k else k - 1
-        if count == k and own == held[k - 1]:
-            last = found[k - 1]
-            if time[last] > time[g] or (time[last] == time[g] and seq[last] > seq[g]):
-                continue
+        place, at = latest[g], count
         while at > 0:
-            other = found[at - 1]
-            if held[at - 1] > own or (
-                held[at - 1] == own
-                and (time[other] > time[g] or (time[other] == time[g] and seq[other] > seq[g]))
-            ):
+            other = latest[found[at - 1]]
+            if before(held[at - 1], time[other], seq[other], own, time[place], seq[place]):
                 break
-            held[at], found[at] = held[at - 1], other
             at -= 1
+        if at == k:
+            continue
+        for i in range(min(count, k - 1), at, -1):
+            held[i], found[i] = held[i - 1], found[i - 1]
         held[at], found[at] = own, g
         if count < k:
             count += 1

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from skyband.algorithms.kernels.row_slots import Places
-from skyband.algorithms.objects.aggregates import COUNT, KEY, SCORE, SEQ, TIME, Aggregate, Totals
+from skyband.algorithms.objects.aggregates import KEY, Aggregate, Totals
 from skyband.algorithms.objects.key_mapping import Keyed
 from skyband.algorithms.objects.top_objects import Leaders
 from skyband.core.types import Floats, Ints, Recency
@@ -39,7 +39,7 @@ class Objects(Keyed):
         self.leaders = Leaders(bar)
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self.totals.record[:, COUNT]))
+        return int(np.count_nonzero(self.totals.counts))
 
     # -- a step --------------------------------------------------------------------------------------------
 
@@ -67,17 +67,19 @@ class Objects(Keyed):
         if found is None:
             return
         assert self.keys is not None
-        places = self.rows.add(found.columns, found.time, found.seq)
+        first, stored = (int(found.time[0]), int(found.seq[0])), self.rows
+        in_order = not stored.size or stored.recency(stored.size - 1) < first
+        places = stored.add(found.columns, found.time, found.seq)
         self.totals.reserve(self.keys.used + len(places), len(places), self.several)
         if isinstance(self.keys, SlotTable):
-            self.keys.lodge(self.totals.record, KEY)
+            self.keys.lodge(self.totals.state.record, KEY)
         codes = self.keys.find(found.keys)
         if self.plain:
             self._share()
         else:
             self.leaders.reserve(self.keys.used)
         self._label(places, codes, found.stream, self.totals.kind)
-        self.totals.enter(places)
+        self.totals.enter(places, in_order)
         self._came(places)
 
     def _came(self, places: Places) -> None:
@@ -89,15 +91,16 @@ class Objects(Keyed):
     def _share(self) -> None:
         """Let a plain score's records be the leaders' scores, and give the totals the leaders' threshold."""
         if self.plain:
-            self.leaders.share(self.totals.values[:, SCORE])
-            self.totals.bar, self.totals.listed = self.leaders.bar, self.leaders.listed
+            self.leaders.share(self.totals.scores)
+            self.totals.state.bar = self.leaders.bar
+            self.totals.state.lend(listed=self.leaders.listed)
 
     def delete(self, time: Ints, seq: Ints) -> None:
         """Remove rows and compute their objects' totals again from the rows that remain."""
         places = self.rows.find(time, seq)
         if not len(places):
             return
-        codes = np.unique(self.rows.cell[places])
+        codes = np.unique(self.rows.cell[places]).astype(np.int64)
         self.rows.remove(places)
         self._renew(codes)
 
@@ -106,19 +109,18 @@ class Objects(Keyed):
         totals, rows = self.totals, self.rows
         living = rows.living()
         own = living[np.isin(rows.cell[living], codes)]
-        for code in codes.tolist():
-            totals.forget(code)
+        totals.forget(codes)
         totals.reserve(0, len(own) + len(codes), self.several)
         if self.plain:
             self._share()
             totals.note(codes)
         else:
             totals.touch(codes)
-        totals.enter(own)
+        totals.enter(own, True)
 
     def settle(self, scores: Scores) -> None:
         """Compute the new scores of touched objects; remove objects without rows."""
-        if not self.totals.count:
+        if not self.totals.state.count:
             return
         if self.plain:
             came, dead = self.totals.came_up()
@@ -127,7 +129,7 @@ class Objects(Keyed):
             self._forget(dead)
             return
         codes, values = self.totals.settle()
-        counts = self.totals.record[codes, COUNT]
+        counts = self.totals.counts[codes].astype(np.int64)
         alive = counts > 0
         good = np.full(len(codes), np.nan)
         good[alive] = scores(self, codes[alive], values[:, alive], counts[alive])
@@ -147,13 +149,14 @@ class Objects(Keyed):
 
     def best(self, k: int | None) -> tuple[Ints, Floats, Ints, Ints]:
         """Return codes, scores, and times and seqs of the latest rows of the best k objects, best first."""
-        record = self.totals.record
-        codes = self.leaders.best(k, record[:, TIME], record[:, SEQ])
-        return codes, self.leaders.good[codes], record[codes, TIME], record[codes, SEQ]
+        rows, latest = self.rows, self.totals.latest
+        codes = self.leaders.best(k, latest, rows.time, rows.seq)
+        places = latest[codes]
+        return codes, self.leaders.good[codes], rows.time[places], rows.seq[places]
 
     def values(self, codes: Ints) -> tuple[Floats, Ints]:
         """Return a column of each aggregate for these objects, and how many rows they have."""
-        return self.totals.values_of(codes), self.totals.record[codes, COUNT]
+        return self.totals.values_of(codes), self.totals.counts[codes].astype(np.int64)
 
     def within(self, horizon: Recency, scores: Scores) -> Objects:
         """Return the objects of a shorter window, made from this one's rows."""
@@ -213,6 +216,6 @@ class Objects(Keyed):
         self.totals._check()
         self.leaders._check()
         if self.keys is not None:
-            self.keys._check(np.flatnonzero(self.totals.record[: self.keys.used, COUNT]))
+            self.keys._check(np.flatnonzero(self.totals.counts[: self.keys.used]))
         # every listed object has rows
-        assert not len(np.setdiff1d(self.leaders.codes, np.flatnonzero(self.totals.record[:, COUNT])))
+        assert not len(np.setdiff1d(self.leaders.codes, np.flatnonzero(self.totals.counts)))
