@@ -13,8 +13,8 @@ from skyband.spark.jvm import private as jvm
 ROOM = Path(jvm.__file__).parents[1]
 # Java's side of PySpark's objects, its gateway and its launcher, the classic implementation, py4j
 PRIVATE = re.compile(
-    r"\._j(?!udged\b)\w+|\b_(gateway|active_spark_context|ensure_initialized|cause)\b|java_gateway|sql\.classic|import py4j"
-    r"|from py4j|ExpressionUtils"
+    r"\._j(?!udged\b)\w+|\b_(gateway|active_spark_context|ensure_initialized|cause)\b|java_gateway|sql\.classic"
+    r"|import py4j|from py4j|ExpressionUtils"
 )
 
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from skyband.core.errors import InputError
 from skyband.spark.driver.engine import drop
-from skyband.spark.executors.gather import plain
 from skyband.spark.executors.partial import answer_of, changes_of, merged
 from skyband.spark.executors.shards import ROWS, kind_of
 from skyband.spark.jvm.files import unframe
 from skyband.spark.jvm.private import checkpoint_of
+from skyband.spark.sinks import without_codes
 
 from .units import NAME, restored
 
@@ -148,7 +148,7 @@ def _rows(states: list[bytes]) -> list[dict[str, Any]]:
         pairs = kind_of(watch.query)[:1] != "{"
         tables.append(changes_of(name, answer, answer.slice(0, 0), sign, time, pairs))
     rows = []
-    for table in map(plain, tables):
+    for table in map(without_codes, tables):
         rows += [{**row, "rank": rank} for rank, row in enumerate(table.to_pylist(), 1)]
     return rows
 

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skyband.spark.executors.gather import plain
 from skyband.spark.executors.merging import table_of
 from skyband.spark.executors.partial import changes_of, merged
 from skyband.spark.executors.shards import Streams
+from skyband.spark.sinks import without_codes
 
 from .tasks import Deal, InArrow
 from .units import Asked, PartOfAnswer, vacated
@@ -35,7 +35,7 @@ def merge(deal: Deal) -> InArrow:
             ).to_batches()
             return
         streams = deal.job.get().streams
-        changes = [plain(table_of(row["blob"])) for row in rows if row["kind"] == "changes"]
+        changes = [without_codes(table_of(row["blob"])) for row in rows if row["kind"] == "changes"]
         time = time_type(streams)
         for table in leaves_first([*merged_changes(deal, parts), *changes]):
             if table.num_rows:

@@ -40,6 +40,7 @@ from skyband.spark.executors.shards import (
     kind_of,
 )
 from skyband.spark.jvm.files import frame, unframe
+from skyband.spark.sinks import without_codes
 from skyband.stream.arrow import numbers_array
 from skyband.stream.rejects import Reject, to_table
 from skyband.stream.validation import Accepted
@@ -514,8 +515,5 @@ def pandas_of(changes: pa.Table) -> pd.DataFrame:
     """Return changes for Spark: integers that may be null must not become floats."""
     import pandas as pd
 
-    for number, field_ in enumerate(changes.schema):
-        if pa.types.is_dictionary(field_.type):
-            changes = changes.set_column(number, field_.name, changes.column(number).cast(pa.string()))
     kinds = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
-    return changes.to_pandas(types_mapper=kinds.get)
+    return without_codes(changes).to_pandas(types_mapper=kinds.get)

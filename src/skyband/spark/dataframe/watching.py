@@ -345,7 +345,7 @@ def _deal_whole(deal: Deal) -> Deal:
 def _replay(deal: Deal) -> InArrow:
     def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from skyband.engine.pruning import Sifted
-        from skyband.spark.executors.gather import plain
+        from skyband.spark.sinks import without_codes
 
         parts = numbered([row for batch in batches for row in batch.to_pylist()])
         monitor = first_monitor(deal)
@@ -359,7 +359,7 @@ def _replay(deal: Deal) -> InArrow:
             rows = []
             for part in parts:
                 rows.append((None if deal.free else part.stream, [Sifted(_at(time, part.rows))]))
-            changes = plain(monitor.push_sifted(rows))
+            changes = without_codes(monitor.push_sifted(rows))
             if changes.num_rows:
                 kind, wide = monitor._time_type()
                 assert kind is not None

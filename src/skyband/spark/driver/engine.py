@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from skyband.core.errors import InputError, QueryError
 from skyband.spark.config import Pipeline, QuerySpec
-from skyband.spark.sinks import TOP_SCHEMA, batch_column
+from skyband.spark.sinks import TOP_SCHEMA, batch_column, without_codes
 
 from .checkpoint import Checkpoint, Queries, Step
 from .shown import Slices, answers_of
@@ -146,7 +146,7 @@ class Engine:
         changes = self._push(step, parts)
         rejects = to_table(self.monitor.step_rejects)
         if leaves:
-            changes = pa.concat_tables([*map(_plain, leaves), _plain(changes)])
+            changes = pa.concat_tables([*map(without_codes, leaves), without_codes(changes)])
         return Output(
             batch_column(changes, step.batch), batch_column(rejects, step.batch), self._tops(changes)
         )
@@ -294,11 +294,3 @@ def compare_queries(old: Queries, new: Queries) -> tuple[list[str], list[str], l
     added = [name for name in after if name not in kept]
     dropped = [name for name in before if name not in kept]
     return kept, added, dropped
-
-
-def _plain(changes: pa.Table) -> pa.Table:
-    """Without dictionaries, which need not be the same in two tables."""
-    for number, field in enumerate(changes.schema):
-        if pa.types.is_dictionary(field.type):
-            changes = changes.set_column(number, field.name, changes.column(number).cast(pa.string()))
-    return changes

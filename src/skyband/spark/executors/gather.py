@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from skyband.query.model import Joined, Pairs
 from skyband.spark.driver.shown import Slices
-from skyband.spark.sinks import TOP_SCHEMA
+from skyband.spark.sinks import TOP_SCHEMA, without_codes
 from skyband.stream.arrow import numbers_array
 from skyband.stream.notices import Notice
 
@@ -39,7 +39,7 @@ class Gather:
         monitor = streams.monitor()
         self._time = monitor._time_type()
         self._timed: set[str | None] = {*streams.time}
-        self._empty = plain(monitor._report.table([], self._time))
+        self._empty = without_codes(monitor._report.table([], self._time))
         self.tops = Slices()
         self._shown = Slices()
 
@@ -52,7 +52,7 @@ class Gather:
         asked = [name for name, _ in now]
         names = dict.fromkeys([*_others(queries, asked), *asked])
         order = {name: place for place, name in enumerate(names)}
-        whole = pa.concat_tables([self._empty, *map(plain, tables)])
+        whole = pa.concat_tables([self._empty, *map(without_codes, tables)])
         places = np.concatenate([np.zeros(0, dtype=np.int64), *(_places(table, order) for table in tables)])
         return whole.take(numbers_array(np.argsort(places, kind="stable")))
 
@@ -128,14 +128,6 @@ def _ranked(parts: list[pa.Table], order: Any) -> pa.Table:
     whole = pa.concat_tables(full, promote_options="permissive").take(pa.array(order, pa.int64()))
     at = whole.schema.get_field_index("rank")
     return whole.set_column(at, "rank", pa.array(range(1, whole.num_rows + 1), pa.int32()))
-
-
-def plain(changes: pa.Table) -> pa.Table:
-    """Without dictionaries, which need not be the same in two tables."""
-    for number, field in enumerate(changes.schema):
-        if pa.types.is_dictionary(field.type):
-            changes = changes.set_column(number, field.name, changes.column(number).cast(pa.string()))
-    return changes
 
 
 class Reports:

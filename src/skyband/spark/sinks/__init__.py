@@ -21,6 +21,7 @@ from .plain import (
     parquet_bytes,
     plain_value,
     top_rows,
+    without_codes,
 )
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "parquet_bytes",
     "plain_value",
     "top_rows",
+    "without_codes",
 ]
 
 

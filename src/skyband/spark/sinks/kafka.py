@@ -29,7 +29,7 @@ from skyband.spark.config import SinkSpec
 from skyband.spark.input.registry import Registry, writable
 from skyband.stream.arrow import python_rows
 
-from .plain import Sink, json_text, plain_value
+from .plain import Sink, json_text, plain_value, without_codes
 from .transactions import Record, Transactions
 
 if TYPE_CHECKING:
@@ -178,8 +178,7 @@ def _table(records: list[Record]) -> pa.Table:
 
 def packed(table: pa.Table) -> bytes:
     """A table as an Arrow IPC stream; dictionaries, which need not be the same next time, become plain texts."""
-    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in table.schema]
-    plain = table.cast(pa.schema(fields)).combine_chunks()
+    plain = without_codes(table).combine_chunks()
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, plain.schema) as writer:
         writer.write_table(plain)

@@ -146,6 +146,12 @@ def _coded(changes: pa.Table) -> pa.Table:
     return changes
 
 
+def without_codes(table: pa.Table) -> pa.Table:
+    """A table with the values of its dictionaries, which need not be the same in two tables."""
+    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in table.schema]
+    return table.cast(pa.schema(fields))
+
+
 def parquet_bytes(table: pa.Table) -> bytes:
     """A table as a Parquet file; the same table gives the same bytes."""
     import pyarrow.parquet as pq
