@@ -131,6 +131,34 @@ def test_following(m: Client, server: Running) -> None:
         next(m.changes(query="none"))
 
 
+def test_what_is_hardly_meant(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    import pandas as pd
+
+    with sb.connect(server.url) as m:
+        index = pd.date_range(BEGIN.replace(tzinfo=None) + timedelta(hours=1), periods=2, freq="s")
+        m.push(pd.DataFrame({"speed": [1, 2]}, index=index), stream="lanes")
+        w = m.watch("SELECT speed FROM lanes ORDER BY speed DESC LIMIT 2 WINDOW 1 MINUTE", name="lanes")
+        m.push(pd.DataFrame({"speed": [3, 4]}, index=index), stream="lanes")
+        assert [row["speed"] for row in w.rows()] == [4, 3] and w.tops([(1, None)])[0].num_rows == 1
+        m.push(pd.DataFrame({"speed": [5]}, index=index[:1]).iloc[0], stream="lanes")
+        assert w.rows(k=1)[0]["speed"] == 5
+        caplog.clear()
+        for _ in range(2):
+            m.push({"ts": index[0], "Speed": 6}, stream="lanes")
+        said = [record.getMessage() for record in caplog.records if record.name == "skyband"]
+        assert said[0].startswith('missing column "speed" in stream "lanes": the batch has "Speed"')
+        assert len(said) == 2, "each is logged once"
+        rows = [row for row in m.notices().to_pylist() if row["stream"] == "lanes"]
+        assert {(row["notice"], row["column"], row["rows"]) for row in rows} == {
+            ("missing column", "speed", 2), ("unknown column", "Speed", 1),
+        }  # fmt: skip
+        wide = {"ts": index[0]} | {f"a rather long name of a column {number}": 1 for number in range(900)}
+        caplog.clear()
+        m.push(wide, stream="lanes")
+        assert 0 < len(caplog.records) < 100, "all of its notices would fit no header"
+        m.drop("lanes")
+
+
 def test_a_server_that_comes_back(tmp_path: Path, starting: Callable[..., Running]) -> None:
     """A client goes on through a restart: a push waits for it, a reader continues."""
     server = starting(data=tmp_path / "data")

@@ -17,7 +17,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -29,7 +29,11 @@ from skyband.engine.explain import Plan
 from skyband.engine.report import COLUMNS
 from skyband.query.model import Query, Window
 from skyband.query.text import to_sql
-from skyband.stream.batches import read
+from skyband.stream.arrow import python_rows, with_plain_times
+from skyband.stream.batches import NO_INDEX, IndexColumns, read
+from skyband.stream.notices import MOST as MOST_NOTICES
+from skyband.stream.notices import SCHEMA as NOTICES
+from skyband.stream.notices import Notice, log
 from skyband.stream.rejects import SCHEMA as REJECTS
 
 ARROW, JSON = "application/vnd.apache.arrow.stream", "application/json"
@@ -75,6 +79,7 @@ class Client:
         self._patience = patience
         self._connection: http.client.HTTPConnection | None = None
         self._lock = threading.Lock()
+        self._logged: set[tuple[str, str, str | None]] = set()
 
     # -- what a monitor does -------------------------------------------------------------------------------
 
@@ -86,13 +91,33 @@ class Client:
         `key`: a name of one's own for this batch; sent again under the same one, it is not taken twice. `strict`: an
         error, and nothing is taken, unless all columns and rows are as expected; None: as the stream is set.
         """
-        kind, body = _packed(batch)
         name = self._stream() if stream is None else stream
+        kind, body = _packed(batch, self._index_columns(batch, name))
         headers = {"content-type": kind, "accept": ARROW, "idempotency-key": key or uuid.uuid4().hex}
         path = f"/api/streams/{quote(name, safe='')}/rows" + (
             "" if strict is None else f"?strict={int(strict)}"
         )
-        return _table(self._request("POST", path, body, headers)[1])
+        given, data = self._request("POST", path, body, headers)
+        self._log(given)
+        return _table(data)
+
+    def _index_columns(self, batch: Any, stream: str) -> IndexColumns:
+        """Return the time and the key column of a stream, which an index of pandas may be."""
+        if not hasattr(batch, "index") or not hasattr(batch, "iloc"):
+            return NO_INDEX
+        for one in self.streams():
+            if one["name"] == stream:
+                return IndexColumns(one["time"], one["key"])
+        return IndexColumns(self._json("GET", "/api/settings")["time"], None)
+
+    def _log(self, headers: Mapping[str, str]) -> None:
+        """Log what the answer to a push says was hardly meant, each once."""
+        said = next((value for name, value in headers.items() if name.lower() == "skyband-answer"), "{}")
+        for given in json.loads(said).get("notices", ()):
+            notice = Notice(**given)
+            if notice[:3] not in self._logged and len(self._logged) < MOST_NOTICES:
+                self._logged.add(notice[:3])
+                log.warning("%s", notice.sentence())
 
     def _stream(self) -> str:
         """Return the stream that is meant where none is named."""
@@ -136,6 +161,11 @@ class Client:
     def rejects(self) -> pa.Table:
         """Return the last 10,000 rejected rows: seq, stream, reason, detail, raw."""
         return pa.Table.from_pylist(self._json("GET", "/api/rejects?limit=10000")["rejects"], REJECTS)
+
+    def notices(self) -> pa.Table:
+        """Return what is no reject and yet hardly meant: the last notices of each stream."""
+        found = [notice for stream in self.streams() for notice in stream["notices"]]
+        return pa.Table.from_pylist(found, NOTICES)
 
     @property
     def reject_counts(self) -> dict[str, int]:
@@ -288,6 +318,14 @@ class RemoteWatch:
         path = f"{self._path}/top" + (f"?{urlencode(given)}" if given else "")
         return _table(self._client._request("GET", path, None, {"accept": ARROW})[1])
 
+    def rows(self, k: int | None = None, window: str | Window | None = None) -> list[dict[str, Any]]:
+        """Return what `top` returns as a list of dicts of plain Python values."""
+        return python_rows(with_plain_times(self.top(k, window)))
+
+    def tops(self, asked: Iterable[tuple[int | None, str | Window | None]]) -> list[pa.Table]:
+        """Return a snapshot for each k and window, each as `top(k, window)` gives it; steps may come in between."""
+        return [self.top(k, window) for k, window in asked]
+
     def change(self, k: int | None = None, window: str | Window | None = None) -> None:
         """Another k or window."""
         given = {"k": k, "window": None if window is None else str(window)}
@@ -301,9 +339,9 @@ class RemoteWatch:
         return f"<watch {self.name}: {self.sql}>"
 
 
-def _packed(batch: Any) -> tuple[str, bytes]:
+def _packed(batch: Any, special: IndexColumns = NO_INDEX) -> tuple[str, bytes]:
     """Return a batch as bytes: Arrow, or JSON lines where a column has values of several types."""
-    raw, rows = read(batch)
+    raw, rows = read(batch, special)
     if not isinstance(raw, pa.Table):
         if not all(isinstance(column, pa.ChunkedArray) for column in raw.values()):
             plain = {n: c.to_pylist() if isinstance(c, pa.ChunkedArray) else list(c) for n, c in raw.items()}

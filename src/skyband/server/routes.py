@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ENDPOINTS"]  # complete once this module is imported
 
+MOST_IN_HEADER = 20  # notices of a push that is answered in Arrow: clients read no longer header than 64 KB
+
 # -- pages ---------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +261,11 @@ def step_done(
         changes = changes.filter(pc.is_in(pc.cast(changes.column("query"), pa.string()), known))
         count = changes.num_rows
     done = {**(about or {}), "changes": count, "offset": receipt.offset, **(more or {})}
-    return arrow(changes, done) if wants_arrow(request) else say(done)
+    if not wants_arrow(request):
+        return say(done)
+    if "notices" in done:  # in a header, which can't be of any length
+        done["notices"] = done["notices"][:MOST_IN_HEADER]
+    return arrow(changes, done)
 
 
 async def check_streams(state: State, request: Request, sql: str) -> None:
