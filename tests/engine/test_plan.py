@@ -203,3 +203,58 @@ def test_a_join_and_another_stream_in_between() -> None:
         ]
         assert found[0].equals(found[1])
         one._check()
+
+
+@pytest.mark.parametrize(
+    ("moment", "options"),
+    [
+        ("seconds", {}),
+        ("seconds", {"max_ahead": "5 seconds"}),
+        ("seconds", {"retain": "4 SECONDS"}),
+        ("negative", {}),
+        ("whole", {"time_unit": "s"}),
+        ("naive", {}),
+        ("utc", {}),
+    ],
+)
+def test_tables_as_they_are_do_what_their_columns_do(moment: str, options: dict[str, Any]) -> None:
+    """A table in the stream's own types is accepted as a whole if all its rows are; a dict of its columns never is."""
+    rng = random.Random(f"{moment} {options}")
+    windows = ("30 ROWS", "7 SECONDS") if moment != "utc" else ("5 SECONDS", "7 SECONDS")
+    one, other = (monitor(SOME, "ts", windows, **options) for _ in range(2))
+    start, second = {
+        "seconds": (0.0, 1.0),
+        "negative": (-40.0, 1.0),
+        "whole": (0, 1),
+        "naive": (START, dt.timedelta(seconds=1)),
+        "utc": (START.replace(tzinfo=dt.UTC), dt.timedelta(seconds=1)),
+    }[moment]
+    whole = 0
+    schema = None
+    for number in range(60):
+        rows = [values(rng, 0, None, "") for _ in range(rng.randrange(1, 12))]
+        rows = [{name: row.get(name) for name in FIRST} | {"x": rng.random()} for row in rows]
+        for place, row in enumerate(rows):
+            at = number + (place // 4 if rng.random() < 0.8 else -rng.randrange(6))
+            row["ts"] = start + second * (at + (1000 if rng.random() < 0.004 else 0))  # type: ignore[operator]
+            row["n"] = row["n"] if type(row["n"]) is int else 3
+            row["g"] = row["g"] if row["g"] in ("a", "b", None) else "c"
+            row["b"] = row["b"] if type(row["b"]) is bool else None
+            row["y"] = row["y"] if type(row["y"]) is float else rng.choice([None, float("nan"), 0.25])
+        if number % 9 == 8:
+            rows[0]["ts"] = None
+        if number == 0:
+            rows = [FIRST | {"ts": start}]
+        table = pa.Table.from_pylist(rows, schema=schema)
+        schema = table.schema
+        plan = one.streams["s"]._plan if number else None
+        before = one.rows_seen
+        assert one.push(table, stream="s").equals(
+            other.push({n: table.column(n) for n in table.column_names}, stream="s")
+        )
+        assert one.rows_seen == before + len(table)
+        whole += plan is not None and plan._takes_tables
+        if number % 5 == 0:
+            assert repr(state(one)) == repr(state(other))
+        one._check()
+    assert whole > 40

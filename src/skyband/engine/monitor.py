@@ -36,7 +36,7 @@ from skyband.stream.batches import Batch, IndexColumns, names_of, no_times, read
 from skyband.stream.notices import Notice, Notices, all_rejected, must_be_as_expected, surprises, widenings
 from skyband.stream.rejects import KEPT, Reject, Rejects
 from skyband.stream.rules import BOUNDED, RULES, WAITING, WIDENING
-from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type, readable
+from skyband.stream.schema import LIKELY, Raw, agree, castable, declared, extend, infer, known_type
 from skyband.stream.updates import COUNTED
 from skyband.stream.validation import Accepted, accept
 from skyband.stream.waiting import Judged, judge, reject_ahead
@@ -413,9 +413,9 @@ class Monitor:
         names = set(self.streams)
         target = self._stream_for(stream)
         self.begin_step()
-        if target.pushed and not unread and _whole(target, raw):
-            target.note(raw)
-            told = self._tell({target.name: (self._number_whole(target, raw, rows), NONE_DELETED)})
+        whole = target.prepared().batch(raw) if target.pushed and not unread and rules >= WAITING else None
+        if whole is not None:
+            told = self._tell({target.name: (whole, NONE_DELETED)})
             self._lane = Lane.of(self, self._report, target)
             return told
         if rows == 0 and target.schema is None:
@@ -863,13 +863,6 @@ def _moved(places: Any, base: int) -> Any:
 
 def _one_table(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-
-
-def _whole(stream: Stream, raw: Raw) -> bool:
-    """Whether a batch can be taken as it is: in the stream's own types, and no row needs a look at its time or key."""
-    plain = stream.time is None and stream.updates is None and not stream.unknown_types
-    same = plain and isinstance(raw, pa.Table) and bool(raw.schema.equals(stream.schema))
-    return same and readable(raw, stream.schema)
 
 
 def _of(columns: str | Mapping[str, str] | None, stream: str) -> str | None:

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
+from skyband.core.types import Ints
 from skyband.engine.protocol import Host, Streamed
 from skyband.query.model import Last
 from skyband.stream import clock
+from skyband.stream.batches import Batch, flat, no_times
 from skyband.stream.row import Reader, Row, key_of, microseconds
+from skyband.stream.schema import Raw, readable
 from skyband.stream.waiting import Waiting
 from skyband.stream.widening import Seen
 
@@ -36,6 +40,8 @@ class Planned(Streamed, Protocol):
     @property
     def max_ahead(self) -> Last | None: ...
     def wanted(self) -> set[str]: ...
+    def note(self, table: pa.Table) -> None: ...
+    def count(self, time: Ints, seq: Ints, total: int) -> None: ...
     def count_one(self, time: int, seq: int) -> None: ...
     def _late_before(self) -> int | None: ...
 
@@ -54,6 +60,7 @@ class Plan:
         ahead = stream.max_ahead if stream.time is not None else None
         self._ahead = None if ahead is None else ahead.nanoseconds
         schema: Any = stream.schema
+        self._takes_tables = stream.pushed and stream.updates is None and not stream.unknown_types
         noted = stream.seen.noted(schema, stream.declared)
         # columns of times whose values decide how far they may widen; integers that the reader takes never do
         self._noted = tuple(
@@ -84,16 +91,14 @@ class Plan:
         values = None if reader is None else reader.read(given)
         if values is None:
             return None
-        for other in monitor.streams.values():
-            if other.waiting.all_seq.size:
+        if self._some_wait():
+            return None
+        time = 0
+        if stream.time is not None:
+            key = self._key(values[self._place]) if self._key is not None else None  # type: ignore[index]
+            if key is None or not self._is_plain(key, key):
                 return None
-        if stream.time is None:
-            time = 0
-        else:
-            found = self._time(values)
-            if found is None:
-                return None
-            time = found
+            time = key
         if self._noted:
             self._note(values)
         seq = monitor._next_seq
@@ -102,29 +107,50 @@ class Plan:
         assert reader is not None
         return Row(reader, values, seq, time, stream.time is not None)
 
-    def _time(self, values: tuple[Any, ...]) -> int | None:
-        """Return a row's time, which may have moved now; None for one that is missing, late or ahead."""
+    def batch(self, table: Raw) -> Batch | None:
+        """Accept and number a table as a whole; None, and nothing done, for one some of whose rows need a look."""
+        stream, monitor = self.stream, self.monitor
+        schema = stream.schema
+        if not (self._takes_tables and isinstance(table, pa.Table) and table.num_rows and schema is not None):
+            return None
+        if not table.schema.equals(schema) or not readable(table, schema) or self._some_wait():
+            return None
+        rows = table.num_rows
+        keys = None
+        if stream.time is not None:
+            keys = None if self.kind is None else clock.all_keys(flat(table.column(stream.time)), self.kind)
+            if keys is None or not self._is_plain(keys.first, keys.last):
+                return None
+        stream.note(table)
+        base = monitor._next_seq
+        monitor._next_seq = base + rows
+        seq, time = np.arange(base, base + rows), no_times(rows) if keys is None else keys.time
+        stream.count(time, seq, rows)
+        return Batch(table, seq, time, timed=keys is not None, in_order=keys is None or keys.in_order)
+
+    def _some_wait(self) -> bool:
+        """Whether rows of some stream wait, stamped far ahead."""
+        return any([stream.waiting.all_seq.size for stream in self.monitor.streams.values()])
+
+    def _is_plain(self, first: int, last: int) -> bool:
+        """Whether rows with times between these two are all accepted; then now moves."""
         stream, monitor = self.stream, self.monitor
         now, latest, kind = monitor._now, stream.latest, self.kind
-        if now is None or latest is None or self._key is None or kind != (stream.unit or monitor._kind):
-            return None
-        time: int | None = self._key(values[self._place])  # type: ignore[index]
-        if time is None:
-            return None
-        if time < now:
+        if now is None or latest is None or kind is None or kind != (stream.unit or monitor._kind):
+            return False
+        if first < now:
             limit = stream._late_before()
-            if limit is not None and time < limit:
-                return None
+            if limit is not None and first < limit:
+                return False
         if self._ahead is not None:
-            assert kind is not None
-            if time > clock.plus(now, self._ahead, kind):
-                return None
+            if last > clock.plus(now, self._ahead, kind):
+                return False
             stream.waiting.steps = []
-        if time > now:
-            monitor._now = time
-        if time > latest:
-            stream.latest = time
-        return time
+        if last > now:
+            monitor._now = last
+        if last > latest:
+            stream.latest = last
+        return True
 
     def _note(self, values: tuple[Any, ...]) -> None:
         """Times were accepted: they decide how far their columns may widen."""

@@ -48,8 +48,8 @@ def _schema(time: pa.DataType) -> pa.Schema:
 
 
 def _memory(rows: int) -> tuple[Any, ...]:
-    """Room for so many changes: query, change, rank, its bits, score, seq."""
-    kinds = (np.int32, np.int32, np.int32, np.uint8, np.float64, np.int64)
+    """Room for so many changes: query, change, rank, its bits, score, seq, time."""
+    kinds = (np.int32, np.int32, np.int32, np.uint8, np.float64, np.int64, np.int64)
     return tuple(np.zeros((rows + 7) // 8 if kind is np.uint8 else rows, dtype=kind) for kind in kinds)
 
 
@@ -57,30 +57,40 @@ class Pool:
     """Memory for changes, and a table over all of it."""
 
     def __init__(
-        self, rows: int, names: pa.Array, time: pa.DataType, memory: tuple[Any, ...] | None = None
+        self,
+        rows: int,
+        names: pa.Array,
+        time: pa.DataType,
+        stamped: bool = False,
+        memory: tuple[Any, ...] | None = None,
     ) -> None:
+        """stamped: changes have times, which are written to its memory, too."""
         self.rows = rows
-        self.time = time
+        self.time, self.stamped = time, stamped
         self.used = 0
         self.memory = memory or _memory(rows)
-        self.query, self.change, self.rank, self.valid, self.score, self.seq = self.memory
+        self.query, self.change, self.rank, self.valid, self.score, self.seq, self.stamp = self.memory
         self.valid.fill(0)
         # Arrow counts nulls once: of a slice of an array that is null throughout it never counts again
         self.valid[0] = 1
         # Arrow holds these and nothing else: where they are gone, no slice of the table is left
         shown = [array.view() for array in self.memory]
         self._shown = [weakref.ref(each) for each in shown]
-        query, change, rank, valid, score, seq = shown
+        query, change, rank, valid, score, seq, stamp = shown
+        none = pa.nulls if rows != _ROWS else _nulls
+        if stamped:
+            times = pa.Array.from_buffers(time, rows, [None, pa.py_buffer(stamp)])
+        else:
+            times = none(rows, time)
         arrays = [
             pa.DictionaryArray.from_arrays(numbers_array(query), names, safe=False),
             pa.DictionaryArray.from_arrays(numbers_array(change), _WORDS, safe=False),
             pa.Array.from_buffers(pa.int32(), rows, [pa.py_buffer(valid), pa.py_buffer(rank)]),
             numbers_array(score),
             numbers_array(seq),
-            *(
-                _nulls(rows, kind) if rows == _ROWS else pa.nulls(rows, kind)
-                for kind in (pa.int64(), pa.string(), time)
-            ),
+            none(rows, pa.int64()),
+            none(rows, pa.string()),
+            times,
         ]
         self.table: Any = pa.Table.from_arrays(arrays, schema=_schema(time))
 
@@ -92,9 +102,11 @@ class Pool:
         """Whether no slice of the table, which has been given up here, is held."""
         return all(each() is None for each in self._shown)
 
-    def write(self, pieces: list[tuple[Family, Changes]], ids: list[Any]) -> pa.Table:
+    def write(self, pieces: list[tuple[Family, Changes]], ids: list[Any], stamps: Any = None) -> pa.Table:
         """Return the changes as the next rows of the pool, which has room for them."""
         first = self.used
+        if stamps is not None:
+            self.stamp[first : first + len(stamps)] = stamps.view(np.int64)
         for (group, changes), numbers in zip(pieces, ids, strict=True):
             emit(
                 self.used, numbers, group.sign, changes.watch, changes.rank, changes.good, changes.seq,
@@ -144,8 +156,10 @@ class Report:
         if self._names is None:
             self._name(names)
         n = sum(len(changes.rank) for _, changes in pieces)
-        table = self._room(n, type_).write(pieces, [self._numbers_of(group) for group, _ in pieces])
-        if kind is not None:
+        stamps = None if kind is None else self._stamps(pieces, kind, type_)
+        pool = self._room(n, type_, stamps is not None)
+        table = pool.write(pieces, [self._numbers_of(group) for group, _ in pieces], stamps)
+        if kind is not None and stamps is None:
             table = table.set_column(7, "time", self._times(pieces, kind, type_))
         if all(changes.seq_b is None and changes.id is None for _, changes in pieces):
             return table
@@ -156,11 +170,16 @@ class Report:
         if self._names is None:
             self._name(names)
         pool = self._pool
-        if pool is None or pool.used + min(room, _ROWS // 4) > pool.rows or pool.time != TIMELESS[1]:
-            pool = self._pool = self._fresh(TIMELESS[1])
+        if (
+            pool is None
+            or pool.used + min(room, _ROWS // 4) > pool.rows
+            or pool.time != TIMELESS[1]
+            or pool.stamped
+        ):
+            pool = self._pool = self._fresh(TIMELESS[1], False)
         return pool
 
-    def _fresh(self, type_: pa.DataType) -> Pool:
+    def _fresh(self, type_: pa.DataType, stamped: bool) -> Pool:
         """Return a pool that nothing was handed out of, in place of the one that there is."""
         if self._pool is not None:
             self._pool.retire()
@@ -168,7 +187,7 @@ class Report:
         free = next((pool for pool in reversed(self._retired) if pool.is_free()), None)
         if free is not None:
             self._retired.remove(free)
-        return Pool(_ROWS, self._names, type_, None if free is None else free.memory)
+        return Pool(_ROWS, self._names, type_, stamped, None if free is None else free.memory)
 
     def _named(self, table: pa.Table, pieces: list[tuple[Family, Changes]]) -> pa.Table:
         """Return the same, where some are pairs, which have two seqs, or objects, which have an id instead."""
@@ -183,14 +202,24 @@ class Report:
             table = table.set_column(place, COLUMNS[place], pa.chunked_array(parts))
         return table
 
-    def _room(self, n: int, type_: pa.DataType) -> Pool:
+    def _room(self, n: int, type_: pa.DataType, stamped: bool) -> Pool:
         """Return a pool with room for n changes; one of their own for very many."""
         if n > _ROWS // 4:
-            return Pool(n + 8, self._names, type_)  # never handed out whole: see above
+            return Pool(n + 8, self._names, type_, stamped)  # never handed out whole: see above
         pool = self._pool
-        if pool is None or pool.used + n > pool.rows or pool.time != type_:
-            pool = self._pool = self._fresh(type_)
+        if pool is None or pool.used + n > pool.rows or pool.time != type_ or pool.stamped != stamped:
+            pool = self._pool = self._fresh(type_, stamped)
         return pool
+
+    @staticmethod
+    def _stamps(pieces: list[tuple[Family, Changes]], kind: clock.Kind, type_: pa.DataType) -> Any:
+        """Return event times as the memory of a pool has them; None where they need a column of their own."""
+        if not all([group.timed for group, _ in pieces]):
+            return None
+        keys = (
+            pieces[0][1].time if len(pieces) == 1 else np.concatenate([changes.time for _, changes in pieces])
+        )
+        return clock.stamps(keys, kind, type_)
 
     def _times(self, pieces: list[tuple[Family, Changes]], kind: clock.Kind, type_: pa.DataType) -> pa.Array:
         """Event times; rows of a stream without a time column have none."""

@@ -206,12 +206,17 @@ class Batch:
 
     texts: TextNumbers | None = None  # numbers for the texts of some columns
 
-    def __init__(self, table: pa.Table, seq: Ints, time: Ints, timed: bool = True) -> None:
+    def __init__(
+        self, table: pa.Table, seq: Ints, time: Ints, timed: bool = True, in_order: bool | None = None
+    ) -> None:
+        """in_order: whether the times are, if that is known."""
         self.table = table  # in order of arrival, as are these two
         self.seq_arrived = seq
         self.time_arrived = time
         n = len(seq)
-        self.in_order = n < 2 or not timed or bool(np.all(time[1:] >= time[:-1]))
+        if in_order is None:
+            in_order = n < 2 or not timed or bool(np.all(time[1:] >= time[:-1]))
+        self.in_order = in_order
         self._timed = timed
         self._numbers: dict[str, Floats] = {}
         self._columns: dict[str, pa.Array] = {}

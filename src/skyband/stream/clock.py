@@ -12,7 +12,7 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -91,6 +91,46 @@ def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype
     if beyond.any():
         return np.where(beyond, 0, raw) * unit, missing | beyond
     return raw * unit, missing
+
+
+class Keys(NamedTuple):
+    """The time keys of rows that all have a time, whether they are in order, and the earliest and the latest."""
+
+    time: Ints
+    in_order: bool
+    first: int
+    last: int
+
+
+def all_keys(array: pa.Array, kind: Kind) -> Keys | None:
+    """Return the keys of a column of times, in as few passes as can be; None if one is missing or out of range."""
+    if not len(array) or array.null_count:
+        return None
+    if kind == "number" and pa.types.is_float64(array.type):
+        values = values_of(array)
+        in_order = bool((values[1:] >= values[:-1]).all())  # never with a NaN among several
+        low, high = (values[0], values[-1]) if in_order else (values.min(), values.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return None
+        time = (values + 0.0).view(np.int64) if low >= 0 else number_keys(values)
+        return Keys(time, in_order, number_key(float(low)), number_key(float(high)))
+    time, missing = keys_of(array, kind)
+    if missing.any():
+        return None
+    in_order = bool((time[1:] >= time[:-1]).all())
+    first, last = (time[0], time[-1]) if in_order else (time.min(), time.max())
+    return Keys(time, in_order, int(first), int(last))
+
+
+def stamps(keys: Ints, kind: Kind, type_: pa.DataType) -> Any:
+    """Return keys as the numbers that a column of this type has in its memory; None if they are not its whole value."""
+    if kind == "number" and pa.types.is_float64(type_):
+        return numbers_of(keys)
+    if kind == "timestamp" and pa.types.is_timestamp(type_):
+        return keys // UNITS[type_.unit]
+    if kind in UNITS and pa.types.is_int64(type_):
+        return keys // UNITS[kind]
+    return None
 
 
 def _whole_keys(
