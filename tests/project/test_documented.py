@@ -73,7 +73,7 @@ def test_every_public_name_is_on_the_python_page(name: str) -> None:
 
 
 def test_every_function_of_the_sql_is_on_its_page() -> None:
-    for name in ["abs", "sqrt", "exp", "ln", "pow", "least", "greatest", "dist"]:
+    for name in ["abs", "sign", "sqrt", "exp", "ln", "pow", "least", "greatest", "dist"]:
         assert f"`{name}(" in page("sql.md")
 
 

@@ -88,6 +88,7 @@ def test_sound_boxes_have_finite_values_only(e: Expression, cases: list[Case]) -
         ("x / x", (1, 2), True),
         ("sqrt(x)", (0, 2), True),
         ("sqrt(x)", (-1, 2), False),
+        ("sign(x)", (-1, 2), True),
         ("ln(x)", (0, 2), False),
         ("ln(x)", (1, 2), True),
         ("x ^ 0.5", (-1, 2), False),

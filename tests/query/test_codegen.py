@@ -52,7 +52,7 @@ FIXED = [
     "x", "-x", "0 * x - 0", "x + y * z", "x / y", "x - y / (z - z)", "x ^ 2", "(x + y) ^ 2 + 1", "abs(x) * -1",
     "sqrt(x - y)", "least(x, y)", "greatest(x, y)", "least(y, x, z, 0)", "greatest(-0, x, 0)",
     "1 / least(x, -x)", "1 / greatest(y, -y)", "dist(x, 0.5)", "dist(x, y, z, 0.1, 0.2, 0.3)",
-    "0.3*x + 0.7*y", "1e400 * x", "1 / -0 + x",
+    "0.3*x + 0.7*y", "1e400 * x", "1 / -0 + x", "sign(x - y)", "1 / sign(-x)",
 ]  # fmt: skip
 
 

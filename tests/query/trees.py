@@ -71,7 +71,7 @@ columns = st.sampled_from(COLUMNS).map(Column)
 
 def arithmetic(inner: st.SearchStrategy[Expression], exact: bool = False) -> st.SearchStrategy[Expression]:
     """One more node over the inner ones; `exact` leaves out what libraries round as they like."""
-    one = ("abs", "sqrt") if exact else ("abs", "sqrt", "exp", "ln")
+    one = ("abs", "sign", "sqrt") if exact else ("abs", "sign", "sqrt", "exp", "ln")
     exponents = [Number(n) for n in (0, 1, 2, 3, 4, 0.5, 1.5, -1, -2, -0.5)]
     powers = st.just(Number(2)) if exact else st.one_of(st.sampled_from(exponents), inner)
     return st.one_of(

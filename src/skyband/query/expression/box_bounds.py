@@ -121,6 +121,8 @@ class _Bounder:
                 return root(args[0])
             case "abs":
                 return absolute(args[0])
+            case "sign":
+                return np.sign(args[0][0]), np.sign(args[0][1])
             case "exp":
                 low, high = _outward(np.exp(args[0][0]), np.exp(args[0][1]))
                 return np.maximum(low, 0.0), high
@@ -352,6 +354,8 @@ class _Writer:
             for other in squares[1:]:
                 total = self._apply("span_add", total, other)
             return self._apply("span_root", total)
+        if name == "sign":
+            return self._pair(f"np.sign({args[0][0]}) + 0.0, np.sign({args[0][1]}) + 0.0")
         return self._apply("span_root" if name == "sqrt" else "span_absolute", args[0])
 
     def _apply(self, function: str, *spans: tuple[str, str]) -> tuple[str, str]:

@@ -89,6 +89,10 @@ def _render(e: Expression, index: dict[str, int]) -> str:
             return f"({_render(left, index)} {op} {_render(right, index)})"
         case nodes.Call("abs", (arg,)):
             return f"abs({_render(arg, index)})"
+        case nodes.Call("sign", (arg,)):
+            return (
+                f"(np.sign({_render(arg, index)}) + 0.0)"  # numba's sign of -0.0 is -0.0, that of numpy 0.0
+            )
         case nodes.Call("sqrt", (arg,)):
             return f"np.sqrt({_render(arg, index)})"
         case nodes.Call(("least" | "greatest") as name, args):

@@ -152,8 +152,8 @@ def _number(e: Expression, source: Source, constants: Sequence[float]) -> tuple[
             for arg in args[1:]:
                 result = _choose(choose, result[0], *_number(arg, source, constants))
             return result
-        case nodes.Call(("abs" | "sqrt") as name, args):
-            return _unary(np.absolute if name == "abs" else np.sqrt, _number(args[0], source, constants))
+        case nodes.Call(("abs" | "sign" | "sqrt") as name, args):
+            return _unary(_EXACT[name], _number(args[0], source, constants))
         case nodes.Call(("exp" | "ln") as name, args):
             argument = _forward(_number(args[0], source, constants)[0])
             return (np.exp if name == "exp" else np.log)(argument), True
@@ -162,6 +162,8 @@ def _number(e: Expression, source: Source, constants: Sequence[float]) -> tuple[
 
 
 _UFUNCS: dict[str, np.ufunc] = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
+
+_EXACT: dict[str, np.ufunc] = {"abs": np.absolute, "sign": np.sign, "sqrt": np.sqrt}  # exactly rounded
 
 
 def _unary(ufunc: Callable[..., Any], operand: tuple[Value, bool]) -> tuple[Value, bool]:

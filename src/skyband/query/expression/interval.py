@@ -154,6 +154,10 @@ def _absolute(x: Interval) -> Interval:
     return (0.0 if x[0] <= 0 <= x[1] else low), high
 
 
+def _sign(x: Interval) -> Interval:
+    return float(np.sign(x[0])), float(np.sign(x[1]))
+
+
 def _exp(x: Interval) -> Interval:
     low, high = outward(float(np.exp(x[0])), float(np.exp(x[1])), _INEXACT)
     return max(low, 0.0), high
@@ -215,4 +219,6 @@ _BINARY: dict[str, Callable[[Interval, Interval], Interval]] = {
     "*": multiply,
     "/": divide,
 }
-_UNARY: dict[str, Callable[[Interval], Interval]] = {"sqrt": root, "abs": _absolute, "exp": _exp, "ln": _ln}
+_UNARY: dict[str, Callable[[Interval], Interval]] = {
+    "sqrt": root, "abs": _absolute, "sign": _sign, "exp": _exp, "ln": _ln,
+}  # fmt: skip

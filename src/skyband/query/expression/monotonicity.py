@@ -135,7 +135,7 @@ class _Prover:
             if own == "constant" or low >= 0:
                 return own
             return _flip(own) if high <= 0 else "neither"
-        return own if name == "sqrt" else self._rounded(own)
+        return own if name in ("sign", "sqrt") else self._rounded(own)
 
     def _rounded(self, d: Direction) -> Direction:
         """Return the direction of a function whose rounding the library does not specify."""

@@ -30,7 +30,7 @@ AGGREGATES = ("sum", "count", "max")
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 """`a op b` is `b MIRROR[op] a`."""
 
-FUNCTIONS = ("abs", "sqrt", "exp", "ln", "least", "greatest", "dist")
+FUNCTIONS = ("abs", "sign", "sqrt", "exp", "ln", "least", "greatest", "dist")
 
 
 @dataclass(frozen=True, slots=True)
