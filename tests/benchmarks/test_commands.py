@@ -111,7 +111,7 @@ def test_planner(tmp_path: Path) -> None:
 def test_streams(tmp_path: Path) -> None:
     code, out, err = bench(tmp_path, "streams", "--scale", "tiny")
     assert (code, err) == (0, "")
-    assert charts(tmp_path / "skyband-bench" / "streams") == {"matrix", "single", "answers"}
+    assert charts(tmp_path / "skyband-bench" / "streams") == {"matrix", "single", "answers", "kinds"}
     assert "of plain, wall" in out and "SortedList and deque" in out and "DuckDB asked again" in out
     matrix = json.loads((tmp_path / "skyband-bench" / "streams" / "matrix.json").read_text(encoding="utf-8"))
     names = ("mean", "median", "p99", "longest", "cpu", "bytes")

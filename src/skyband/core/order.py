@@ -14,10 +14,23 @@ the stream has no time column); and `seq`. Recency is (time, seq).
 A *horizon* is a recency too: the rows at or after it are inside. `LOWEST` lies before every row.
 """
 
+import numpy as np
+import numpy.typing as npt
+
 from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import LOWEST, MINIMUM, Floats, Ints, Recency
 
-__all__ = ["LOWEST", "MINIMUM", "Floats", "Ints", "Recency", "before", "first_inside", "inside_of"]
+__all__ = [
+    "LOWEST", "MINIMUM", "Floats", "Ints", "Recency", "before", "first_inside", "inside", "inside_of", "newer",
+]  # fmt: skip
+
+
+@inlined
+def newer(time: int, seq: int, other_time: int, other_seq: int) -> bool:
+    """Whether a row is newer than another."""
+    if time != other_time:
+        return time > other_time
+    return seq > other_seq
 
 
 @inlined
@@ -28,6 +41,12 @@ def before(good: float, time: int, seq: int, other_good: float, other_time: int,
     if time != other_time:
         return time > other_time
     return seq > other_seq
+
+
+def inside(time: Ints, seq: Ints, horizon: Recency) -> npt.NDArray[np.bool_]:
+    """Return for each row whether it is at or after a horizon."""
+    found: npt.NDArray[np.bool_] = (time > horizon.time) | ((time == horizon.time) & (seq >= horizon.seq))
+    return found
 
 
 @kernel

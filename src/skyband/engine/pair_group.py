@@ -22,6 +22,7 @@ from skyband.algorithms.pairs.ranks import array_of
 from skyband.algorithms.pairs.sharded_scase import Halves
 from skyband.core.errors import QueryError
 from skyband.core.exchange import PAIR, Changes, Entries, Present
+from skyband.core.order import inside
 from skyband.core.types import Ints, Recency
 from skyband.engine.answers import Answers
 from skyband.engine.protocol import Family, Step
@@ -121,10 +122,10 @@ class PairGroup(Family):
         view = View(batch).where(self.used, None)
         place = (np.arange(len(batch)) if view.index is None else view.index)[::-1]
         time, seq = batch.time[place], batch.seq[place]
-        inside = (time > self.oldest.time) | ((time == self.oldest.time) & (seq >= self.oldest.seq))
+        chosen = inside(time, seq, self.oldest)
         if unknown is not None:
-            inside &= unknown(seq)
-        kept = np.flatnonzero(inside)
+            chosen &= unknown(seq)
+        kept = np.flatnonzero(chosen)
         arrays = [batch.array(name).take(numbers_array(place[kept])) for name in self.used]
         self.algorithm.add(pa.Table.from_arrays(arrays, names=list(self.used)), time[kept], seq[kept])
 

@@ -24,6 +24,7 @@ from skyband.algorithms.objects.sketches import Distinct, Repeats, hashes_of, in
 from skyband.algorithms.objects.suffix_totals import ULP, Counts, yet_to_come
 from skyband.algorithms.objects.window_objects import Scores
 from skyband.compiling.jit import kernel
+from skyband.core.order import inside
 from skyband.core.types import Floats, Ints, Recency
 
 MOST_STREAMS = 8
@@ -43,9 +44,9 @@ class WindowKeys:
         self.stream = np.concatenate([self.stream, np.broadcast_to(stream, len(seq)).astype(np.int64)])
 
     def expire(self, horizon: Recency) -> None:
-        inside = (self.time > horizon.time) | ((self.time == horizon.time) & (self.seq >= horizon.seq))
+        stays = inside(self.time, self.seq, horizon)
         for name in ("hash", "time", "seq", "stream"):
-            setattr(self, name, getattr(self, name)[inside])
+            setattr(self, name, getattr(self, name)[stays])
 
     def in_common(self, streams: int) -> Floats:
         """Return the number of keys that all streams of a set share, for each set, as `sketches.in_common`."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from skyband.algorithms.kernels.row_slots import Places, Rows
 from skyband.algorithms.objects.record_layout import Kinds
 from skyband.compiling.jit import kernel
+from skyband.core.order import inside
 from skyband.core.types import LOWEST, Floats, Ints
 from skyband.stream.keys import Keys, keys_for
 
@@ -42,8 +43,7 @@ class Keyed:
         if not len(seq):
             return None
         if (int(time[0]), int(seq[0])) < self.horizon:
-            inside = (time > self.horizon.time) | ((time == self.horizon.time) & (seq >= self.horizon.seq))
-            kept = np.flatnonzero(inside)
+            kept = np.flatnonzero(inside(time, seq, self.horizon))
             if not len(kept):
                 return None
             keys = keys.take(pa.array(kept))

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from skyband.algorithms.objects.exact_sum import WIDTH, add_wide
 from skyband.compiling.jit import inlined, kernel
 from skyband.compiling.state import State, field, scalar
+from skyband.core.order import newer
 from skyband.core.types import Floats, Ints
 
 COUNT, LATEST = range(2)  # halves of the first number
@@ -142,7 +143,5 @@ def arrive(g: int, place: int, halves: Halves, s: Records) -> None:
 @inlined
 def is_newer(place: int, other: int, s: Records) -> bool:
     """Whether the row at a place is newer than the one at another."""
-    found: bool = s.time[place] > s.time[other] or (
-        s.time[place] == s.time[other] and s.seq[place] > s.seq[other]
-    )
+    found: bool = newer(s.time[place], s.seq[place], s.time[other], s.seq[other])
     return found

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from skyband.core.order import inside
 from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.stream.arrow import values_of
 from skyband.stream.keys import _bits as bits_of
@@ -88,8 +89,8 @@ class Distinct:
 
     def levels(self, horizon: Recency) -> Ints:
         """Return one more than the highest level in the window for each register; 0 for none."""
-        inside = (self.time > horizon.time) | ((self.time == horizon.time) & (self.seq >= horizon.seq))
-        found: Ints = (LEVELS - np.argmax(inside[:, ::-1], axis=1)) * inside.any(axis=1)
+        counts = inside(self.time, self.seq, horizon)
+        found: Ints = (LEVELS - np.argmax(counts[:, ::-1], axis=1)) * counts.any(axis=1)
         return found
 
     def bytes(self) -> int:

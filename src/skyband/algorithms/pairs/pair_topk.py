@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from skyband.compiling.jit import kernel
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
 
@@ -65,15 +66,16 @@ def let_in(
 ) -> None:  # fmt: skip
     """Insert new pairs, those of a row that is newer than all others, into the K best."""
     for i in range(begin, end):
-        value, row = good[i], older[i]
         t = held[0]
         if t == k:
             t -= 1
-            if value < top_good[t] or (value == top_good[t] and row < top_older[t]):
+            if before(top_good[t], top_older[t], top_newer[t], good[i], older[i], newer[i]):
                 continue
         else:
             held[0] += 1
-        while t > 0 and (top_good[t - 1] < value or (top_good[t - 1] == value and top_older[t - 1] <= row)):
+        while t > 0 and before(
+            good[i], older[i], newer[i], top_good[t - 1], top_older[t - 1], top_newer[t - 1]
+        ):
             top_good[t], top_older[t], top_newer[t] = top_good[t - 1], top_older[t - 1], top_newer[t - 1]
             t -= 1
-        top_good[t], top_older[t], top_newer[t] = value, row, newer[i]
+        top_good[t], top_older[t], top_newer[t] = good[i], older[i], newer[i]
