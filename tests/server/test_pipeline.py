@@ -17,8 +17,9 @@ from skyband.engine.monitor import Monitor
 from skyband.server.pipeline import PipelineService
 from skyband.server.settings import Settings
 from skyband.spark.session.java import find_java
-from skyband.spark.session.progress import BatchInfo, Resident
+from skyband.spark.session.progress import BatchInfo, Resident, StreamNow
 from skyband.spark.sinks import batch_column, top_rows
+from skyband.stream.notices import Notice
 
 from .conftest import start
 from .test_following import Fold
@@ -103,6 +104,35 @@ def test_batches_are_steps(folder: Path) -> None:
     assert "best" in served.explain("best")["text"]
     assert served.check(SQL)["query"]["kind"] == "topk"
     assert served.tops(None)[1]["best"] == served.tops(frozenset(["best"]))[1]["best"]
+
+
+def test_where_its_streams_stand(folder: Path) -> None:
+    served, batches = service(folder), Batches(folder)
+    (stream,) = served.streams()
+    assert stream["latest"] is None and stream["warning"] is None and not stream["strict"]
+    rejected = pa.Table.from_pylist(
+        [
+            {"batch": 0, "seq": 3 + n, "stream": "s", "reason": "type", "detail": "x", "raw": "{}"}
+            for n in range(4)
+        ]
+    )
+    now = StreamNow(3, "2026-11-19T12:00:00Z", time.time() - 40)
+    notice = Notice("missing column", "s", "x", 3, 0, 2, 'the batch has "X": rename it')
+    more = {"streams": {"s": now}, "rejected": rejected, "notices": [notice], "waiting": {"s": 2}}
+    served.batch(BatchInfo(**{**vars(batches.next(9.0, 1.0, 5.0)), **more}))
+    (stream,) = served.streams()
+    assert (
+        stream["latest"] == "2026-11-19T12:00:00Z" and 39 < stream["behind"] < 60 and stream["waiting"] == 2
+    )
+    assert (stream["last_minute"]["accepted"], stream["last_minute"]["rejected"]) == (3, 4)
+    assert stream["last_minute"]["rejects"][0] | {"rows": 4} == {
+        "reason": "type", "rows": 4, "seq": 6, "detail": "x", "raw": "{}",
+    }  # fmt: skip
+    assert (
+        stream["notices"][0]["hint"] == 'the batch has "X": rename it'
+        and stream["notices"][0]["seconds"] < 60
+    )
+    assert stream["warning"].startswith("4 of 7 rows of the last minute were rejected, the reason is type")
 
 
 def test_the_picture_is_the_drivers_between_two_batches(

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from skyband.stream.rejects import Reject
 
 if TYPE_CHECKING:
     from skyband.engine.monitor import Monitor
+    from skyband.stream.notices import Notice
 
 SPAN = 60  # seconds
 MOST_EXAMPLES = 100  # rejected rows of one step that are looked through for examples
@@ -57,23 +58,43 @@ class Lately:
 
     def step(self, monitor: Monitor) -> None:
         """A step was taken."""
-        now = self._clock()
-        if not self._seconds or now - self._seconds[-1][0] >= 1.0:
-            self._seconds.append((now, Counter()))
-            self._forget(now)
-        count = self._seconds[-1][1]
+        count = self._count()
         for name, stream in monitor.streams.items():
             before = self._accepted.get(name, 0)
             if stream.accepted != before:
                 self._accepted[name] = stream.accepted
                 count[name, None] += stream.accepted - min(before, stream.accepted)
-        for notice in monitor.step_notices:
-            self._noticed[notice[:3]] = now
-            if notice.notice == WAITING:
-                count[notice.stream, WAITING] += notice.rows
+        self._note_notices(monitor.step_notices, count)
         rejected = monitor.reject_counts
         if rejected != self._rejected:
             self._note(monitor, rejected, count)
+
+    def batch(
+        self, accepted: Mapping[str, int], rejects: Iterable[Reject], notices: Iterable[Notice]
+    ) -> None:
+        """A pipeline's batch was taken: so many rows of each stream, these rejected."""
+        count = self._count()
+        for name, rows in accepted.items():
+            count[name, None] += rows
+        for reject in rejects:
+            self._examples[reject.stream, reject.reason] = reject
+            count[reject.stream, reject.reason] += 1
+        self._note_notices(notices, count)
+
+    def _count(self) -> Count:
+        """The counts of this second."""
+        now = self._clock()
+        if not self._seconds or now - self._seconds[-1][0] >= 1.0:
+            self._seconds.append((now, Counter()))
+            self._forget(now)
+        return self._seconds[-1][1]
+
+    def _note_notices(self, notices: Iterable[Notice], count: Count) -> None:
+        now = self._clock()
+        for notice in notices:
+            self._noticed[notice[:3]] = now
+            if notice.notice == WAITING:
+                count[notice.stream, WAITING] += notice.rows
 
     def _note(self, monitor: Monitor, rejected: dict[str, int], count: Count) -> None:
         """Count a step's rejected rows, which are all of one stream."""
@@ -108,12 +129,12 @@ class Lately:
             "accepted": accepted, "rejected": sum(found.values()), "waiting": waiting, "rejects": rejects,
         }  # fmt: skip
 
-    def notices(self, stream: str, monitor: Monitor) -> list[dict[str, Any]]:
+    def notices(self, stream: str, all_of_them: Iterable[Notice]) -> list[dict[str, Any]]:
         """Return a stream's notices, the latest first, each with the seconds since it came last; None: before the
         start."""
         now = self._clock()
         found = []
-        for notice in monitor.all_notices():
+        for notice in all_of_them:
             if notice.stream == stream:
                 at = self._noticed.get(notice[:3])
                 seconds = None if at is None else round(now - at, 1)

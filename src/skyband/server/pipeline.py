@@ -34,15 +34,19 @@ from skyband.query.text import to_sql
 from skyband.server import allowed
 from skyband.server.guard import Names
 from skyband.server.hub import Entry, Hub
+from skyband.server.lately import Lately, seconds_behind, warning_of
 from skyband.server.numbers import Numbers, state_of
 from skyband.server.problems import Problem, no_query
 from skyband.server.service import top_of
 from skyband.server.settings import Settings
 from skyband.stream.arrow import json_rows
+from skyband.stream.notices import Notices
+from skyband.stream.rejects import Reject
 
 if TYPE_CHECKING:
     from skyband.engine.explain import Plan
-    from skyband.spark.session.progress import BatchInfo, Resident
+    from skyband.spark.config import StreamSpec
+    from skyband.spark.session.progress import BatchInfo, Resident, StreamNow
 
 log = logging.getLogger("skyband")
 
@@ -74,6 +78,9 @@ class PipelineService:
         self._tops: dict[str, pa.Table] = {}
         self._rejects: dict[str, int] = {}
         self._waiting: dict[str, int] = {}  # by stream
+        self._streams: dict[str, StreamNow] = {}
+        self._lately, self._notices = Lately(), Notices()
+        self._notices.silent = True  # the run logs them
         self._resident: Resident | None = None
         self._crossed = 0  # rows that came to the driver
         self._state: tuple[float, dict[str, Any]] = 0.0, {"state_rows": 0, "state_bytes": 0, "window_rows": 0}
@@ -114,6 +121,8 @@ class PipelineService:
                 self._set_queries(info.queries)
             self._rejects = dict(info.reject_counts)
             self._waiting = dict(info.waiting)
+            self._streams = dict(info.streams)
+            self._note(info)
             self._resident = info.resident
             self._crossed += info.crossed
         self._look_at_state(info)
@@ -126,6 +135,14 @@ class PipelineService:
             names = entry.names
         self.hub.add(max(offset, self.hub.offset), entry)
         self.on_step(names)
+
+    def _note(self, info: BatchInfo) -> None:
+        """Count a batch in the last minute of each stream."""
+        rejects = [] if info.rejected is None else info.rejected.select(list(Reject._fields)).to_pylist()
+        accepted = {name: one.accepted for name, one in info.streams.items()}
+        self._lately.batch(accepted, (Reject(**each) for each in rejects), info.notices)
+        for notice in info.notices:
+            self._notices.add(notice)
 
     def _set_queries(self, queries: Mapping[str, str]) -> None:
         self.specs = dict(queries)
@@ -194,28 +211,31 @@ class PipelineService:
     # -- answers -------------------------------------------------------------------------------------------
 
     def streams(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": spec.name,
-                "columns": [{"name": name, "type": kind} for name, kind in spec.schema or ()],
-                "schema": dict(spec.schema) if spec.schema else None,
-                "time": spec.time,
-                "key": spec.key,
-                "op": spec.op,
-                "time_unit": spec.time_unit,
-                "max_ahead": spec.max_ahead,
-                "rows": self.numbers.rows,
-                "waiting": self._waiting.get(spec.name, 0),
-                "now": None,
-                "latest": None,
-                "behind": None,
-                "last_minute": {"accepted": 0, "rejected": 0, "waiting": 0, "rejects": []},
-                "strict": False,
-                "notices": [],
-                "warning": None,
-            }
-            for spec in self.pipeline.streams
-        ]
+        with self._lock:
+            return [self._about(spec) for spec in self.pipeline.streams]
+
+    def _about(self, spec: StreamSpec) -> dict[str, Any]:
+        """Return a stream: its columns and settings, where it stands in time, and its last minute."""
+        lately, now = self._lately.of(spec.name), self._streams.get(spec.name)
+        return {
+            "name": spec.name,
+            "columns": [{"name": name, "type": kind} for name, kind in spec.schema or ()],
+            "schema": dict(spec.schema) if spec.schema else None,
+            "time": spec.time,
+            "key": spec.key,
+            "op": spec.op,
+            "time_unit": spec.time_unit,
+            "max_ahead": spec.max_ahead,
+            "strict": spec.strict,
+            "rows": self.numbers.rows,
+            "waiting": self._waiting.get(spec.name, 0),
+            "now": None if now is None else now.latest,
+            "latest": None if now is None else now.latest,
+            "behind": seconds_behind(None if now is None else now.seconds),
+            "last_minute": lately,
+            "notices": self._lately.notices(spec.name, self._notices.by_what.values()),
+            "warning": warning_of(lately),
+        }
 
     def queries(self) -> list[dict[str, Any]]:
         return [self.query(name) for name in self.specs]

@@ -183,7 +183,7 @@ class Service:
             "latest": json_value(stream.latest_time()),
             "behind": seconds_behind(stream.latest_seconds()),
             "last_minute": lately,
-            "notices": self._lately.notices(stream.name, self.monitor),
+            "notices": self._lately.notices(stream.name, self.monitor.all_notices()),
             "warning": warning_of(lately),
         }
 

@@ -14,7 +14,7 @@ from tests.spark.input.test_reading import splits_of
 from tests.spark.streams import rejected
 
 from skyband.core.errors import InputError, StrictError
-from skyband.spark import run_pipeline, verify_pipeline
+from skyband.spark import BatchInfo, run_pipeline, verify_pipeline
 from skyband.spark.config import load_pipeline
 from skyband.spark.input.reading import join_chunks, odd_columns, read_runs
 
@@ -81,8 +81,16 @@ def test_columns_are_watched(
     write(data / "1.csv", "ts,car,speed 100,a,5 101,b,6")
     for number in (2, 3):
         write(data / f"{number}.csv", f"ts,car,Speed,lane 10{number},c,9,1")
+    infos: list[BatchInfo] = []
     with caplog.at_level(logging.WARNING, "skyband"):
-        run_pipeline(path, available_now=True, spark=spark)
+        run_pipeline(path, available_now=True, spark=spark, on_batch=infos.append)
+    # what the dashboard shows
+    assert [info.streams["cars"] for info in infos] == [(2, 101, 101.0), (1, 102, 102.0), (1, 103, 103.0)]
+    assert [[notice.notice for notice in info.notices][:1] for info in infos] == [
+        [],
+        *[["missing column"]] * 2,
+    ]
+    assert [len(info.rejected or ()) for info in infos] == [0, 0, 0]
     assert [record.getMessage() for record in caplog.records if record.name == "skyband"] == [
         'missing column "speed" in stream "cars": the batch has "Speed": rename it',
         'unknown column "Speed" in stream "cars": the batch lacks "speed": rename it',

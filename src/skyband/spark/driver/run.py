@@ -40,7 +40,9 @@ from skyband.spark.session.progress import (
     BatchInfo,
     OnBatch,
     Resident,
+    StreamNow,
     Summary,
+    accepted_of,
 )
 from skyband.spark.session.signals import Signals, signals_ignored
 from skyband.spark.session.start import (
@@ -342,6 +344,7 @@ class Run:
             if self._strict:
                 self._check(batch, step)
             checkpoint.write_step(step, offset)
+        before = accepted_of(engine.monitor)
         output = engine.take(step)
         engine.save_if_due()
         self._put(batch, output.changes, output.rejects, output.tops)
@@ -365,6 +368,9 @@ class Run:
             lag_files=self._unread(offset),
             lag_records=self._lag.records(),
             resident=Resident(lambda: engine.monitor, self._busy),
+            streams=StreamNow.all_of(engine.monitor, before),
+            rejected=output.rejects,
+            notices=engine.monitor.step_notices,
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from skyband.query.model import Joined, Pairs
 from skyband.spark.driver.shown import Slices
+from skyband.spark.session.progress import StreamNow
 from skyband.spark.sinks import TOP_SCHEMA, without_codes
 from skyband.stream.arrow import numbers_array
 from skyband.stream.notices import Notice
@@ -167,6 +168,11 @@ class Reports:
     def notices(self) -> list[Notice]:
         """What was hardly meant in the batch."""
         return [Notice(*values) for frame in self._frames for values in frame.get("notices", ())]
+
+    def streams(self) -> dict[str, StreamNow]:
+        """Where each stream stands."""
+        found = (one for frame in self._frames for one in frame.get("streams", {}).items())
+        return {name: StreamNow(*values) for name, values in found}
 
     def waiting(self) -> dict[str, int]:
         """How many rows of each stream wait."""

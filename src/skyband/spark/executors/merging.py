@@ -28,6 +28,7 @@ from skyband.spark.input.jobs import Packed, task
 from skyband.spark.input.residents import begin_task, built, let_go
 from skyband.spark.jvm.files import frame, read_frame, unframe
 from skyband.spark.jvm.paths import place_of
+from skyband.spark.session.progress import StreamNow, accepted_of
 from skyband.spark.sinks import top_rows
 
 from .frames import make_frame, reach_of
@@ -136,9 +137,12 @@ def take(
         held.queries = unit.digest
     report.begin(held.monitors)
     rows = _grouped(parts)
+    begun = accepted_of(held.monitors[0])
     for monitor in held.monitors:
         report.changed(monitor, monitor.push_sifted(rows))
-    lines = report.lines(held.monitors) + _counted(unit, held.monitors, rows, parts, len(before or b""))
+    lines = report.lines(held.monitors) + _counted(
+        unit, held.monitors, rows, parts, len(before or b""), begun
+    )
     if gone:
         _forget(held)
         return None, lines
@@ -324,6 +328,7 @@ def _counted(
     rows: list[tuple[str | None, list[Sifted]]],
     parts: Sequence[Part],
     size: int,
+    begun: dict[str, int],
 ) -> list[Line]:
     """How far back the queries reach; of the reporting unit also what was rejected."""
     from skyband.stream.rejects import to_table
@@ -335,6 +340,7 @@ def _counted(
     if unit.reporter:
         frame_["tasks"] = [part.task for part in parts]
         frame_["notices"] = [list(notice) for notice in monitor.step_notices]
+        frame_["streams"] = StreamNow.all_of(monitor, begun)
         frame_["waiting"] = {name: len(stream.waiting) for name, stream in monitor.streams.items()}
     lines = [Line("frame", None, 0, json.dumps(frame_).encode())]
     for other in monitors:

@@ -274,6 +274,9 @@ class ExecutorsRun(Run):
             state_bytes=reports.count("bytes"),
             lag_files=self._unread(offset),
             lag_records=self._lag.records(),
+            streams=reports.streams(),
+            rejected=rejects,
+            notices=reports.notices(),
         )
         self._infos.append((info.rows, info.changes, info.rejects))
         self._on_batch(info)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import pyarrow as pa
 
+from skyband.stream.arrow import json_value
+
 if TYPE_CHECKING:
     from skyband.engine.monitor import Monitor
+    from skyband.stream.notices import Notice
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,31 @@ class Resident:
 
     monitor: Callable[[], Monitor]
     busy: threading.Lock  # held while a batch is under way
+
+
+class StreamNow(NamedTuple):
+    """Where a stream stands after a batch."""
+
+    accepted: int  # rows of the batch
+    latest: Any  # the latest time of a row, as JSON has it
+    seconds: float | None  # the same as seconds since 1970
+
+    @classmethod
+    def all_of(cls, monitor: Monitor, before: Mapping[str, int]) -> dict[str, StreamNow]:
+        """All streams of a monitor, which had accepted so many rows before the batch."""
+        return {
+            name: cls(
+                stream.accepted - before.get(name, 0),
+                json_value(stream.latest_time()),
+                stream.latest_seconds(),
+            )
+            for name, stream in monitor.streams.items()
+        }
+
+
+def accepted_of(monitor: Monitor) -> dict[str, int]:
+    """How many rows each stream of a monitor has accepted."""
+    return {name: stream.accepted for name, stream in monitor.streams.items()}
 
 
 @dataclass(frozen=True)
@@ -47,6 +75,9 @@ class BatchInfo:
     queries: Mapping[str, str] = field(
         default_factory=dict
     )  # those that held in the batch, by name: their SQL
+    streams: Mapping[str, StreamNow] = field(default_factory=dict)
+    rejected: pa.Table | None = None  # the batch's rejected rows
+    notices: Sequence[Notice] = ()  # of the batch
 
     @property
     def rows_per_second(self) -> float:
