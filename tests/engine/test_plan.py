@@ -11,6 +11,7 @@ import pytest
 
 import skyband as sb
 from skyband.core.errors import SkybandError
+from skyband.stream.arrow import python_rows, with_plain_times
 from skyband.stream.row import Row
 
 START = dt.datetime(2026, 1, 1)
@@ -85,7 +86,9 @@ def pushed(one: sb.Monitor, batch: Any) -> Any:
 
 
 def state(one: sb.Monitor) -> list[Any]:
+    rows = [watch.rows() for watch in one.watches.values()]
     tops = [watch.top() for watch in one.watches.values()]
+    assert repr(rows) == repr([python_rows(with_plain_times(top)) for top in tops])
     kept = [top.to_pylist() for top in tops], [str(top.schema) for top in tops]
     about = one.rows_seen, str(one.now), one.reject_counts
     return [*kept, about, one.rejects().to_pylist(), one.notices().to_pylist(), str(one.streams["s"].schema)]
@@ -180,6 +183,21 @@ def test_a_row_is_not_made_into_a_table(monkeypatch: pytest.MonkeyPatch) -> None
     poor = [one.push(FIRST | {"x": -5.0, "ts": 41.0, "g": "b"}) for _ in range(3)]
     assert poor[0] is poor[1] is poor[2]  # a step that changes nothing returns the same table
     assert not len(poor[0])
+
+
+def test_tables_of_one_row_and_answers_without_arrow() -> None:
+    """A table of one row goes the way of a dict; `rows` is `top` as dicts, however the rows came."""
+    names = ["few", "same score", "text", "index", "strict"]
+    one, other = monitor(names, None), monitor(names, None)
+    rng = random.Random(6)
+    for number in range(60):
+        count = 1 if number % 7 else 6
+        batch = {"x": [rng.random() for _ in range(count)], "y": [0.5] * count, "n": [number] * count}
+        batch |= {"g": [rng.choice("abc") for _ in range(count)], "b": [True] * count}
+        assert one.push(pa.table(batch), stream="s").equals(other.push(batch, stream="s"))
+        rows = [watch.rows() for watch in one.watches.values()]
+        assert repr(rows) == repr([watch.top().to_pylist() for watch in other.watches.values()])
+    assert all(watch._plain_names()[0] for watch in one.watches.values())
 
 
 def test_a_join_and_another_stream_in_between() -> None:

@@ -109,7 +109,8 @@ class Answers(Renewed):
         which = present.which
         out, first, room = list(found), 0, self._width
         while first < len(which):
-            buffer = _buffer(room, self.kind)
+            # a step's changes are written elsewhere before the next step
+            buffer = self.found() if room == self._width and not out else _buffer(room, self.kind)
             first, count = compare(
                 first, self.kind, timed, present.step, (which, present.start, present.size), present[4:9],
                 self.arrays(), buffer,
@@ -134,7 +135,7 @@ class Answers(Renewed):
         return tuple(getattr(self, name) for name in ("start", "room", "size", "stale", *_POOL))
 
     def found(self) -> Buffer:
-        """Memory for a step's changes, which are written elsewhere before the next step."""
+        """Return memory for a step's changes, the same at every step."""
         if len(self._found[0]) != self._width:
             self._found = _buffer(self._width, self.kind)
         return self._found

@@ -87,11 +87,13 @@ class Plan:
 
     def row(self, given: Mapping[str, Any]) -> Row | None:
         """Accept and number a row; None, and nothing done, for one that has to be read as a batch."""
-        reader, stream, monitor = self.reader, self.stream, self.monitor
-        values = None if reader is None else reader.read(given)
-        if values is None:
-            return None
-        if self._some_wait():
+        reader = self.reader
+        return None if reader is None else self._row(reader, reader.read(given))
+
+    def _row(self, reader: Reader, values: tuple[Any, ...] | None) -> Row | None:
+        """Accept and number a row with these values."""
+        stream, monitor = self.stream, self.monitor
+        if values is None or self._some_wait():
             return None
         time = 0
         if stream.time is not None:
@@ -104,7 +106,6 @@ class Plan:
         seq = monitor._next_seq
         monitor._next_seq = seq + 1
         stream.count_one(time, seq)
-        assert reader is not None
         return Row(reader, values, seq, time, stream.time is not None)
 
     def batch(self, table: Raw) -> Batch | None:
@@ -116,6 +117,10 @@ class Plan:
         if not table.schema.equals(schema) or not readable(table, schema) or self._some_wait():
             return None
         rows = table.num_rows
+        if rows == 1 and self.reader is not None:
+            row = self._row(self.reader, self.reader.read_table(table))
+            if row is not None:
+                return row
         keys = None
         if stream.time is not None:
             keys = None if self.kind is None else clock.all_keys(flat(table.column(stream.time)), self.kind)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from skyband.algorithms import CARDS
 from skyband.core.blob import Plain
 from skyband.core.errors import QueryError
-from skyband.core.exchange import Entries
+from skyband.core.exchange import ROW, Entries
 from skyband.core.types import Ints, Recency
 from skyband.engine.explain import Plan
 from skyband.engine.planner import STAND_IN, Choice
@@ -61,6 +61,7 @@ class Watch:
         self.dropped = False
         self._last: tuple[Any, pa.Table] = (None, None)  # an answer, and what it was made of
         self._needs: tuple[Any, tuple[pa.Schema, pa.Schema]] = (None, ())  # type: ignore[assignment]
+        self._simple: tuple[Any, tuple[dict[str, str], list[str], list[str]]] = (None, ({}, [], []))
         self.written: tuple[Any, tuple[Plain, str]] | None = None  # how it was dumped, and what it was then
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -113,7 +114,59 @@ class Watch:
 
     def rows(self, k: int | None = None, window: str | Window | None = None) -> list[dict[str, Any]]:
         """Return what `top` returns as a list of dicts of plain Python values."""
+        if k is None and window is None:
+            plain = self._plain_rows()
+            if plain is not None:
+                return plain
         return python_rows(with_plain_times(self.top(k, window)))
+
+    def _plain_rows(self) -> list[dict[str, Any]] | None:
+        """Return the answer now without Arrow; None where a column needs it."""
+        self._must_be_watched()
+        names, aside, own = self._plain_names()
+        if not names:
+            return None
+        horizon = self.horizon()
+        with meanwhile(self.group):
+            found = self.group.top(self.slot, self.ranks(horizon), horizon)
+            seqs = found.seq.tolist()
+            kept = self._stream.kept.values(seqs, aside) if aside and seqs else []
+            if kept is None:
+                return None
+            index = (
+                dict(zip(self.group.columns(), self.group.values(found.seq), strict=True))
+                if own and seqs
+                else {}
+            )
+        score = (found.good if self.group.sign > 0 else np.negative(found.good)) + 0.0
+        by_name = dict(zip(aside, kept, strict=True)) if kept else {}
+        by_name |= {name: index[name].tolist() for name in own if seqs}
+        columns = [by_name[name] if seqs else [] for name in names.values()]
+        rows = zip(range(1, len(seqs) + 1), score.tolist(), seqs, *columns, strict=True)
+        keys = ("rank", "score", "seq", *names)
+        return [dict(zip(keys, row, strict=True)) for row in rows]
+
+    def _plain_names(self) -> tuple[dict[str, str], list[str], list[str]]:
+        """Return the answer's columns after the first three with the stream's column of each, and of these those that
+        were put aside and those that the index has; nothing where one isn't simply a column of numbers or texts."""
+        schema = self._stream.schema
+        known = schema, self.group
+        if self._simple[0] is None or not all(map(_same, known, self._simple[0])):
+            self._simple = known, self._find_plain_names(schema)
+        return self._simple[1]
+
+    def _find_plain_names(self, schema: pa.Schema | None) -> tuple[dict[str, str], list[str], list[str]]:
+        outputs = [o for o in self.outputs() if o.name != "score" or o.value != self.query.score]
+        columns = [o.value.name for o in outputs if isinstance(o.value, Column)]
+        if schema is None or len(columns) < len(outputs) or self.group.answers.kind != ROW:
+            return {}, [], []
+        if not all(_is_simple(schema.field(name).type) for name in columns):
+            return {}, [], []
+        shown = self._table(np.arange(1, 1), Entries()).column_names[3:]
+        provided = self.provided()
+        aside = [name for name in dict.fromkeys(columns) if name not in provided]
+        own = [name for name in dict.fromkeys(columns) if name in provided]
+        return dict(zip(shown, columns, strict=True)), aside, own
 
     def tops(self, asked: Iterable[tuple[int | None, str | Window | None]]) -> list[pa.Table]:
         """Snapshots for many k and windows at once, each as `top(k, window)` gives it.
@@ -365,6 +418,16 @@ class Watch:
 def _same(one: Any, other: Any) -> bool:
     """Whether two texts of bytes are equal, or two other things are one."""
     return one is other or (type(one) is bytes and bool(one == other))
+
+
+def _is_simple(type_: pa.DataType) -> bool:
+    """Whether values of a type are the same as Python's."""
+    return bool(
+        pa.types.is_float64(type_)
+        or pa.types.is_int64(type_)
+        or pa.types.is_string(type_)
+        or pa.types.is_boolean(type_)
+    )
 
 
 def _computed(output: Output, table: pa.Table, n: int) -> Any:

@@ -387,8 +387,9 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
     """Return a column as float64 in order of arrival, timestamps as seconds; a null is any number."""
     array = flat(column)
     type_ = array.type
-    if pa.types.is_float64(type_):
-        return values_of(array)
+    if type_.id == FLOAT64:
+        found: Floats = array.to_numpy(zero_copy_only=False)
+        return found
     if pa.types.is_date(type_):
         array = pc.cast(array, pa.timestamp("ms"))
         type_ = array.type

@@ -66,8 +66,8 @@ class Kept:
 
     def __init__(self) -> None:
         self._chunks: list[tuple[Ints, pa.Table | Plain, Recency]] = []
-        # single rows that came last, as values, until their chunk is made: seqs, values, schema, newest recency
-        self._single: list[tuple[int, tuple[Any, ...]]] = []
+        # single rows that came last, as values by seq, until their chunk is made; their columns and newest recency
+        self._single: dict[int, tuple[Any, ...]] = {}
         self._of_single: tuple[pa.Schema, Recency] | None = None
         self.rows = 0
         self.limit = SLACK
@@ -93,7 +93,7 @@ class Kept:
         if self._of_single is not None and newest < self._of_single[1]:
             newest = self._of_single[1]
         self._of_single = schema, newest
-        self._single.append((seq, values))
+        self._single[seq] = values
         self.rows += 1
         if len(self._single) >= SINGLE:
             self._put_together()
@@ -101,15 +101,15 @@ class Kept:
     def _put_together(self) -> None:
         """Make a chunk of the rows that came singly."""
         single, of_single = self._single, self._of_single
-        self._single, self._of_single = [], None
+        self._single, self._of_single = {}, None
         if of_single is None:
             return
         schema, newest = of_single
         self.rows -= len(single)
-        seqs = np.array([seq for seq, _ in single], dtype=np.int64)
+        seqs = np.array([*single], dtype=np.int64)
         columns = [
             pa.array(column, f.type)
-            for f, column in zip(schema, zip(*(values for _, values in single), strict=True), strict=True)
+            for f, column in zip(schema, zip(*single.values(), strict=True), strict=True)
         ]
         table = pa.Table.from_arrays(columns, schema=schema)
         self.add(seqs, table if not all(map(_plain, table.columns)) else copied(table, schema), newest)
@@ -214,6 +214,39 @@ class Kept:
             for f in schema
         ]
         return pa.Table.from_arrays(columns, schema=schema)
+
+    def values(self, seqs: list[int], names: Sequence[str]) -> list[list[Any]] | None:
+        """Return some columns of these rows as Python values; None where Arrow has to make them.
+
+        Rows that came singly are not put together for it.
+        """
+        places, found = None, [self._single.get(seq) for seq in seqs]
+        if self._of_single is not None:
+            known = self._of_single[0].names
+            places = [known.index(name) if name in known else -1 for name in names]
+            if -1 in places:
+                return None
+        old = [at for at, row in enumerate(found) if row is None]
+        columns = [[None if row is None else row[place] for row in found] for place in places or ()]
+        if not old:
+            return columns
+        if self._whole is None and len(self._chunks) > 1 and self.rows > WHOLE:
+            return None
+        if self._whole is None:
+            every = [seq for seq, _, _ in self._chunks]
+            self._whole = np.concatenate(every), _joined([table for _, table, _ in self._chunks])
+        every_seq, table = self._whole
+        if not isinstance(table, Plain) or not set(names) <= {*table.schema.names}:
+            return None
+        wanted = np.array([seqs[at] for at in old], dtype=np.int64)
+        rows = every_seq.searchsorted(wanted)
+        assert np.array_equal(every_seq.take(rows, mode="clip"), wanted), "rows that were not put aside"
+        columns = columns or [[None] * len(seqs) for _ in names]
+        for column, name in zip(columns, names, strict=True):
+            kept = table.columns[table.schema.get_field_index(name)][rows].tolist()
+            for at, value in zip(old, kept, strict=True):
+                column[at] = value
+        return columns
 
     def _of_all(self, seqs: Ints) -> pa.Table:
         """Look these rows up among all."""

@@ -112,14 +112,24 @@ class Reader:
         if len(row) != len(self.names):
             return None
         try:
-            values: tuple[Any, ...] = self._get(row)
-            if tuple(map(type, values)) == self._types:
-                for place, test in self._tests:
-                    test(values[place])
-                return values
-            return tuple([take[type(value)](value) for take, value in zip(self._takers, values, strict=True)])
+            return self._fit(self._get(row))
         except (KeyError, ValueError, UnfitError):
             return None
+
+    def read_table(self, table: pa.Table) -> tuple[Any, ...] | None:
+        """Return the values of a table of this schema that has one row."""
+        try:
+            return self._fit(tuple([column[0].as_py() for column in table.itercolumns()]))
+        except (KeyError, ValueError, UnfitError):
+            return None
+
+    def _fit(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return values as their columns have them."""
+        if tuple(map(type, values)) == self._types:
+            for place, test in self._tests:
+                test(values[place])
+            return values
+        return tuple([take[type(value)](value) for take, value in zip(self._takers, values, strict=True)])
 
 
 def key_of(kind: clock.Kind) -> Callable[[Any], int | None]:

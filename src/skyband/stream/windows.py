@@ -169,6 +169,10 @@ class Recencies:
     def add_one(self, time: int, seq: int, most: int) -> None:
         """One row more; no window needs more than the newest `most`."""
         end = self.end
+        if not most and end == self.begin:
+            self.latest = max(self.latest, Recency(time, seq))
+            self.complete_from = self.latest.after()
+            return
         if most > 0 and self.latest < (time, seq) and end < len(self.time):
             self.time[end], self.seq[end] = time, seq
             self.latest = Recency(time, seq)
