@@ -82,6 +82,21 @@ def test_explain_foresees_rows_and_bytes() -> None:
     assert "predicted" in str(plan) and "bytes)" in str(plan)
 
 
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        ("1000 ROWS", "(900 bytes) when the window is full"),
+        ("1 HOUR", "when the window holds 100,000 rows, as assumed until they come"),
+    ],
+)
+def test_explain_before_any_row_says_what_will_be_kept(window: str, expected: str) -> None:
+    w = sb.Monitor(time="ts").watch(TOP.format("s", 5, window))
+    text = str(w.explain())
+    assert expected in text and "expected   about" in text
+    assert "of 0 rows" not in text and "  did  " not in text and "also kept" not in text
+    assert sb.Monitor().watch(TOP.format("s", 5, "9 ROWS")).explain().assumed_rows is None
+
+
 def test_what_is_there() -> None:
     assert set(dir(sb)) == set(sb.__all__)
     watch = sb.Monitor().watch(TOP.format("s", 2, "3 ROWS"), name="fast")

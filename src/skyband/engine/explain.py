@@ -39,6 +39,10 @@ class Plan:
     bound: str | None = None  # of an approximate algorithm: how many rows may be missed
     certified: tuple[int, int] | None = None  # how many of how many answers were certainly exact
     certain: bool = True  # whether the last one is
+    predicted_full_bytes: float | None = None
+    assumed_rows: int | None = (
+        None  # of a window of time before the first row: how many a full one is assumed to hold
+    )
     replans: int = 0  # how often another algorithm took over in the watch's stream
 
     def __repr__(self) -> str:
@@ -59,15 +63,28 @@ class Plan:
             f"  algorithm  {self.algorithm} ({self.title}; {self.source})",
             f"  why        {self.why}; {'exact' if self.exact else 'approximate'}",
         ]
-        of_window = "" if self.rows_in_window is None else f" of {self.rows_in_window:,} rows in the window"
+        begun = self.rows_seen > 0
+        of_window = (
+            f" of {self.rows_in_window:,} rows in the window"
+            if begun and self.rows_in_window is not None
+            else ""
+        )
         predicted = ""
-        if self.predicted is not None:
+        if begun and self.predicted is not None:
             predicted = f", predicted {self.predicted:,.0f} ({self.predicted_bytes:,.0f} bytes)"
         lines.append(
             f"  state      {self.candidates:,} candidates{of_window}{predicted}; {self.bytes:,} bytes"
         )
         if self.predicted_full is not None and self.predicted_full != self.predicted:
-            lines.append(f"  expected   about {self.predicted_full:,.0f} candidates when the window is full")
+            size = f"({self.predicted_full_bytes:,.0f} bytes)"
+            full = (
+                "is full"
+                if self.assumed_rows is None
+                else f"holds {self.assumed_rows:,} rows, as assumed until they come"
+            )
+            lines.append(
+                f"  expected   about {self.predicted_full:,.0f} candidates {size} when the window {full}"
+            )
         if self.shared_with:
             lines.append(f"  shared     with {', '.join(self.shared_with)}")
         if self.bound is not None:
@@ -80,8 +97,9 @@ class Plan:
             )
         did = ", ".join(f"{count:,} {name}" for name, count in self.counters.items())
         admitted = self.counters.get("admitted", 0)
-        lines.append(f"  did        {did}")
-        if self.rows_seen and not self.keeps_window:
+        if begun:
+            lines.append(f"  did        {did}")
+        if begun and not self.keeps_window:
             never = 100 * (1 - admitted / self.rows_seen)
             lines.append(f"  pruned     {never:.1f} % of {self.rows_seen:,} rows were never stored")
         if self.replans:
@@ -91,7 +109,7 @@ class Plan:
         lines += [f"  or         {name}: {words}" for name, words in [*self.alternatives.items()][:shown]]
         if len(self.alternatives) > shown:
             lines.append(f"  or         {len(self.alternatives) - shown} more: `skyband explain --all`")
-        for name, size in self.also_kept.items():
-            lines.append(f"  also kept  {name}: {size:,} bytes")
+        kept = self.also_kept.items() if begun else ()
+        lines += [f"  also kept  {name}: {size:,} bytes" for name, size in kept]
         lines.extend(f"  note       {note}" for note in self.notes)
         return "\n".join(lines)

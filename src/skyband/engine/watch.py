@@ -23,11 +23,11 @@ from skyband.core.errors import QueryError
 from skyband.core.exchange import ROW, Entries
 from skyband.core.types import Ints, Recency
 from skyband.engine.explain import Plan
-from skyband.engine.planner import STAND_IN, Choice
+from skyband.engine.planner import ASSUMED_WINDOW, STAND_IN, Choice
 from skyband.engine.protocol import Family, Host, Streamed, Watched
 from skyband.engine.stand_in import is_free, meanwhile
 from skyband.query.expression import Column, columns_of, evaluate
-from skyband.query.model import Output, Rows, Threshold, TopK, Window, window
+from skyband.query.model import Last, Output, Rows, Threshold, TopK, Window, window
 from skyband.query.serialise import to_dict
 from skyband.query.text import to_sql
 from skyband.stream.arrow import numbers_array, python_rows, values_of, with_plain_times
@@ -360,6 +360,8 @@ class Watch:
         candidates, size = self.group.algorithm.size(self.slot)
         rows = self._stream.rows_in(self.window, self.beginning)
         foreseen = self._predicted(rows)
+        assumed = int(ASSUMED_WINDOW) if isinstance(self.window, Last) and not self._stream.accepted else None
+        full = self._predicted(self.window.n if isinstance(self.window, Rows) else assumed)
         notes = []
         horizon = self.horizon()
         if self.k is not None and (self.ranks(horizon) or 0) < self.k:
@@ -384,7 +386,9 @@ class Watch:
             rows_in_window=rows,
             predicted=foreseen,
             predicted_bytes=None if foreseen is None else foreseen * self.group.algorithm.candidate_bytes,
-            predicted_full=self._predicted(self.window.n if isinstance(self.window, Rows) else None),
+            predicted_full=full,
+            predicted_full_bytes=None if full is None else full * self.group.algorithm.candidate_bytes,
+            assumed_rows=assumed,
             candidates=candidates,
             bytes=size,
             shared_with=[w.name for w in self.group.watches if w.slot == self.slot and w is not self],
