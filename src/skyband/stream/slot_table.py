@@ -91,7 +91,7 @@ class SlotTable:
 
 
 def longer(array: Any, length: int, rest: int = 0) -> Any:
-    new = np.full(length, rest, dtype=array.dtype)
+    new = np.full((length, *array.shape[1:]), rest, dtype=array.dtype)
     new[: len(array)] = array
     return new
 

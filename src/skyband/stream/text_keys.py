@@ -7,8 +7,9 @@ back when it is more than half of the array.
 The hash is two polynomials of the bytes, each taken modulo 2^31 - 1 or nearly: plain arithmetic that never overflows,
 so that the loop does the same whether it is compiled or not.
 
-Cost: some nanoseconds a byte and a few memory accesses a row; a dict of Python's texts takes ten times as long.
-Memory: the text, 12 bytes for its place, and what keys.py has for a number.
+Cost: some nanoseconds a byte and a few memory accesses a row, which overlap with those of other rows; a dict of
+Python's texts takes ten times as long.
+Memory: the text, 16 bytes for its place, and what keys.py has for a number.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class TextKeys(SlotTable):
 
     def __init__(self, type_: pa.DataType) -> None:
         super().__init__(type_)
-        self.at = np.zeros(len(self.home), dtype=np.int64)  # where each slot's text begins
-        self.length = np.zeros(len(self.home), dtype=np.int32)
+        self.span = np.zeros(
+            (len(self.home), 2), dtype=np.int64
+        )  # where each slot's text begins, and its length
         self.store: Bytes = np.zeros(LEAST_BYTES, dtype=np.uint8)
         self.filled = 0
         self.idle = 0  # bytes of dropped texts
@@ -50,43 +52,49 @@ class TextKeys(SlotTable):
         offsets, data = _parts(array)
         self._reserve(len(array))
         more = int(offsets[-1] - offsets[0])
-        if self.filled + more > len(self.store):
+        if self.filled + more >= len(self.store):  # an empty text at the end begins inside, too
             self.store = longer(self.store, 2 * (self.filled + more))
         return self._look(offsets, data)
 
     def _look(self, offsets: Ints, data: Bytes) -> Ints:
         slots, hashes = np.empty(len(offsets) - 1, dtype=np.int64), np.empty(len(offsets) - 1, dtype=np.int64)
         hash_texts(offsets, data, hashes)
-        self.used, self.free, self.filled = find_texts(
+        counts = np.array([self.used, self.free, self.filled])
+        find_texts(
             hashes, homes(hashes, len(self.table)), offsets, data, self.table, self.cells, self.column, self.home,
-            self.at, self.length, self.store, self.filled, self.used, self.free, slots,
+            self.span, self.store, counts, slots,
         )  # fmt: skip
+        self.used, self.free, self.filled = counts.tolist()
         return slots
 
     def _room(self, room: int) -> None:
         super()._room(room)
-        self.at, self.length = longer(self.at[: self.used], room), longer(self.length[: self.used], room)
+        self.span = longer(self.span[: self.used], room)
 
     def drop(self, slots: Ints) -> None:
-        self.idle += int(self.length[slots].sum())
+        self.idle += self._size(slots)
         super().drop(slots)
         if self.idle > LEAST_BYTES and 2 * self.idle > self.filled:
             living = np.sort(self.table[self.table >= 0]).astype(np.int64)
             store = np.zeros(2 * (self.filled - self.idle) + LEAST_BYTES, dtype=np.uint8)
-            begins = gather(living, self.at, self.length, self.store, store)
-            self.at[living] = begins[:-1]
+            begins = gather(living, self.span, self.store, store)
+            self.span[living, 0] = begins[:-1]
             self.store, self.filled, self.idle = store, int(begins[-1]), 0
 
     def values(self, slots: Ints) -> pa.Array:
         """The keys themselves."""
-        data = np.zeros(int(self.length[slots].sum()), dtype=np.uint8)
-        offsets = gather(slots, self.at, self.length, self.store, data)
+        data = np.zeros(self._size(slots), dtype=np.uint8)
+        offsets = gather(slots, self.span, self.store, data)
         small = not (pa.types.is_large_string(self.type) or pa.types.is_large_binary(self.type))
         ends = pa.py_buffer(offsets.astype(np.int32 if small else np.int64))
         return pa.Array.from_buffers(self.type, len(slots), [None, ends, pa.py_buffer(data)])
 
     def bytes(self) -> int:
-        return super().bytes() + self.store.nbytes + self.at.nbytes + self.length.nbytes
+        return super().bytes() + self.store.nbytes + self.span.nbytes
+
+    def _size(self, slots: Ints) -> int:
+        """Return how many bytes the texts of slots have."""
+        return int(self.span[slots, 1].sum())
 
     def dump(self, slots: Ints) -> Any:
         return pa.table({"key": self.values(slots)})
@@ -98,7 +106,7 @@ class TextKeys(SlotTable):
         super()._check(taken)
         # every text is found where it is
         assert np.array_equal(self._look(*_parts(self.values(taken))), taken)
-        assert self.filled - self.idle == int(self.length[taken].sum()) and self.filled <= len(self.store)
+        assert self.filled - self.idle == self._size(taken) and self.filled <= len(self.store)
 
 
 def _parts(array: pa.Array) -> tuple[Ints, Bytes]:
@@ -133,12 +141,12 @@ def hash_texts(offsets: Ints, data: Bytes, out: Ints) -> None:
 
 
 @inlined
-def same(slot: int, i: int, offsets: Ints, data: Bytes, at: Ints, length: Slots, store: Bytes) -> bool:
+def same(slot: int, i: int, offsets: Ints, data: Bytes, span: Ints, store: Bytes) -> bool:
     """Whether the text of a slot is that of a row."""
     size = offsets[i + 1] - offsets[i]
-    if length[slot] != size:
+    if span[slot, 1] != size:
         return False
-    begin, first = at[slot], offsets[i]
+    begin, first = span[slot, 0], offsets[i]
     equal = True
     for j in range(size):
         equal &= store[begin + j] == data[first + j]
@@ -148,11 +156,16 @@ def same(slot: int, i: int, offsets: Ints, data: Bytes, at: Ints, length: Slots,
 @kernel
 def find_texts(
     hashes: Ints, home: Ints, offsets: Ints, data: Bytes, table: Slots, cells: Ints, column: int, slot_home: Slots,
-    at: Ints, length: Slots, store: Bytes, filled: int, used: int, free: int, slots: Ints,
-) -> tuple[int, int, int]:  # fmt: skip
-    """As `find` of keys.py; returns how far the store is filled as well."""
+    span: Ints, store: Bytes, counts: Ints, slots: Ints,
+) -> int:  # fmt: skip
+    """As `find` of keys.py.
+
+    `counts` are the slots ever handed out, the first free one, and how far the store is filled. The value that it
+    returns only keeps reads alive, which bring texts near before they are compared.
+    """
+    used, free, filled = counts[0], counts[1], counts[2]
     last = table.shape[0] - 1
-    ahead = 0
+    ahead = seen = 0
     for i in range(hashes.shape[0]):
         if i == ahead:  # independent reads, so that they don't wait for one another
             ahead = min(i + AHEAD, hashes.shape[0])
@@ -162,14 +175,18 @@ def find_texts(
                 if slots[j] >= 0 and cells[slots[j], column] != hashes[j]:
                     slots[j] = -1
             for j in range(i, ahead):
-                if slots[j] >= 0 and not same(slots[j], j, offsets, data, at, length, store):
+                seen ^= span[max(slots[j], 0), 1]
+            for j in range(i, ahead):
+                seen ^= store[span[max(slots[j], 0), 0]]
+            for j in range(i, ahead):
+                if slots[j] >= 0 and not same(slots[j], j, offsets, data, span, store):
                     slots[j] = -1
         if slots[i] >= 0:
             continue
         place = home[i]
         while table[place] >= 0:
             slot = table[place]
-            if cells[slot, column] == hashes[i] and same(slot, i, offsets, data, at, length, store):
+            if cells[slot, column] == hashes[i] and same(slot, i, offsets, data, span, store):
                 break
             place = (place + 1) & last
         if table[place] < 0:
@@ -182,23 +199,24 @@ def find_texts(
             table[place] = slot
             cells[slot, column] = hashes[i]
             slot_home[slot] = home[i]
-            at[slot], length[slot] = filled, offsets[i + 1] - offsets[i]
+            span[slot, 0], span[slot, 1] = filled, offsets[i + 1] - offsets[i]
             for j in range(offsets[i], offsets[i + 1]):
                 store[filled] = data[j]
                 filled += 1
         slots[i] = table[place]
-    return used, free, filled
+    counts[0], counts[1], counts[2] = used, free, filled
+    return seen
 
 
 @kernel
-def gather(slots: Ints, at: Ints, length: Slots, store: Bytes, out: Bytes) -> Ints:
+def gather(slots: Ints, span: Ints, store: Bytes, out: Bytes) -> Ints:
     """Write the texts of slots one after the other; where each begins, and where the last one ends."""
     begins = np.zeros(slots.shape[0] + 1, np.int64)
     filled = 0
     for i in range(slots.shape[0]):
-        slot = slots[i]
-        for j in range(length[slot]):
-            out[filled + j] = store[at[slot] + j]
-        filled += length[slot]
+        begin, size = span[slots[i], 0], span[slots[i], 1]
+        for j in range(size):
+            out[filled + j] = store[begin + j]
+        filled += size
         begins[i + 1] = filled
     return begins
