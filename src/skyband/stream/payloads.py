@@ -51,7 +51,10 @@ class Plain:
 def _joined(tables: Sequence[pa.Table | Plain]) -> pa.Table | Plain:
     """Rows one after another."""
     schema = tables[0].schema
-    if all(isinstance(table, Plain) and table.schema is schema for table in tables):
+    if all(
+        isinstance(table, Plain) and (table.schema is schema or table.schema.equals(schema))
+        for table in tables
+    ):
         columns = zip(*(table.columns for table in tables), strict=True)
         return Plain(schema, [np.concatenate(column) for column in columns])
     return pa.concat_tables([_arrow(table) for table in tables], promote_options="default").combine_chunks()
