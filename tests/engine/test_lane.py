@@ -212,3 +212,59 @@ def test_a_copied_monitor_goes_on_by_itself(copied: Any) -> None:
         compare(one, other, rows(rng, count))
     one._check()
     other._check()
+
+
+def _stream(kind: str, rng: np.random.Generator, step: int, count: int) -> pa.Table:
+    """Rows that a step in one call can't take, of one kind or of several at once."""
+    points = np.floor(rng.random((3, count)) * 50) / 50
+    masks = rng.random((3, count)) < (0.1 if "nulls" in kind else 0.0)
+    columns = [pa.array(values, mask=mask) for values, mask in zip(points, masks, strict=True)]
+    if "integers" in kind:
+        columns = [
+            pa.array((values * 50).astype(np.int64), mask=mask)
+            for values, mask in zip(points, masks, strict=True)
+        ]
+    table = pa.table(dict(zip(COLUMNS, columns, strict=True)))
+    if "text" in kind:
+        letters = np.array(["a", "b", "c"])[rng.integers(0, 3, count)]
+        table = table.append_column("g", pa.array(letters, mask=rng.random(count) < 0.1))
+    if "time" in kind:
+        stamps = 100 * step + np.sort(rng.integers(0, 100, count))
+        if "late" in kind:
+            stamps -= rng.integers(0, 300, count)
+        table = table.append_column("ts", pa.array(stamps, pa.timestamp("us")))
+    return table
+
+
+@pytest.mark.parametrize("algorithm", ["heightmap", "tma"])
+@pytest.mark.parametrize(
+    "kind", ["integers", "nulls", "text", "windows", "time", "time late", "time late text nulls windows"]
+)
+def test_other_streams_take_it_too(kind: str, algorithm: str) -> None:
+    rng = np.random.default_rng(13)
+    one, other = (sb.Monitor(time="ts" if "time" in kind else None) for _ in range(2))
+    for monitor in (one, other):
+        for i in range(12):
+            n = [300, 150, 60][i % 3 if "windows" in kind else 0]
+            window = f"{n * 10} MICROSECONDS" if "time" in kind and i % 2 else f"{n} ROWS"
+            where = f"WHERE g = '{'abc'[i % 3]}' " if "text" in kind and algorithm == "heightmap" else ""
+            monitor.watch(
+                f"SELECT {'g, ' if 'text' in kind else ''}x FROM s {where}ORDER BY {i + 1} * x + {7 - i} * y + z "
+                f"DESC LIMIT {1 + i % 5} WINDOW {window} WITH (algorithm = '{algorithm}')",
+                name=f"q{i}",
+            )
+    used = 0
+    for step in range(50):
+        before = one._lane
+        compare(one, other, _stream(kind, rng, step, 1 + 17 * (step % 5)))
+        used += before is not None and one._lane is before
+        if step == 20:
+            late = _stream(kind, rng, 0, 5)  # too late for all windows, where there are times
+            compare(one, other, late)
+            assert one.reject_counts == other.reject_counts
+        if step == 30:
+            one = sb.Monitor.from_bytes(one.to_bytes())
+        if step % 5 == 0:
+            one._check()
+    if not ("late" in kind and algorithm == "tma"):
+        assert used > 30

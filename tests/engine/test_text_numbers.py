@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import skyband as sb
-from skyband.stream.text_numbers import LEAST, TextNumbers
+from skyband.stream.text_numbers import LEAST, TextNumbers, find
 
 LETTERS = np.array(["a", "b", "", "a longer text than eight bytes", "ä"])
 SOME = [*LETTERS, "missing", "later"]
@@ -115,3 +115,27 @@ def test_no_number_is_used_again() -> None:
     found = again.numbers("g", pa.array(["5", None, "4", "6"], pa.large_string()))
     assert found.tolist()[:1] == [5.0] and found[2] == LEAST + 1 and np.isnan(found[[1, 3]]).all()
     assert again.number("h", "5") == LEAST + 2
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("named", [0, 1, 5, 300])
+def test_the_loop_finds_what_arrow_finds(
+    named: int, type_: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts that share beginnings, lengths and hashes; nulls, slices, and a column without a text."""
+    rng = np.random.default_rng(named)
+    begin = "the same sixteen letters and more "
+    some = ["", "a", "b", "ab", "ba", begin, *(begin + str(i) for i in range(200)), *map(str, range(200))]
+    numbers = TextNumbers()
+    for text in rng.permutation(some)[:named].tolist():
+        numbers.number("g", text)
+    for count in (0, 1, 500):
+        texts = [some[i] if rng.random() < 0.9 else None for i in rng.integers(0, len(some), count)]
+        for array in (pa.array(texts, type_), pa.array([None, *texts, "a"], type_).slice(1, count)):
+            found = numbers.numbers("g", array)
+            known = numbers.known.get("g", {})
+            wanted = [known[text][0] if text in known else np.nan for text in array.to_pylist()]
+            assert np.array_equal(found, wanted, equal_nan=True)
+            with monkeypatch.context() as patched:
+                patched.setattr(type(find), "is_available", lambda *_: False)
+                assert np.array_equal(numbers.numbers("g", array), wanted, equal_nan=True)

@@ -1,11 +1,12 @@
 """The lane: the shortest way of the commonest step.
 
-One stream without event times, one family of watches with one window over an index that keeps the rows itself, and a
-table in the stream's own types, without nulls: nothing has to be accepted, sorted, turned or put aside. The ordinary
-way (monitor.py, stream_state.py, group.py) finds that out step by step, and what Python does between two kernels costs
-the more the further they have driven it out of the caches: for ten thousand rows a third of the whole step. Here it is
-found out once. A lane does the same as the ordinary way with such a table, in the same order, and nothing else; it
-serves until anything about the stream or its watches changes, which it sees by the objects that are made anew then.
+One stream, one family of watches over an index that keeps the rows itself, and a table in the stream's own types: rows
+are accepted or rejected by their times alone, and none has to be sorted or turned. The ordinary way (monitor.py,
+stream_state.py, group.py) finds that out step by step, and what Python does between two kernels costs the more the
+further they have driven it out of the caches: for ten thousand rows a third of the whole step. Here it is found out
+once. A lane does the same as the ordinary way with such a table, in the same order, and nothing else; it serves until
+anything about the stream or its watches changes, which it sees by the objects that are made anew then. Where no row
+has a time or a null, all columns of the score are doubles, and there is one window, a step is one call.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ from skyband.engine.protocol import Host
 from skyband.engine.report import TIMELESS, Pool, Report
 from skyband.engine.row_group import Group
 from skyband.engine.stream_runtime import Stream
-from skyband.query.model import Rows
 from skyband.stream.batches import FLOAT64, NO_TIMES, no_times
+from skyband.stream.clock import column as column_of
+from skyband.stream.clock import stamps
 from skyband.stream.schema import readable
-from skyband.stream.windows import Runs
+from skyband.stream.windows import Horizons, Runs
 
-MOST = 16384  # rows of a step that the lane takes
+MOST = 16384  # rows of a step in one call
+PARTS = 63  # steps at most that are not tried in one call after some that could not be
 FLOATS = np.dtype(np.float64)
 _numbers = np.arange(MOST)
 
@@ -61,9 +64,22 @@ class Lane:
         schema: Any = stream.schema
         self.schema = schema
         self.places = [schema.get_field_index(name) for name in group.space.columns]
-        self.rows = group._windows[0].n  # type: ignore[union-attr]
+        self.wanted = stream._wanted
+        self.time_type = TIMELESS if stream.time is None else monitor._time_type()
+        # "all from": all watches have one window, which has passed all their beginnings
+        doubles = {schema.field(name).type.id for name in group.space.columns} == {FLOAT64}
+        self.simple = (
+            stream.time is None
+            and doubles
+            and not self.wanted
+            and not stream.kept.chunks
+            and "all from" in self.arrays
+        )
+        self.in_parts = int(not self.simple)  # so many steps to come are not tried in one call
+        self.missed = 0  # so many were not after the last try
+        self.rows = group._windows[0].n if self.simple else 0  # type: ignore[union-attr]
         # if it takes all of the columns it looks at each one's type itself, which is quicker than to compare schemas
-        whole = sorted(self.places) == list(range(len(schema)))
+        whole = self.simple and sorted(self.places) == list(range(len(schema)))
         self.names = list(schema.names) if whole else None
         self.notes_values = bool(stream.seen.noted(schema, stream.declared))
         self.counts = getattr(group.algorithm, "counts_seqs", False)
@@ -98,19 +114,13 @@ class Lane:
         """The lane of a stream that has just made a step the ordinary way; None where there is none."""
         if len(monitor.streams) > 1 or monitor.joints or monitor.retain is not None:
             return None
-        if (
-            stream.time is not None
-            or stream.updates is not None
-            or stream.unknown_types
-            or len(stream.groups) != 1
-        ):
+        if stream.updates is not None or stream.unknown_types or len(stream.groups) != 1:
             return None
         group, schema = stream.groups[0], stream.schema
         if type(group) is not Group or not group.windowed or group.where is not None or group.looked_at:
             return None
         arrays = group._arrays
-        # "all from": all watches have one window, which has passed all their beginnings
-        if "all from" not in arrays or len(arrays["growing"]) or not isinstance(group._windows[0], Rows):
+        if not arrays or len(arrays["growing"]):
             return None
         if type(group.algorithm).present is not WindowAlgorithm.present:
             return None
@@ -118,13 +128,10 @@ class Lane:
         if not count == len(group.watches) == len(group.slots) or not group._in_place():
             return None
         # "wanted": columns that have to be put aside for the answers
-        if schema is None or stream.kept.chunks or stream._wanted is None or stream._wanted:
+        if schema is None or stream._wanted is None or (stream.kept.chunks and not stream._wanted):
             return None
-        known = all(
-            schema.get_all_field_indices(n) == [schema.get_field_index(n)] for n in group.space.columns
-        )
-        types = {schema.field(name).type.id for name in group.space.columns} if known else set()
-        return Lane(monitor, report, stream, group) if types == {FLOAT64} else None
+        known = all(schema.get_all_field_indices(n) == [schema.get_field_index(n)] for n in schema.names)
+        return Lane(monitor, report, stream, group) if known else None
 
     def serves(self) -> bool:
         """Whether everything is as it was."""
@@ -137,12 +144,16 @@ class Lane:
             and len(monitor.streams) == 1
             and monitor.streams.get(stream.name) is stream
             and not monitor.joints
-            and not stream.kept.chunks
+            and stream._wanted is self.wanted
+            and (bool(self.wanted) or not stream.kept.chunks)
         )
 
     def push(self, table: pa.Table) -> pa.Table | None:
         """A step with these rows; None, and nothing done, where they have to go the ordinary way."""
         rows, monitor, runs = table.num_rows, self.monitor, self.stream.recencies
+        if self.in_parts:
+            self.in_parts -= self.simple
+            return self._in_parts(table)
         assert isinstance(runs, Runs)
         base, (before, begin) = monitor._next_seq, runs._latest
         # the rows go on with the last run of seqs, and the window begins in it
@@ -157,11 +168,14 @@ class Lane:
             batches = table.to_batches()
             found = self._go(batches[0], rows, base) if len(batches) == 1 else REFUSED
             if found != REFUSED:
+                self.missed = 0
                 self._count(rows, base)
                 return self._told_of(found, table, base)
         columns = self._columns(table)
         if columns is None:
-            return None
+            self.in_parts = self.missed = min(2 * self.missed + 1, PARTS)
+            return self._in_parts(table)
+        self.missed = 0
         if self.notes_values:
             self.stream.note(table)
         self._count(rows, base)
@@ -172,6 +186,22 @@ class Lane:
         self.group.algorithm.step(
             columns, no_times(rows), self._seqs(base, rows), times, seqs, NOTHING, NOTHING
         )
+        return self._tell()
+
+    def _in_parts(self, table: pa.Table) -> pa.Table | None:
+        """The same with nulls, other types, event times, other windows, or columns to be put aside."""
+        stream, group = self.stream, self.group
+        batch = stream.prepared().batch(table)
+        if batch is None:
+            return None
+        batch.texts = stream.texts
+        mark = np.zeros(len(batch), dtype=np.uint8)
+        columns, time, seq = group.rows_of(batch, mark)
+        _, horizon_time, horizon_seq = group._horizons(Horizons(stream.horizon, stream.recencies))
+        group.algorithm.step(columns, time, seq, horizon_time, horizon_seq, NOTHING, NOTHING)
+        if self.wanted:
+            stream._keep(batch, mark)
+            stream.kept.expire(group.oldest)
         return self._tell()
 
     def _count(self, rows: int, base: int) -> None:
@@ -233,7 +263,7 @@ class Lane:
             self.before = found
             return pool.cut(found)
         if found == 0:
-            return self.changes.table([], TIMELESS)
+            return self.changes.table([], self.time_type)
         left, algorithm = int(self.report[LEFT]), self.group.algorithm
         done, count = bool(self.report[DONE]), int(self.report[COUNT])
         if left != NOTHING_LEFT:
@@ -253,7 +283,7 @@ class Lane:
     def _tell(self) -> pa.Table:
         """What has changed, as a table."""
         answers, ranked = self.group.answers, self.group.algorithm.ranked
-        pool = self.changes.pool(self.monitor.watches)
+        pool = self.changes.pool(self.monitor.watches, 0, self.time_type[1], self.stream.time is not None)
         latest = (answers.renewed, ranked.renewed, answers._width)
         if latest != self.latest or pool is not self.pool:
             self.latest, self.pool, self.told = latest, pool, self._told(pool)
@@ -265,9 +295,17 @@ class Lane:
         answers, ranked, report = self.group.answers, self.group.algorithm.ranked, self.changes
         if done:
             if not count:
-                return report.table([], TIMELESS)
+                return report.table([], self.time_type)
             if pool.used + count <= pool.rows:
-                return pool.cut(count)
+                kind, type_ = self.time_type
+                if self.stream.time is None or kind is None:
+                    return pool.cut(count)
+                keys = answers.found()[3][:count]
+                times = stamps(keys, kind, type_)
+                if times is not None:
+                    pool.stamp[pool.used : pool.used + count] = times.view(np.int64)
+                    return pool.cut(count)
+                return pool.cut(count).set_column(7, "time", column_of(keys, kind, type_))
             changes: Changes | None = _rows_of(answers.found(), count)
         else:  # a longer answer than ever, or more changes than usual
             algorithm = self.group.algorithm
@@ -276,7 +314,7 @@ class Lane:
             changes = answers.compare(present, algorithm.timed, found)
             algorithm.touched.fill(0)
         return report.table(
-            [] if changes is None else [(self.group, changes)], TIMELESS, self.monitor.watches
+            [] if changes is None else [(self.group, changes)], self.time_type, self.monitor.watches
         )
 
     def _told(self, pool: Pool) -> tuple[Any, ...]:

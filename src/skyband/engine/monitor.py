@@ -386,6 +386,7 @@ class Monitor:
         if lane is not None and isinstance(batch, pa.Table) and stream in (None, lane.stream.name):
             told = lane.push(batch) if lane.serves() else None
             if told is not None:
+                self.begin_step()
                 lane.stream.review.look()
                 return told
         return self._push(*read(batch, self.index_columns(stream)), stream, strict=strict)

@@ -165,18 +165,23 @@ class Report:
             return table
         return self._named(table, pieces)
 
-    def pool(self, names: Iterable[str], room: int = 0) -> Pool:
-        """Return the pool of changes without times, with room for so many if they are not very many."""
+    def pool(
+        self, names: Iterable[str], room: int = 0, type_: pa.DataType = TIMELESS[1], stamped: bool = False
+    ) -> Pool:
+        """Return the pool of changes, with room for so many if they are not very many."""
         if self._names is None:
             self._name(names)
         pool = self._pool
         if (
             pool is None
             or pool.used + min(room, _ROWS // 4) > pool.rows
-            or pool.time != TIMELESS[1]
-            or pool.stamped
+            or (pool.time, pool.stamped)
+            != (
+                type_,
+                stamped,
+            )
         ):
-            pool = self._pool = self._fresh(TIMELESS[1], False)
+            pool = self._pool = self._fresh(type_, stamped)
         return pool
 
     def _fresh(self, type_: pa.DataType, stamped: bool) -> Pool:

@@ -268,6 +268,11 @@ class Group(Family):
             if len(edges) == 1 and edges[0] >= self._begun:  # it has passed all beginnings: the common case
                 self.oldest = edges[0]
                 time, seq = self._one_horizon(*edges[0])
+            elif edges and min(edges) >= self._begun:
+                self.oldest = min(edges)
+                time, seq = (
+                    np.array(part, dtype=np.int64)[arrays["window"]] for part in zip(*edges, strict=True)
+                )
             else:
                 time, seq = self._own_horizons(*np.array(edges, dtype=np.int64)[arrays["window"]].T)
         ks = arrays["k"]

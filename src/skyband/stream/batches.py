@@ -400,6 +400,8 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> Floats:
         return values_of(array).astype(np.float64)
     if pa.types.is_decimal(type_):
         return _decimals(array)
+    if pa.types.is_integer(type_):
+        return values_of(array).astype(np.float64)
     return values_of(pc.cast(array, pa.float64(), safe=False))
 
 

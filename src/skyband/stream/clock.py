@@ -84,11 +84,11 @@ def keys_of(array: pa.Array, kind: Kind) -> tuple[Ints, np.ndarray[Any, np.dtype
     if pa.types.is_date(array.type):
         array = pc.cast(array, pa.timestamp("ms"))
     unit = UNITS[array.type.unit]
-    raw = values_of(pc.cast(array, pa.int64()))
+    raw = values_of(array.view(pa.int64()))
     if unit == 1:
-        return np.ascontiguousarray(raw, dtype=np.int64), missing
-    beyond = (raw > _HIGH // unit) | (raw < _LOW // unit)
-    if beyond.any():
+        return np.ascontiguousarray(raw), missing
+    if raw.max(initial=0) > _HIGH // unit or raw.min(initial=0) < _LOW // unit:
+        beyond = (raw > _HIGH // unit) | (raw < _LOW // unit)
         return np.where(beyond, 0, raw) * unit, missing | beyond
     return raw * unit, missing
 

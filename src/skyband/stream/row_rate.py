@@ -1,6 +1,6 @@
 """How many rows a time window holds, for `explain` and the planner: counts by time in a bounded number of buckets.
 
-A step of up to 2,048 rows has a bucket for each time, a longer one buckets of equal size. When there are too many,
+A step of up to 2,048 rows has a bucket for each, a longer one at most 256 of equal size. When there are too many,
 neighbours are added up, so a window of few rows is counted exactly and a long one to a few parts in a thousand.
 """
 
@@ -13,7 +13,8 @@ import numpy as np
 from skyband.core.types import Ints
 
 BUCKETS = 8192
-FINE = 2048  # of one step at most
+FINE = 2048  # rows of a step that have a bucket each
+COARSE = 256  # buckets of a longer step at most
 
 
 class Tally:
@@ -49,10 +50,11 @@ class Tally:
             at = self._reserve(len(times))
             self._time[at : at + len(times)], self._rows[at : at + len(times)] = times, 1
             return
-        begins = np.arange(FINE + 1) * len(times) // FINE
-        at = self._reserve(FINE)
-        self._time[at : at + FINE] = np.maximum.reduceat(times, begins[:-1])
-        self._rows[at : at + FINE] = np.diff(begins)
+        each = -(-len(times) // COARSE)
+        latest = np.maximum.reduceat(times, range(0, len(times), each))
+        at = self._reserve(len(latest))
+        self._time[at : at + len(latest)], self._rows[at : at + len(latest)] = latest, each
+        self._rows[at + len(latest) - 1] -= each * len(latest) - len(times)
 
     def _reserve(self, more: int) -> int:
         """Make room for further buckets; return where they begin."""

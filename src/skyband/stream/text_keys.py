@@ -49,7 +49,7 @@ class TextKeys(SlotTable):
 
     def find(self, array: pa.Array) -> Ints:
         """The slot of each key (none is null); a key that isn't here gets one."""
-        offsets, data = _parts(array)
+        offsets, data = parts(array)
         self._reserve(len(array))
         more = int(offsets[-1] - offsets[0])
         if self.filled + more >= len(self.store):  # an empty text at the end begins inside, too
@@ -105,11 +105,11 @@ class TextKeys(SlotTable):
     def _check(self, taken: Ints) -> None:
         super()._check(taken)
         # every text is found where it is
-        assert np.array_equal(self._look(*_parts(self.values(taken))), taken)
+        assert np.array_equal(self._look(*parts(self.values(taken))), taken)
         assert self.filled - self.idle == self._size(taken) and self.filled <= len(self.store)
 
 
-def _parts(array: pa.Array) -> tuple[Ints, Bytes]:
+def parts(array: pa.Array) -> tuple[Ints, Bytes]:
     """Where the texts of an array begin and end, and their bytes."""
     _, ends, data = array.buffers()
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)

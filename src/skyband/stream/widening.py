@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from skyband.stream.arrow import numbers_array, values_of
 from skyband.stream.schema import Raw, cast, castable, columns, has_inexact, inexact
@@ -231,9 +230,8 @@ def _beyond(array: pa.Array, type_: pa.DataType) -> Any:
 
 def _ends(array: pa.Array) -> tuple[int, int]:
     """Return the earliest and the latest of some times, as whole numbers of their unit."""
-    whole = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
-    ends = pc.min_max(whole).as_py()
-    return ends["min"], ends["max"]
+    whole = values_of(array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()))
+    return int(whole.min()), int(whole.max())
 
 
 def nanoseconds_in(type_: pa.DataType) -> int:
