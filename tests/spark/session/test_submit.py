@@ -16,7 +16,7 @@ from tests.spark.streams import QUERIES, make_files, pipeline_text, write_file
 from tests.spark.test_kills import check
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(1800)]
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-cluster.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark-cluster.md"
 SMALL = ["executor.memory=600m", "executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
 
 
