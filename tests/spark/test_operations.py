@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.spark.broker import free_port
+from tests.spark.environments import run
 from tests.spark.kills import Pipeline
 from tests.spark.streams import (
     QUERIES,
@@ -266,3 +268,29 @@ def test_a_connector_that_is_not_to_be_had(tmp_path: Path) -> None:
     code, said = pipeline.finish()
     assert code == 1, said
     assert "Spark's Kafka connector could not be fetched (versions 4." in said and "Traceback" not in said
+
+
+@pytest.mark.spark
+@pytest.mark.soak  # a process with a session of its own
+def test_a_python_worker_that_is_slow_to_start(tmp_path: Path) -> None:
+    """Spark gives a worker up after ten seconds; the batch is begun again, and nothing is lost."""
+    files = make_files(2, seed=15)
+    for number, rows in enumerate(files):
+        write_file(tmp_path / "data" / f"{number}.parquet", rows)
+    (tmp_path / "pipeline.toml").write_text(pipeline_text(QUERIES))
+    slow = tmp_path / "python"
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *streaming_source_runner*) if mkdir "{tmp_path}/slow" 2>/dev/null; then sleep 20; '
+        f'fi;; esac\nexec "{sys.executable}" "$@"\n'
+    )
+    slow.chmod(0o755)
+    script = (
+        "from pyspark.sql import SparkSession\nfrom skyband.spark import run_pipeline, verify_pipeline\n"
+        "spark = SparkSession.builder.master('local[2]').getOrCreate()\n"
+        "run_pipeline('pipeline.toml', available_now=True, spark=spark)\nspark.stop()\n"
+        "print(verify_pipeline('pipeline.toml').ok)\n"
+    )
+    done = run(slow, "-c", script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "a Python worker of Spark's was too slow to start" in done.stderr
+    assert (tmp_path / "slow").exists() and done.stdout.split()[-1] == "True"

@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from skyband.engine.pruning import Sifter
 
 _TEXT_ROW_BYTES = 64  # a guess at the size of a row where only reading it would show
+_STARTS = 4  # of Spark's query, if its Python workers are too slow
+_SLOW = "Python worker failed to connect back"  # Spark waits ten seconds, and has no setting for that
 _STOP_SECONDS = 20.0  # how long a batch under way may take to finish after Ctrl-C
 
 
@@ -158,9 +160,9 @@ class Run:
             if not all(spec.files for spec in self._pipeline.streams):
                 self._lag.listen(session)
             with reachable(session, self._pipeline):
-                self._await(self._start(session, available_now))
+                self._go(session, available_now)
                 while self._renew():
-                    self._await(self._start(session, available_now))
+                    self._go(session, available_now)
         finally:
             if self._ahead is not None:
                 self._ahead.join()
@@ -212,6 +214,23 @@ class Run:
         session = start_session(self._pipeline.spark, log, kafka=kafka, states=self._stateful)
         self._stop.install()  # Spark has put a handler of its own there
         return session
+
+    def _go(self, session: SparkSession, available_now: bool) -> None:
+        """Run Spark's query to its end; again, if Spark gave a Python worker up that was slow to start. What the batch
+        under way has written is found as after a restart."""
+        for more in reversed(range(_STARTS)):
+            try:
+                return self._await(self._start(session, available_now))
+            except Exception as problem:
+                if _SLOW not in f"{problem} {self._problem or ''}" or self._stop.asked():
+                    raise
+                if not more:
+                    raise InputError(
+                        f"Spark gave up a Python worker that did not start within ten seconds, {_STARTS} times in a "
+                        f"row: the machine has too much to do; start again when it has less."
+                    ) from problem
+                self._problem = None
+                say("a Python worker of Spark's was too slow to start, so the batch is begun again")
 
     def _start(self, session: SparkSession, available_now: bool) -> StreamingQuery:
         if self._ahead is not None:
