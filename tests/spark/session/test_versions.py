@@ -13,14 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
-from tests.spark.broker import free_port
+from tests.spark import upserts
+from tests.spark.broker import Coordinates, fetch, free_port
 from tests.spark.environments import CONNECT, environment, packed, run, surroundings
 from tests.spark.streams import QUERIES, make_files, pipeline_text, write_file
 
+import skyband as sb
+
 pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(1800)]
-SCRIPT = Path(__file__).with_name("anywhere.py")
+SCRIPT = Path(__file__).parents[1] / "anywhere.py"
 VERSIONS = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
 CLUSTER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -69,6 +74,38 @@ def test_a_version_without_pipelines_is_a_sentence(tmp_path: Path, version: str)
     assert done.returncode == 1
     assert f"Pipelines need PySpark 4.2 or newer, and here is {version}: pip install" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+DELTA = [("io.delta", "delta-spark_4.2_2.13", "4.4.0"), ("io.delta", "delta-storage", "4.4.0")]
+ICEBERG = [("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "jars"), [("delta", "4.2.1", DELTA), ("iceberg", "4.1.4", ICEBERG)]
+)
+def test_upserts_by_merge(tmp_path: Path, kind: str, version: str, jars: list[Coordinates]) -> None:
+    """A table in Delta or Iceberg has the current answers after each micro-batch."""
+    m = sb.Monitor(time="ts")
+    watches = {name: m.watch(sql, name=name) for name, sql in upserts.QUERIES.items()}
+    expected = []
+    (tmp_path / "data").mkdir()
+    for number in range(3):
+        rows = [
+            {"ts": float(n), "x": n * 37 % 101 + n / 1000, "g": f"g{n % 5}"}
+            for n in range(30 * number, 30 * number + 30)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data" / f"{number}.parquet")
+        os.utime(tmp_path / "data" / f"{number}.parquet", (1_700_000_000 + number,) * 2)
+        m.push(rows)
+        tops = [(name, row) for name, w in watches.items() for row in w.top().to_pylist()]
+        expected.append([[name, row["rank"], row["score"]] for name, row in tops])
+    files = [str(jar) for jar in fetch(kind, jars, alone=True)]
+    script = str(SCRIPT.with_name("upserts.py"))
+    done = run(environment(f"pyspark=={version}"), script, kind, str(tmp_path), *files, folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [[[query, rank, score] for query, _, rank, score in rows] for rows in found] == expected
+    assert all(id_ for rows in found for _, id_, _, _ in rows)
 
 
 @contextmanager

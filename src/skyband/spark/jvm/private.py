@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def is_started() -> bool:
     """Whether this process has a JVM or a Spark context already.
 
-    `SparkSession.getActiveSession` returns only this thread's session. PySpark 4.3.0."""
+    `SparkSession.getActiveSession` returns only this thread's session. PySpark 4.2.1 and 4.3.0."""
     from pyspark import SparkContext
 
     return SparkContext._active_spark_context is not None or SparkContext._gateway is not None
@@ -27,7 +27,7 @@ def launch(settings: Mapping[str, str], log: Path) -> None:
     """Start the JVM with a file for what it writes.
 
     PySpark gives the JVM this process's standard error, where it would write between the lines of a terminal's live
-    view; there is no setting for that. PySpark 4.3.0."""
+    view; there is no setting for that. PySpark 4.2.1 and 4.3.0."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -42,7 +42,7 @@ def launch(settings: Mapping[str, str], log: Path) -> None:
 def has_listeners(session: SparkSession) -> bool:
     """Whether the session has a listener of streaming queries.
 
-    `session.streams` adds and removes listeners, but doesn't list them. PySpark 4.3.0."""
+    `session.streams` adds and removes listeners, but doesn't list them. PySpark 4.2.1 and 4.3.0."""
     return len(session._jsparkSession.streams().listListeners()) > 0
 
 
