@@ -17,7 +17,7 @@ from skyband.algorithms.kernels.list_answers import lay_out, places_of
 from skyband.compiling.array_version import Renewed
 from skyband.compiling.intrinsics import fetch
 from skyband.compiling.jit import inlined, kernel
-from skyband.core.exchange import OBJECT, PAIR, Changes, Entries, Present
+from skyband.core.exchange import OBJECT, PAIR, ROW, Changes, Entries, Present
 from skyband.core.order import before
 from skyband.core.types import Ints
 
@@ -52,6 +52,7 @@ class Answers(Renewed):
         self.seq_b = np.empty(0, dtype=np.int64)
         self.ids: list[Sequence[str]] = []  # of objects, by watch
         self.names = _POOL if kind == PAIR else _POOL[:3]
+        self._held: tuple[int, tuple[Any, ...]] = (-1, ())  # the arrays, and when one was last replaced
         self._width = 1024  # changes that a round may find
         self._found = _buffer(0, kind)
 
@@ -132,7 +133,10 @@ class Answers(Renewed):
 
     def arrays(self) -> tuple[Any, ...]:
         """What the comparison reads and writes."""
-        return tuple(getattr(self, name) for name in ("start", "room", "size", "stale", *_POOL))
+        if self._held[0] != self.renewed:
+            names = ("start", "room", "size", "stale", *_POOL)
+            self._held = self.renewed, tuple([getattr(self, name) for name in names])
+        return self._held[1]
 
     def found(self) -> Buffer:
         """Return memory for a step's changes, the same at every step."""
@@ -141,17 +145,16 @@ class Answers(Renewed):
         return self._found
 
     def _changes(self, buffer: Buffer, count: int, present: Present) -> Changes:
+        if self.kind == ROW:
+            return Changes(*[column[:count] for column in buffer[:5]])
         watch, rank, good, time, seq, seq_b, place = (column[:count] for column in buffer)
         if self.kind == PAIR:
             return Changes(watch, rank, good, time, seq, seq_b)
-        if self.kind == OBJECT:
-            sides = (present.ids, self.ids)
-            ids = [
-                sides[r == 0][w][p]
-                for w, r, p in zip(watch.tolist(), rank.tolist(), place.tolist(), strict=True)
-            ]
-            return Changes(watch, rank, good, time, seq, None, ids)
-        return Changes(watch, rank, good, time, seq)
+        sides = (present.ids, self.ids)
+        ids = [
+            sides[r == 0][w][p] for w, r, p in zip(watch.tolist(), rank.tolist(), place.tolist(), strict=True)
+        ]
+        return Changes(watch, rank, good, time, seq, None, ids)
 
     def _check(self) -> None:
         # answers keep within their room

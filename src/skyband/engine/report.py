@@ -155,13 +155,13 @@ class Report:
             return self._empty_table(type_)
         if self._names is None:
             self._name(names)
-        n = sum(len(changes.rank) for _, changes in pieces)
+        n = sum([len(changes.rank) for _, changes in pieces])
         stamps = None if kind is None else self._stamps(pieces, kind, type_)
         pool = self._room(n, type_, stamps is not None)
         table = pool.write(pieces, [self._numbers_of(group) for group, _ in pieces], stamps)
         if kind is not None and stamps is None:
             table = table.set_column(7, "time", self._times(pieces, kind, type_))
-        if all(changes.seq_b is None and changes.id is None for _, changes in pieces):
+        if all([changes.seq_b is None and changes.id is None for _, changes in pieces]):
             return table
         return self._named(table, pieces)
 

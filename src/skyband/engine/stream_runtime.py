@@ -376,8 +376,8 @@ class Stream:
                 log.begin_with(time, seq)
             log.complete_from = min(log.complete_from, start)
 
-    def count(self, time: Ints, seq: Ints, total: int) -> None:
-        """Rows were accepted (in order of arrival): windows move."""
+    def count(self, time: Ints, seq: Ints, total: int, in_order: bool = False) -> None:
+        """Rows were accepted (in order of arrival): windows move. in_order: it is known that their times are."""
         self.accepted += total
         for joint in self.monitor.joints.values():
             if self.name in joint.members:
@@ -390,7 +390,7 @@ class Stream:
             self.recencies.add(time, seq)
         else:
             newest = None
-            if len(time) > 1 and np.any(time[1:] < time[:-1]):
+            if not in_order and len(time) > 1 and np.any(time[1:] < time[:-1]):
                 if self.row_limit:
                     order = by_recency(time, seq)
                     time, seq = time[order], seq[order]
@@ -709,7 +709,7 @@ class Stream:
     @property
     def windowed(self) -> bool:
         """Whether some family keeps the window's rows: then kept rows go by the window."""
-        return self.review.windowed or any(group.windowed for group in self.groups)
+        return self.review.windowed or any([group.windowed for group in self.groups])
 
     def _keep(self, batch: Batch, mark: Any) -> None:
         """Put the selected columns of the rows aside that somebody took; a copy, for the caller may use the batch's

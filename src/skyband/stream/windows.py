@@ -191,6 +191,13 @@ class Recencies:
         if self.end + n <= len(self.time):
             return
         live = self.end - self.begin
+        if (
+            live + n <= len(self.time) and live <= self.begin
+        ):  # as in a full window: memory that was touched before
+            for rows in (self.time, self.seq):
+                rows[:live] = rows[self.begin : self.end]
+            self.begin, self.end = 0, live
+            return
         size = max(1024, 2 * (live + n)) if live + n < 1 << 20 else live + n + (live + n) // 4
         for name in ("time", "seq"):
             new = np.empty(size, dtype=np.int64)
