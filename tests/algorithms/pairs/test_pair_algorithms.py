@@ -12,6 +12,7 @@ import pytest
 
 from skyband.algorithms import PAIRS
 from skyband.algorithms.pairs import pair_base as limits
+from skyband.algorithms.pairs import scase
 from skyband.algorithms.pairs.pair_base import Question
 from skyband.algorithms.pairs.pair_skyband import arrange, settling
 from skyband.algorithms.pairs.scase import expected
@@ -218,6 +219,17 @@ def test_the_skyband_is_that_of_all_pairs(case: Case) -> None:
     for after, lattice, late in ((0, 0, 20), (0, 4, 0), (np.inf, 4, 30)):
         with compiled(after):
             follow(SKYBANDS, case, 6, 90, lattice=lattice, late=late)
+
+
+@pytest.mark.parametrize("together", [0, 10**9])
+def test_late_rows_are_stored_one_by_one_or_together(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scase, "_LATE_ROWS", together)
+    for case, after in ((CASES[0], 0), (CASES[0], np.inf), (CASES[4], np.inf), (CASES[8], np.inf)):
+        with compiled(after):
+            for lattice, late in ((0, 200), (3, 20)):
+                (one,) = follow(SKYBANDS, case, 6, 90, lattice=lattice, late=late)
+                assert one.counts["late rows"] > 20
+                follow(SKYBANDS, case, 6, 90, lattice=lattice, late=late, refresh=4, skyband=False)
 
 
 @pytest.mark.soak

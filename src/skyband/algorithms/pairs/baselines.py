@@ -65,6 +65,8 @@ class Naive(SCase):
         options={},
     )
 
+    merges_late = False
+
     def __init__(self, options: Mapping[str, float], question: Question) -> None:
         super().__init__(options, question)
         self.counts = {"rows": 0, "pairs scored": 0, "late rows": 0, "refilled": 0}

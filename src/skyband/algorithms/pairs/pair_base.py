@@ -266,8 +266,11 @@ class Partners:
             self.table = pa.concat_tables(parts).combine_chunks()
         return number, place
 
-    def merge(self, table: pa.Table, time: Ints, seq: Ints) -> None:
-        """Add many rows, late or not: sort all rows again, and number them from zero."""
+    def merge(self, table: pa.Table, time: Ints, seq: Ints) -> tuple[Ints, Ints]:
+        """Add many rows, late or not: sort all rows again, and number them from zero.
+
+        Return the number of each row, those that were here first, and by number their places.
+        """
         values, run = self._taken(table)
         places, kinds = self.pool.places(), [column.dtype for column in self.pool.columns[1:]]
         leaves = [
@@ -283,10 +286,12 @@ class Partners:
         runs = len(self.pool.start)
         self.pool = Pool(kinds)
         self.pool.reach(runs)
-        self.pool.append(self._columns["run"], [np.arange(len(order)), *(leaf[order] for leaf in leaves)])
+        numbers = np.arange(len(order))
+        at = self.pool.append(self._columns["run"], [numbers, *(leaf[order] for leaf in leaves)])
         if self.pairing is None and self.table is not None:
             whole = pa.concat_tables([self.table, table]).combine_chunks()
             self.table = whole.take(numbers_array(order)).combine_chunks()
+        return np.argsort(order), at
 
     def _taken(self, table: pa.Table) -> tuple[list[Any], Ints]:
         """Return the rows' leaves and runs."""

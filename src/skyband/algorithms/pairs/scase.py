@@ -45,6 +45,7 @@ from skyband.core.exchange import Entries
 from skyband.core.types import Floats, Ints, Recency
 
 _MANY_LATE = 64  # late rows of a step, from which sorting all rows again may be faster
+_LATE_ROWS = 128  # a step with more late rows than one in so many rows stores them together
 _WAITING = 4096  # room for new pairs before they are merged
 EVERY = 4  # rows of a step before the skyband is refreshed; an old staircase is only less strict
 _TOGETHER = 4  # number of answers from which one walk for all pays
@@ -90,6 +91,7 @@ class SCase:
     )
     candidate_bytes = 24
     every: ClassVar[int] = 0  # rows between two refreshes of the skyband; 0: chosen by the algorithm
+    merges_late: ClassVar[bool] = True  # whether many late rows of a step are stored together
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:
         self.question = question
@@ -171,7 +173,9 @@ class SCase:
             rows.merge(table, time, seq)
             self.rebuild()
             return
-        if late:
+        if self.merges_late and _LATE_ROWS * late > len(rows):
+            self._late_rows(table.slice(0, late), time[:late], seq[:late])
+        elif late:
             for row in rows.late(table.slice(0, late), time[:late], seq[:late]):
                 self._late(row)
         if late < n:
@@ -256,19 +260,59 @@ class SCase:
             rows.bar[number - rows.base] = rows.bar[number - 1 - rows.base]
         else:
             self._climb()
-        before = self.counts["above the staircase"]
-        for later in (False, True):
+        if self._both_ways(number, place, self._ways()):
+            self._settle(rows.next - 1)
+        self._counted(2)
+        return number, place
+
+    def _late_rows(self, table: pa.Table, time: Ints, seq: Ints) -> None:
+        """Insert late rows together, in one pass over all rows; then pair each with the rows before and after it.
+
+        A pair of two of them is found twice, and merged into the skyband once.
+        """
+        rows = self.rows
+        self.foremost.forget()
+        self._settle(rows.next - 1)
+        first, known = rows.first, len(rows)
+        number, place = rows.merge(table, time, seq)
+        for numbers in self.pairs[1:]:
+            numbers[:] = number[numbers - first]
+        self._climb()
+        ways = self._ways()
+        for own in number[known:].tolist():
+            self._both_ways(own, int(place[own]), ways)
+            if self._state[2] > max(64, 2 * self.k):
+                self._settle(rows.next - 1)
+        self._settle(rows.next - 1)
+        self._counted(2 * len(seq))
+
+    def _ways(self) -> list[tuple[bool, Any, tuple[Any, ...]]]:
+        """Return how to pair a row with older and with newer rows: the loop, or None, and its arguments."""
+        ready = [(later, self._compiled(later)) for later in (False, True)]
+        rows = self.rows
+        return [
+            (later, None, ())
+            if loops is None
+            else (later, loops.scan, (rows.pool.number, rows.bar, rows.base, *self._parameters(), *self._new))
+            for later, loops in ready
+        ]
+
+    def _both_ways(self, number: int, place: int, ways: list[tuple[bool, Any, tuple[Any, ...]]]) -> int:
+        """Pair a late row with the rows before and after it; return how many pairs are above the staircase."""
+        rows = self.rows
+        before = self.counts["above the staircase"] + int(self._kernel_counts[2])
+        for later, scan, arguments in ways:
             low, high = rows.range_of(place, number, later)
             self.counts["pairs scored"] += high - low
-            self._scan(number, place, low, high, later)
-        found = self.counts["above the staircase"] - before
+            if scan is None:
+                self._scan_by_numpy(number, place, low, high, later)
+            else:
+                self._scan(place, low, high, scan, arguments)
+        found = self.counts["above the staircase"] + int(self._kernel_counts[2]) - before
         self.counts["late rows"] += 1
         self.counts["above the staircase of late rows"] += found
-        if found:
-            self._settle(rows.next - 1)
-        else:
-            self.counts["late rows without a sweep"] += 1
-        return number, place
+        self.counts["late rows without a sweep"] += not found
+        return found
 
     def _climb(self) -> None:
         rows = self.rows
@@ -276,24 +320,13 @@ class SCase:
         begin, end = self._state[:2].tolist()
         climb(good, older, begin, end, self.k, np.empty(self.k), rows.bar, rows.first, rows.next, rows.base)
 
-    def _scan(self, number: int, place: int, low: int, high: int, later: bool) -> None:
+    def _scan(self, place: int, low: int, high: int, scan: Any, arguments: tuple[Any, ...]) -> None:
         """Pair a row with a range of partners; collect pairs above the staircase, and merge them when there is no
         room."""
-        ready = self._compiled(later)
-        if ready is None:
-            self._scan_by_numpy(number, place, low, high, later)
-            return
-        rows = self.rows
-        while True:
-            waiting, high = ready.scan(
-                place, low, high, rows.pool.number, rows.bar, rows.base, *self._parameters(), *self._new,
-                self._state[2], self._kernel_counts,
-            )  # fmt: skip
-            self._state[2] = waiting
-            if high <= low:
-                break
-            self._settle(rows.next - 1)
-        self._counted(1)
+        while low < high:
+            self._state[2], high = scan(place, low, high, *arguments, self._state[2], self._kernel_counts)
+            if low < high:
+                self._settle(self.rows.next - 1)
 
     def _scan_by_numpy(self, number: int, place: int, low: int, high: int, later: bool) -> None:
         rows = self.rows

@@ -106,6 +106,8 @@ class Hosts(Partners):
 class Halves(SCase):
     """The K-skyband of the pairs that one of several processes owns."""
 
+    merges_late = False  # each late row meets the rows that arrived before it
+
     def __init__(self, options: Mapping[str, float], question: Question, part: int, of: int) -> None:
         super().__init__({}, question)
         self.rows: Hosts = Hosts(question, part, of)

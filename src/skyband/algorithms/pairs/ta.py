@@ -45,6 +45,7 @@ class Searched(SCase):
     """scase with an index of all rows, which finds the partners that can matter."""
 
     index: Any = None  # None: not built yet
+    merges_late = False  # each late row enters the index
 
     def __init__(self, options: Mapping[str, float], question: Question) -> None:
         # colours are a condition here: the index is of all rows
