@@ -44,12 +44,15 @@ class Reference:
         for name in columns:
             self._widen(name, [row[name] for row in rows], len(rows))
         taken = [{**row, "misfit": any(not self._fits(n, row[n]) for n in columns)} for row in rows]
-        for row in taken:
-            for name in columns if not row["misfit"] and row.get("t") is not None else ():
-                self.exact[name] += row[name] == BIG
-        before, waited = len(self.oracle.rejects), len(self.oracle.notices)
+        before, waited, first = len(self.oracle.rejects), len(self.oracle.notices), self.oracle.seq
         self.oracle.push(taken)
         rejected = len(self.oracle.rejects) - before
+        late = {seq - first for seq, reason in self.oracle.rejects[before:] if reason == "late"}
+        for place, row in enumerate(taken):
+            for name in (
+                columns if not row["misfit"] and row.get("t") is not None and place not in late else ()
+            ):
+                self.exact[name] += row[name] == BIG
         self.notices["all rejected", None] += rejected * (rejected == len(rows))
         for kind, count in self.oracle.notices[waited:]:
             self.notices[kind, "t"] += count
