@@ -279,3 +279,16 @@ def test_the_time_column_is_the_watermarks(spark: SparkSession) -> None:
     rates = spark.readStream.format("rate").load()
     assert _streams({"s": rates.withWatermark("timestamp", "1 minute")}, None).time == {"s": "timestamp"}
     assert _streams({"s": rates}, None).time == {}
+
+
+@pytest.mark.spark
+def test_a_notebook_shows_the_tops(spark: SparkSession) -> None:
+    """With eager evaluation a cell's last expression is a table, as of any batch DataFrame."""
+    df = spark.range(9).selectExpr("id AS x")
+    tops = watch(df, "SELECT x FROM s ORDER BY x DESC LIMIT 2 WINDOW 50 ROWS")
+    spark.conf.set("spark.sql.repl.eagerEval.enabled", True)
+    try:
+        shown = tops._repr_html_()  # type: ignore[operator]
+    finally:
+        spark.conf.unset("spark.sql.repl.eagerEval.enabled")
+    assert shown is not None and shown.count("<tr>") == 3 and "8.0" in shown
