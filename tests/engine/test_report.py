@@ -89,3 +89,24 @@ def test_a_step_with_very_many_changes_is_one_table() -> None:
     changes = monitor.push({"x": np.full(3, -1.0)})
     assert changes["change"].to_pylist() == ["leave"] * 3 + ["enter"] * 3
     assert changes["rank"].to_pylist() == [None] * 3 + [1, 2, 3]
+
+
+@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT x FROM s ORDER BY x DESC LIMIT 5",
+        "SELECT a.x FROM s a, s b ORDER BY abs(a.x - b.x) LIMIT 5",
+        "SELECT id, SUM(x) FROM s GROUP BY id ORDER BY SUM(x) DESC LIMIT 5",
+        "SELECT x FROM s WHERE x > 0.5",
+    ],
+)
+def test_tables_of_every_kind_of_query_never_change(query: str, size: int) -> None:
+    """What a push returned is not touched by later ones."""
+    random, monitor = np.random.default_rng(1), sb.Monitor()
+    monitor.watch(f"{query} WINDOW 20 ROWS")
+    tables = []
+    for _ in range(20):
+        changes = monitor.push({"x": random.random(size), "id": random.integers(0, 9, size)})
+        tables.append((changes, changes.to_pylist()))
+    assert all(changes.to_pylist() == rows for changes, rows in tables)

@@ -110,8 +110,9 @@ class Answers(Renewed):
         which = present.which
         out, first, room = list(found), 0, self._width
         while first < len(which):
-            # a step's changes are written elsewhere before the next step
-            buffer = self.found() if room == self._width and not out else _buffer(room, self.kind)
+            # rows' changes are written elsewhere before the next step; tables of others have this very memory
+            again = self.kind == ROW and room == self._width and not out
+            buffer = self.found() if again else _buffer(room, self.kind)
             first, count = compare(
                 first, self.kind, timed, present.step, (which, present.start, present.size), present[4:9],
                 self.arrays(), buffer,
