@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import re
 import tempfile
 import threading
@@ -46,6 +47,7 @@ AT_ONCE = 50  # connections that are opened at a time
 def crowd(scale: Scale) -> Figure:
     """Measure pushes and lags beside all readers, at the highest rate that is carried."""
     many = scale.idle + scale.events + scale.odd * 3
+    load = os.getloadavg()[0]
     options: dict[str, Any] = {
         "max_connections": many + 500, "max_per_address": many + 500, "max_subscribers": many, "max_rate": 1_000_000,
     }  # fmt: skip
@@ -87,7 +89,8 @@ def crowd(scale: Scale) -> Figure:
         f"{scale.idle:,} idle WebSockets ({idle:.0f} kB each), {scale.events:,} readers of events ({event:.0f} kB "
         f"each), {scale.odd} slow ones, {vanished:,} that vanished, {scale.odd} connections that never speak ("
         f"{reopened:,} were closed); the server took {100 * spent:.0f} % of a core; {stats['missed']:,} times a "
-        f"reader had missed changes; options: {given}",
+        f"reader had missed changes; the machine's load was {load:.1f} at the beginning and "
+        f"{os.getloadavg()[0]:.1f} at the end, this part's own included; options: {given}",
         "ms",
         1e3,
     )
