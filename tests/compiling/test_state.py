@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 
@@ -145,13 +146,14 @@ def test_what_is_dumped_is_loaded_and_scratch_is_not() -> None:
     assert again.good[0] == lists.good[0] == 5.0
 
 
-@pytest.mark.parametrize("copied", [lambda x: x.copy(), lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copies_have_arrays_of_their_own(copied) -> None:  # type: ignore[no-untyped-def]
     lists = made()
+    lists.name = "mine"
     other = copied(lists)
     other._check()
     other.good[0] = 0.0
-    assert total(lists, 2) == 11.0 and total(other, 2) == 6.0 and other.used == 2
+    assert total(lists, 2) == 11.0 and total(other, 2) == 6.0 and (other.used, other.name) == (2, "mine")
 
 
 def test_another_state_is_a_type_error() -> None:

@@ -84,7 +84,7 @@ def test_table_ii(name: str) -> None:
         span = algorithm.ranked.span(slot)
         assert " ".join(map(str, algorithm.ranked.seq[span][::-1])) == listed, step
         distance = np.hypot(*(np.array(POINTS[int(str(threshold)) - 1]) - QUERY))
-        assert -algorithm.bar[slot] == pytest.approx(distance, abs=1e-12), step
+        assert -algorithm.bars.bar[slot] == pytest.approx(distance, abs=1e-12), step
 
 
 def arrival(step: int, constants: Any) -> Arrivals:

@@ -25,6 +25,6 @@ class Renewed:
     fleeting: ClassVar[frozenset[str]] = frozenset()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+        super().__setattr__(name, value)
         if isinstance(value, np.ndarray) and name not in self.fleeting:
             LATEST[0] = self.__dict__["renewed"] = next(_numbers)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ import numpy.typing as npt
 LINE = 64  # bytes that memory comes in
 AXES = 3  # of an array, at most
 WORDS = 1 + AXES  # of an array in the record: its address and its extents
+_RECORD = ("_record", "_floats", "address")  # attributes of every state
 _DECLARATION = re.compile(r"(\w+)(?:\[([\w, ]+)\])?")
 
 
@@ -180,8 +181,12 @@ class State:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles have arrays of their own, and so addresses of their own."""
+        arrays = {name: getattr(self, name) for name in self.arrays}
         scalars = {f.name: getattr(self, f.name) for f in self.fields if not f.axes}
-        return _copied, (type(self), {name: getattr(self, name) for name in self.arrays}, scalars)
+        others = {
+            name: value for name, value in vars(self).items() if name not in arrays and name not in _RECORD
+        }
+        return _copied, (type(self), arrays, scalars), others
 
     def _check(self) -> None:
         extents: dict[str, int] = {}
@@ -203,15 +208,10 @@ class State:
         ]
         return f"{type(self).__name__}({', '.join(parts)})"
 
-    def copy(self) -> Self:
-        """Return a state of its own with the same content."""
-        call, arguments = self.__reduce__()
-        made: Self = call(*arguments)
-        return made
-
 
 def _copied(kind: type[State], arrays: Mapping[str, npt.NDArray[Any]], scalars: Mapping[str, Any]) -> State:
-    made = kind()
+    made = kind.__new__(kind)
+    State.__init__(made)
     for name, array in arrays.items():
         new = aligned(array.shape, array.dtype)
         new[...] = array

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skyband.algorithms.arrivals import Step
 from skyband.algorithms.buffered.filters import (
     DROPPED,
     LATEST,
@@ -20,6 +21,9 @@ from skyband.algorithms.buffered.filters import (
     regions,
     shed,
 )
+from skyband.algorithms.buffered.probabilistic_filter import WAIT, Filters
+from skyband.algorithms.kernels.batch_skyband import Picks
+from skyband.algorithms.kernels.candidate_lists import Lists
 
 KINDS = st.sampled_from([STRICT, RELAXED, PROBABLE])
 FINITE = st.one_of(st.integers(-5, 5).map(float), st.floats(-100, 100))
@@ -51,28 +55,32 @@ def filters(draw: st.DrawFn, score: st.SearchStrategy[float] = SCORES) -> list[F
 
 
 class Pool:
-    """The filters as arrays, with gaps between them."""
+    """The filters as a state, with gaps between them."""
 
     def __init__(self, given: list[Filter]) -> None:
-        sizes = [len(f.rows) for f in given]
-        self.start = np.cumsum([2, *(size + 3 for size in sizes[:-1])]).astype(np.int64)
-        self.size = np.array(sizes, dtype=np.int64)
-        total = int(self.start[-1] + sizes[-1] + 3)
-        self.good, self.time = np.full(total, np.nan), np.full(total, -7, dtype=np.int64)
-        self.seq, self.count = np.zeros(total, dtype=np.int64), np.full(total, -7, dtype=np.int64)
+        sizes, slots = [len(f.rows) for f in given], len(given)
+        start = np.cumsum([2, *(size + 3 for size in sizes[:-1])]).astype(np.int64)
+        total = int(start[-1] + sizes[-1] + 3)
+        self.filters, self.lists = Filters(counted=True), Lists(counters=5)
+        self.filters.grow(slot=slots, place=total, timed_place=total, counted_place=total)
+        self.filters.base = 2
+        self.lists.grow(slot=slots)
+        self.start[:], self.size[:], self.ks[:] = start, sizes, [f.k for f in given]
+        self.good.fill(np.nan)
+        self.time.fill(-7)
+        self.count.fill(-7)
         for f, start in zip(given, self.start.tolist(), strict=True):
             for i, (score, time) in enumerate(f.rows):
                 self.good[start + i], self.time[start + i], self.count[start + i] = score, time, 100 + time
-        self.ks = np.array([f.k for f in given], dtype=np.int64)
-        self.threshold = np.array([f.threshold for f in given])
-        self.oldest_time = np.array(
-            [min((t for _, t in f.rows), default=LATEST) for f in given], dtype=np.int64
-        )
-        self.oldest_seq = np.where(self.oldest_time == LATEST, LATEST, 0)
-        self.need, self.bar = np.full(len(given), np.nan), np.full(len(given), np.nan)
-        self.counts = np.zeros((len(given), 5), dtype=np.int64)
-        self.lower = np.full(len(given), np.nan)
-        self.short = np.full(len(given), -1, dtype=np.int64)
+        self.threshold[:] = [f.threshold for f in given]
+        self.oldest_time[:] = [min((t for _, t in f.rows), default=LATEST) for f in given]
+        self.oldest_seq[:] = np.where(self.oldest_time == LATEST, LATEST, 0)
+        for array in (self.need, self.worth, self.lower):
+            array.fill(np.nan)
+        self.short = np.full(slots, -1, dtype=np.int64)
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        return getattr(self.lists if name in ("ks", "counts") else self.filters, name)
 
     def rows(self, slot: int) -> list[tuple[float, int, int]]:
         part = slice(int(self.start[slot]), int(self.start[slot] + self.size[slot]))
@@ -80,11 +88,7 @@ class Pool:
         return list(zip(*(array.tolist() for array in arrays), strict=True))
 
     def shed(self, kind: int, edge: int) -> int:
-        open_: int = shed(
-            self.ks, kind, edge, 0, self.good, self.time, self.seq, self.count, self.start, self.size,
-            self.threshold, self.oldest_time, self.oldest_seq, self.need, self.bar, self.counts, 2, self.lower,
-            self.short,
-        )  # fmt: skip
+        open_: int = shed(kind, edge, 0, self.filters, self.lists, self.short)
         return open_
 
 
@@ -109,7 +113,7 @@ def test_what_is_older_than_the_edge_leaves(given: list[Filter], kind: int, edge
     assert pool.short[:open_].tolist() == np.flatnonzero((pool.ks > 0) & (pool.need == -np.inf)).tolist()
     for slot, f in enumerate(given):
         if f.k == 0:  # nobody's: nothing matters to it, and nothing is touched
-            assert pool.need[slot] == pool.bar[slot] == math.inf
+            assert pool.need[slot] == pool.worth[slot] == math.inf
             continue
         kept = [(score, time) for score, time in f.rows if time >= edge]
         # the others stay in their order; a strict filter's keep their counters
@@ -119,7 +123,7 @@ def test_what_is_older_than_the_edge_leaves(given: list[Filter], kind: int, edge
         assert pool.oldest_time[slot] == min((time for _, time in kept), default=LATEST)
         # a row that leaves the buffer must be better than the k-th, one that comes at least reach it, or the threshold
         kth = kept[-f.k][0] if len(kept) >= f.k else -math.inf
-        assert pool.bar[slot] == kth
+        assert pool.worth[slot] == kth
         threshold = f.threshold
         if kind == PROBABLE and len(kept) < len(f.rows):
             assert pool.lower[slot] == lowered(f, kept)
@@ -158,8 +162,7 @@ def call(pool: Pool, kind: int, entered: np.ndarray, wider: float, loose: float)
     come, go, bars = np.full(slots, 7.0), np.full(slots, 7.0), np.full(slots, np.nan)
     moved = np.full(slots, -1, dtype=np.int64)
     open_, count, unknown = regions(
-        pool.ks, kind, pool.need, pool.bar, entered, wider, loose, pool.good, pool.start, pool.size,
-        come, go, moved, bars,
+        pool.ks, kind, pool.filters, entered, wider, loose, come, go, moved, bars
     )  # fmt: skip
     # those that nothing was entered for yet are counted
     assert unknown == np.count_nonzero(entered[moved[:count]] == np.inf)
@@ -184,7 +187,7 @@ def test_regions_are_as_a_plain_version_has_them(
     told, open_ = call(pool, kind, entered, wider, wider + more)
     for slot, f in enumerate(given):
         left = Filter(f.k, [row[:2] for row in pool.rows(slot)], float(pool.threshold[slot]), f.entered)
-        need, bar = float(pool.need[slot]), float(pool.bar[slot])
+        need, bar = float(pool.need[slot]), float(pool.worth[slot])
         assert same(told[slot], plainly(left, kind, need, bar, wider, wider + more)), slot
     # open ones are counted: queries that meet every row, because their filters have fewer than k, or no threshold
     assert open_ == np.count_nonzero((pool.ks > 0) & (pool.need == -np.inf))
@@ -228,12 +231,12 @@ def test_a_filter_filled_from_the_buffer_has_its_best_rows(
     n, passed = len(scores), 3  # rows of the buffer have places, and recencies apart from these
     rows, times = np.arange(passed, passed + n), np.concatenate([np.full(passed, -1), np.arange(n)])
     pool = Pool([Filter(k, [(0.0, 0)] * (k + cap), 0.0, math.inf)])
-    one = lambda value: np.array([value])  # noqa: E731
+    pool.filters.cap[0], pool.filters.floor_time[0], pool.filters.lower[0] = cap, floor, guess
+    pool.lists.horizon_time[0] = horizon
+    step = Step().hold(times, np.zeros(len(times), dtype=np.int64), rows[:0], np.zeros(1, dtype=np.uint8))
+    near, picked, waiting = (Picks(row=size) for size in (n + 1, n + 1, WAIT))
     refill(
-        one(0), rows, np.array([scores]), times, np.zeros(len(times), dtype=np.int64), pool.ks, one(cap),
-        one(horizon), one(0), one(floor), one(0), one(guess), pool.good, pool.time, pool.seq, pool.start, pool.size,
-        pool.threshold, pool.oldest_time, pool.oldest_seq, pool.need, pool.bar, pool.counts, 2,
-        *np.empty((2, n + 1), dtype=np.int64), *np.empty((2, n + 1)),
+        np.array([0]), rows, np.array([scores]), step, pool.filters, pool.lists, near, picked, waiting
     )  # fmt: skip
     seen = sorted(
         (score, i) for i, score in enumerate(scores) if not math.isnan(score) and i >= max(horizon, floor)
@@ -245,5 +248,5 @@ def test_a_filter_filled_from_the_buffer_has_its_best_rows(
     assert pool.oldest_time[0] == min((time for _, time in kept), default=LATEST)
     # full: its worst row; else what was looked for, and nothing that reaches it is missing
     assert pool.threshold[0] == (kept[0][0] if len(kept) == k + cap else low)
-    assert pool.bar[0] == (kept[-k][0] if len(kept) >= k else -math.inf)
+    assert pool.worth[0] == (kept[-k][0] if len(kept) >= k else -math.inf)
     assert pool.need[0] == (pool.threshold[0] if len(kept) >= k else -math.inf)

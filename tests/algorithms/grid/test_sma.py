@@ -100,7 +100,7 @@ def test_a_late_row_is_counted_from_both_sides() -> None:
     )
     assert counts == {0: 1, 1: 1, 2: 1, 3: 0, 5: 1}
     # at the bar recency decides: 2.0 (seq 2) is the bar, and an equal row that is older stays behind it
-    assert field.algorithm.bar[asked.slot] == 2.0
+    assert field.algorithm.bars.bar[asked.slot] == 2.0
     field.step([[2.0], [2.0]], [0, 6])
     assert field.algorithm.ranked.seq[field.algorithm.ranked.span(asked.slot)].tolist() == [2, 6, 1, 5, 0, 3]
 
@@ -129,7 +129,7 @@ def test_a_bar_that_is_too_low_is_raised(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(300):
         field.step(random.random((2, 2)))
     counters = field.algorithm.counters(early.slot)
-    assert counters["raised"] > 0 and not field.algorithm.complete[early.slot]
+    assert counters["raised"] > 0 and not field.algorithm.bars.complete[early.slot]
     assert field.algorithm.ranked.size[early.slot] < 12
     raised = counters["raised"]
     for turn in range(300):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.algorithms.field import EVERYTHING, Asked, Field, linear, product, wave
 
 from skyband.algorithms.grid import base as gridded
-from skyband.algorithms.grid import cells as grid
+from skyband.algorithms.grid import search
 from skyband.algorithms.grid.base import DESCEND, PLAIN, WALK
 from skyband.algorithms.grid.tma import TMA
 from skyband.core.errors import QueryError
@@ -60,7 +60,7 @@ class Watched(TMA):
 
     def exactly(self, slots: Any) -> None:
         for slot in slots.tolist() if self.grid.learned else ():
-            needed = np.flatnonzero(self.bounds_of(slot) >= self.bar[slot])
+            needed = np.flatnonzero(self.bounds_of(slot) >= self.bars.bar[slot])
             assert self.grid.cells_of(slot).tolist() == needed.tolist()
 
 
@@ -378,7 +378,7 @@ def test_hundreds_of_queries_and_many_axes() -> None:
 @pytest.mark.parametrize("room", [7, 40])
 def test_cells_with_more_rows_than_lie_side_by_side(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search goes through them in pieces, several searches at a time; long lists are heaps."""
-    monkeypatch.setattr(grid, "NEAR", room)
+    monkeypatch.setattr(search, "NEAR", room)
     random = np.random.default_rng(14)
     field = Field(Watched, linear(2), cells=3.0)
     field.step(random.integers(0, 12, (400, 2)))

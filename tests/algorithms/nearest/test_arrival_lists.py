@@ -2,7 +2,18 @@
 
 import numpy as np
 
-from skyband.algorithms.nearest.arrival_lists import END, FIRST, START, USUAL, K, gathered, select, sweep
+from skyband.algorithms.kernels.barred_lists import Bars
+from skyband.algorithms.nearest.arrival_lists import (
+    END,
+    FIRST,
+    START,
+    USUAL,
+    Arrived,
+    K,
+    gathered,
+    select,
+    sweep,
+)
 
 
 def test_the_value_at_a_rank() -> None:
@@ -33,14 +44,14 @@ def test_a_sweep_leaves_what_fewer_than_k_newer_rows_are_as_good_as() -> None:
             rng.integers(0, 3, n).astype(np.float64),
             np.where(rng.random(n) < 0.9, -np.inf, rng.random(n)),  # infinitely far is a score like others
         ):
-            line = np.zeros((1, 16), dtype=np.int64)
+            bars, lists = Bars(slot=1), Arrived(slot=1, number=8, place=5 + n)
+            line, good, place = lists.line, lists.good, lists.place
             line[0, START], line[0, FIRST], line[0, END], line[0, K], line[0, USUAL] = 3, 5, 5 + n, k, n
-            good, place = np.concatenate([np.zeros(5), values]), np.arange(5 + n)
-            bar, none = np.array([-np.inf]), np.zeros(1, dtype=np.int64)
+            good[5:], place[:], bars.bar[0] = values, np.arange(5 + n), -np.inf
             kept = [i for i in range(n) if np.count_nonzero(values[i + 1 :] >= values[i]) < k]
-            assert not sweep(0, line, good, place, bar, none, none, np.empty(k + 1))
+            assert not sweep(0, bars, lists, np.empty(k + 1))
             begin, end = line[0, FIRST], line[0, END]
-            assert (begin, bar[0]) == (3, -np.inf)
+            assert (begin, bars.bar[0]) == (3, -np.inf)
             assert place[begin:end].tolist() == [5 + i for i in kept]
             assert good[begin:end].tolist() == values[kept].tolist()
 

@@ -109,7 +109,7 @@ def test_batches_are_gone_through_row_by_row(kind: str, d: int) -> None:
             tops = [[c.tolist() for c in each.top(slot, k, horizon)] for each in (one, many)]
             assert tops[0] == tops[1], (first, slot)
         if counted[0] == singly[0] == last - n and kind != "missing":
-            assert np.array_equal(one.bar, many.bar)
+            assert np.array_equal(one.bars.bar, many.bars.bar)
             for slot in range(SLOTS):
                 assert np.array_equal(
                     one.ranked.seq[one.ranked.span(slot)], many.ranked.seq[many.ranked.span(slot)]

@@ -49,12 +49,11 @@ import numpy as np
 from skyband.algorithms.arrivals import Arrivals
 from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, ListAlgorithm
 from skyband.algorithms.buffered.filters import PROBABLE, STRICT, refill, regions, shed
-from skyband.algorithms.buffered.probabilistic_filter import WAIT
+from skyband.algorithms.buffered.probabilistic_filter import WAIT, Filters
 from skyband.algorithms.buffered.transfer import serving
 from skyband.algorithms.kernels.batch_skyband import Picks
 from skyband.algorithms.kernels.capacity import limit_for
 from skyband.algorithms.kernels.list_answers import ListAnswers
-from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.algorithms.kernels.recent_buffer import Recent, begins_after, buffer_rows, buffer_time, too_long
 from skyband.algorithms.query_index.index import COARSE, INSIDE, QueryIndex
 from skyband.algorithms.query_index.loops import Kernels, indexable, kernels
@@ -103,29 +102,16 @@ class Buffered(ListAlgorithm):
         self.space = space
         self.recent = Recent(len(space.columns))
         self.edge = LOWEST  # where the buffer begins, set before each step
-        self.filters = Ranked(counted=True)
+        self.filters = Filters(counted=True)
         self.constants = np.zeros((0, 0))
-        self.cap = np.empty(0, dtype=np.int64)
-        self.threshold = np.empty(0, dtype=np.float64)
-        self.filter_limit = np.empty(0, dtype=np.int64)
-        self.oldest_time = np.empty(0, dtype=np.int64)
-        self.oldest_seq = np.empty(0, dtype=np.int64)
-        self.floor_time = np.empty(0, dtype=np.int64)
-        self.floor_seq = np.empty(0, dtype=np.int64)
         self.fresh_slot = np.empty(0, dtype=bool)
-        self.need = np.empty(0, dtype=np.float64)
-        self.worth = np.empty(0, dtype=np.float64)
         self.index: QueryIndex | None = None
         self._kernels: Kernels | None = None
         self.base = 3 if self.relaxed else 2  # the filter's counters come after the skyband's
         self._place = np.empty(0, dtype=np.int64)  # empty: rows are marked when they arrive
         self._mark = np.zeros(1, dtype=np.uint8)
         self._picked = Picks()  # scratch: rows that a filter picked
-        self._newest = self._place, self._place  # scratch: recencies of the newest rows of a filter
-        self._lower = np.empty(0, dtype=np.float64)
-        self._near: tuple[Any, ...] = (
-            np.empty(0, dtype=np.int64),
-        )  # for filters that are filled from the buffer
+        self._near, self._passed = Picks(), Picks()  # scratch: for filters that are filled from the buffer
         # for look-ups, by slot: the bars of rows that arrive and leave; which regions are entered, and how wide
         self._come = self._go = self._bars = np.empty(0, dtype=np.float64)
         self._every = self._moved = np.empty(0, dtype=np.int64)
@@ -153,27 +139,24 @@ class Buffered(ListAlgorithm):
 
     def add(self, k: int) -> int:
         slot = super().add(k)
-        if slot == len(self.cap):
+        if slot == len(self.fresh_slot):
             self.filters.add()
-            for name in ("cap", "filter_limit", "oldest_time", "oldest_seq", "floor_time", "floor_seq"):
-                setattr(self, name, np.append(getattr(self, name), 0))
-            self.threshold, self.need = np.append(self.threshold, 0.0), np.append(self.need, 0.0)
             self.fresh_slot = np.append(self.fresh_slot, False)
         self._clear_filter(slot)
-        self.floor_time[slot], self.floor_seq[slot] = LOWEST
+        self.filters.floor_time[slot], self.filters.floor_seq[slot] = LOWEST
         self.fresh_slot[slot] = True
         return slot
 
     def _clear_filter(self, slot: int) -> None:
-        k = int(self.ks[slot])
+        k, filters = int(self.ks[slot]), self.filters
         self._used, self._ready = None, 0
-        self.filters.clear(slot)
-        self.cap[slot] = int(self.options.get("limit", 0)) or room_for(k)
-        self.threshold[slot] = self.need[slot] = -np.inf
-        self.filter_limit[slot] = first_limit(k)
-        self.oldest_time[slot] = self.oldest_seq[slot] = 2**63 - 1
+        filters.clear(slot)
+        filters.cap[slot] = int(self.options.get("limit", 0)) or room_for(k)
+        filters.threshold[slot] = filters.need[slot] = -np.inf
+        filters.limit[slot] = first_limit(k)
+        filters.oldest_time[slot] = filters.oldest_seq[slot] = 2**63 - 1
         if self.kind == PROBABLE:
-            self.filters.grow(slot, k + int(self.cap[slot]) + 1)
+            filters.reserve(slot, k + int(filters.cap[slot]) + 1)
         if self.index is not None:
             self.index.forget(np.array([slot]))
 
@@ -220,8 +203,8 @@ class Buffered(ListAlgorithm):
         self.lists.fresh.fill(-np.inf)
         new = self.fresh_slot
         if new.any():
-            self.floor_time[new] = self.lists.horizon_time[new]
-            self.floor_seq[new] = self.lists.horizon_seq[new]
+            self.filters.floor_time[new] = self.lists.horizon_time[new]
+            self.filters.floor_seq[new] = self.lists.horizon_seq[new]
             self.fresh_slot = np.zeros(len(new), dtype=bool)
         if self._used is None:
             self._used = np.flatnonzero(self.ks)
@@ -244,14 +227,11 @@ class Buffered(ListAlgorithm):
     def _stage(self, used: Ints) -> None:
         """Process rows that entered and rows that left the buffer."""
         recent = self.recent
-        if len(self.worth) != len(self.ks):
-            self.worth, self._lower = np.empty(len(self.ks)), np.full(len(self.ks), -np.inf)
+        if len(self._come) != len(self.ks):
+            self.filters.lower.fill(-np.inf)
             self._come, self._go, self._bars = (np.empty(len(self.ks)) for _ in range(3))
             self._every, self._moved = np.arange(len(self.ks)), np.empty(len(self.ks), dtype=np.int64)
-        open_ = shed(
-            self.ks, self.kind, *recent.edge, *self._filters()[:6], self.threshold, self.oldest_time, self.oldest_seq,
-            self.need, self.worth, self.lists.counts, self.base, self._lower, self._moved,
-        )  # fmt: skip
+        open_ = shed(self.kind, *recent.edge, self._filters(), self.lists, self._moved)
         if 0 < FEWER * open_ <= len(used) and self.kind == PROBABLE and self.index is not None:
             self._refill(self._moved[:open_])
         if recent.end - max(recent.came, recent.head) or recent.head - recent.left:
@@ -261,25 +241,25 @@ class Buffered(ListAlgorithm):
         """Fill probable filters that lost too many rows at once with the best rows of the buffer."""
         recent = self.recent
         begin, end = recent.head, max(recent.came, recent.head)
-        if len(self._near[0]) <= end - begin:
-            room = 2 * (end - begin) + 1
-            self._near = *np.empty((2, room), dtype=np.int64), *np.empty((2, room))
+        for scratch, room in (
+            (self._near, end - begin + 1),
+            (self._passed, end - begin + 1),
+            (self.picks, WAIT),
+        ):
+            if len(scratch.row) < room:
+                scratch.grow(row=2 * room)
         if len(self._places) < end:
             self._places = np.arange(2 * end)
-        good, time, seq, _, *places, _ = self._filters()
+        self.rows.hold(recent.time, recent.seq, self._place, self._mark)
         refill(
-            slots, self._places[begin:end], self._matrix(slots, begin, end), recent.time, recent.seq,
-            self.ks, self.cap, self.lists.horizon_time, self.lists.horizon_seq, self.floor_time, self.floor_seq,
-            self._lower,
-            good, time, seq, *places, self.threshold, self.oldest_time, self.oldest_seq, self.need, self.worth,
-            self.lists.counts, self.base, *self._near,
+            slots, self._places[begin:end], self._matrix(slots, begin, end), self.rows, self._filters(), self.lists,
+            self._near, self._passed, self.picks,
         )  # fmt: skip
 
-    def _filters(self) -> tuple[Any, ...]:
-        filters = self.filters
-        return (
-            filters.good, filters.time, filters.seq, filters.count, filters.start, filters.size, filters.room,
-        )  # fmt: skip
+    def _filters(self) -> Filters:
+        """Return the filters, with the numbers that kernels read."""
+        self.filters.base, self.filters.gamma = self.base, float(self.options.get("gamma", 0.0))
+        return self.filters
 
     def _meet(self, used: Ints) -> None:
         """Offer new rows to the filters; make the second attempt for rows that leave."""
@@ -306,9 +286,10 @@ class Buffered(ListAlgorithm):
         if len(picks.row) < 2 * most + WAIT:
             picks.grow(row=2 * most + WAIT)
         held = len(picks.heap)
-        if len(self._picked.row) < len(picks.row) or len(self._newest[0]) < held:
+        if len(self._picked.row) < len(picks.row):
             self._picked.grow(row=len(picks.row))
-            self._newest = np.empty(held, dtype=np.int64), np.empty(held, dtype=np.int64)
+        if len(self.filters.newest_time) < held:
+            self.filters.grow(rank=held)
         # a heap that is shorter than a slot's k may have to grow as lists do
         self._ready = most if held >= self.ks.max() else 0
 
@@ -317,11 +298,10 @@ class Buffered(ListAlgorithm):
 
         Returns the number of open filters, which have fewer than k rows and take every row.
         """
-        filters = self.filters
         growth, loose = (LIKELY_GROWTH, LIKELY_LOOSE) if self.kind == PROBABLE else (GROWTH, LOOSE)
         open_, moved, unknown = regions(
-            self.ks, self.kind, self.need, self.worth, index.bar, self._wider(growth), self._wider(loose),
-            filters.good, filters.start, filters.size, self._come, self._go, self._moved, self._bars,
+            self.ks, self.kind, self.filters, index.bar, self._wider(growth), self._wider(loose), self._come, self._go,
+            self._moved, self._bars,
         )  # fmt: skip
         if moved:
             index.register(self._moved[:moved], self._bars[:moved], self.constants, known=unknown == 0)
@@ -354,20 +334,18 @@ class Buffered(ListAlgorithm):
         serve = serving(self.absorb, self.kind)
         recent = self.recent
         self.rows.hold(recent.time, recent.seq, self._place, self._mark)
-        progress = np.zeros(4, dtype=np.int64)
+        progress, filters = np.zeros(4, dtype=np.int64), self._filters()
         at = 0
         while True:
             at, short = serve(
-                at, slots, self.ks, self.cap, float(self.options.get("gamma", 0.0)), self.base,
-                come_start, come_rows, come, go_start, go_rows, go, self.rows,
-                self.floor_time, self.floor_seq, self.need, *self._filters(), self.threshold, self.filter_limit,
-                self.oldest_time, self.oldest_seq, *self._newest, self._picked, self.picks, progress, *self.states(),
+                at, slots, come_start, come_rows, come, go_start, go_rows, go, progress, filters, self._picked,
+                self.picks, self.rows, *self.states(),
             )  # fmt: skip
             if short == 0:
                 return
             slot = int(slots[at])
             if short == 1:
-                self.filters.grow(slot, 2 * int(self.filters.room[slot]))
+                self.filters.reserve(slot, 2 * int(self.filters.room[slot]))
             else:
                 self.lists.reserve(slot)
 
@@ -416,7 +394,7 @@ class Buffered(ListAlgorithm):
             cells = int(self.options["cells"])
             if cells == 1 or len(recent) < LEARN or not indexable(self.space):
                 return None
-            share = float(np.median(self.ks[used] + self.cap[used])) / len(recent)
+            share = float(np.median(self.ks[used] + self.filters.cap[used])) / len(recent)
             # a probable filter's region reaches to its worst row, and changes with every row that it loses
             inside = COARSE if self.kind == PROBABLE else INSIDE
             index = self.index = QueryIndex(
@@ -463,7 +441,13 @@ class Buffered(ListAlgorithm):
         if len(after) != len(horizon_time):
             after = self._after = np.empty(len(horizon_time), dtype=bool)
         if len(self.recent) and begins_after(
-            slots, horizon_time, horizon_seq, *self.recent.relied, self.floor_time, self.floor_seq, after
+            slots,
+            horizon_time,
+            horizon_seq,
+            *self.recent.relied,
+            self.filters.floor_time,
+            self.filters.floor_seq,
+            after,
         ):
             for slot in dict.fromkeys(slots[after].tolist()):
                 mine = after & (slots == slot)
@@ -487,7 +471,7 @@ class Buffered(ListAlgorithm):
             picks.heap[0] = -np.inf if len(values) < k else np.sort(values)[-k]
             self.rows.hold(recent.time, recent.seq, self._place, self._mark)
             self._take(slot, len(rows))
-        self.floor_time[slot], self.floor_seq[slot] = horizon
+        self.filters.floor_time[slot], self.filters.floor_seq[slot] = horizon
         self._clear_filter(slot)
 
     def _horizon(self, slot: int) -> Recency:
@@ -495,7 +479,7 @@ class Buffered(ListAlgorithm):
 
     def top(self, slot: int, k: int, horizon: Recency) -> tuple[Floats, Ints, Ints]:
         recent = self.recent
-        floor = Recency(int(self.floor_time[slot]), int(self.floor_seq[slot]))
+        floor = Recency(int(self.filters.floor_time[slot]), int(self.filters.floor_seq[slot]))
         if k <= self.ks[slot] and (horizon <= recent.relied or horizon <= floor):
             return super().top(slot, k, horizon)
         good, time, seq = super().top(slot, self.lists.live(slot), horizon)
@@ -525,15 +509,14 @@ class Buffered(ListAlgorithm):
 
     # -- keeping -------------------------------------------------------------------------------------------
 
-    _SLOTS = (
-        "cap", "filter_limit", "oldest_time", "oldest_seq", "floor_time", "floor_seq", "threshold", "need",
-        "fresh_slot",
-    )  # fmt: skip
+    _SLOTS = ("cap", "oldest_time", "oldest_seq", "floor_time", "floor_seq", "threshold", "need")
 
     def dump(self) -> dict[str, Any]:
         return {
             **super().dump(),
-            **{name: getattr(self, name).copy() for name in self._SLOTS},
+            **{name: getattr(self.filters, name).copy() for name in self._SLOTS},
+            "filter_limit": self.filters.limit.copy(),
+            "fresh_slot": self.fresh_slot.copy(),
             **{f"filter_{name}": array for name, array in self.filters.dump().items()},
             **{f"recent_{name}": array for name, array in self.recent.dump().items()},
             "constants": self.constants.copy(),
@@ -541,18 +524,19 @@ class Buffered(ListAlgorithm):
 
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
-        for name in self._SLOTS:
-            setattr(self, name, blob[name].copy())
         for part, prefix in ((self.filters, "filter_"), (self.recent, "recent_")):
             found = {n.removeprefix(prefix): a for n, a in blob.items() if n.startswith(prefix)}
             part.load(found)
+        for name in self._SLOTS:
+            setattr(self.filters, name, blob[name].copy())
+        self.filters.limit, self.fresh_slot = blob["filter_limit"].copy(), blob["fresh_slot"].copy()
         if self.kind == PROBABLE:  # room as `_clear_filter` makes it
             for slot in np.flatnonzero(self.ks).tolist():
-                self.filters.grow(slot, int(self.ks[slot] + self.cap[slot]) + 1)
+                self.filters.reserve(slot, int(self.ks[slot] + self.filters.cap[slot]) + 1)
         self.constants = blob["constants"].copy()
         self.edge = self.recent.edge
         self.index = self._used = None
-        self._ready = 0
+        self._come, self._ready = np.empty(0), 0
 
     def _check(self) -> None:
         super()._check()
@@ -565,12 +549,12 @@ class Buffered(ListAlgorithm):
             time, seq = self.filters.time[span], self.filters.seq[span]
             # a filter is a part of the buffer, and of its slot's window
             assert set(seq.tolist()) <= here
-            floor = int(self.floor_time[slot]), int(self.floor_seq[slot])
+            floor = int(self.filters.floor_time[slot]), int(self.filters.floor_seq[slot])
             assert all(r >= floor for r in zip(time.tolist(), seq.tolist(), strict=True))
             # a probable filter has no more rows than its room
             if self.kind == PROBABLE:
-                assert len(seq) <= self.ks[slot] + self.cap[slot] <= self.filters.room[slot]
-                assert not len(seq) or self.threshold[slot] <= self.filters.good[span][0]
+                assert len(seq) <= self.ks[slot] + self.filters.cap[slot] <= self.filters.room[slot]
+                assert not len(seq) or self.filters.threshold[slot] <= self.filters.good[span][0]
             # a strict filter has the right counts of dominators
             if self.kind == STRICT:
                 good, count = self.filters.good[span], self.filters.count[span]

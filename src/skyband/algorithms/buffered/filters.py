@@ -13,7 +13,7 @@ part of the buffer is a valid filter; a good one is small and contains the buffe
                 fewer than k rows left it takes every row; behind an index it is filled again from the buffer
                 (`refill`), unless many are short at once. How rows enter is in probabilistic_filter.py
 
-Filters lie in a pool of lists, best last (ranked_lists.py), here as arrays. In a step `shed` removes the rows that left
+Filters lie in a pool of lists, best last (ranked_lists.py). In a step `shed` removes the rows that left
 the buffer, `take_…` offers new rows, and `worth` returns the score that a row must exceed to be handed on when it
 leaves the buffer.
 """
@@ -22,8 +22,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from skyband.algorithms.buffered.probabilistic_filter import BLOCK, WAIT, take_likely
-from skyband.algorithms.kernels.ranked_lists import enlist
+from skyband.algorithms.arrivals import Step
+from skyband.algorithms.buffered.probabilistic_filter import BLOCK, Filters, note_oldest, take_likely
+from skyband.algorithms.kernels.batch_skyband import Picks
+from skyband.algorithms.kernels.candidate_lists import Lists
+from skyband.algorithms.kernels.ranked_lists import insert, insert_counted
 from skyband.compiling.jit import inlined, kernel
 from skyband.core.order import before
 from skyband.core.types import Floats, Ints
@@ -37,23 +40,24 @@ MET, FILTERED, DROPPED = range(3)
 
 
 @kernel
-def shed(
-    ks: Ints, kind: int, edge_time: int, edge_seq: int,
-    good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints,
-    threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
-    lower: Floats, short: Ints,
-) -> int:  # fmt: skip
+def shed(kind: int, edge_time: int, edge_seq: int, filters: Filters, lists: Lists, short: Ints) -> int:
     """Remove the rows older than the edge from every filter.
 
-    `need` becomes the score that a new row must reach to matter, `bar` that of a row that leaves the buffer. Returns
-    the number of open filters, for which every row matters; `short` names them, and `lower` is the threshold that a
-    probable one would have with more rows.
+    `need` and `worth` are computed again. Returns the number of open filters, for which every row matters; `short`
+    names them.
     """
+    good, time, seq, count, start, size = (
+        filters.good, filters.time, filters.seq, filters.count, filters.start, filters.size
+    )  # fmt: skip
+    threshold, lower, oldest_time, oldest_seq = (
+        filters.threshold, filters.lower, filters.oldest_time, filters.oldest_seq
+    )  # fmt: skip
+    ks = lists.ks
     open_ = 0
     for slot in range(ks.shape[0]):
         k = ks[slot]
         if k == 0:
-            need[slot] = bar[slot] = np.inf
+            filters.need[slot] = filters.worth[slot] = np.inf
             continue
         if oldest_time[slot] < edge_time or (oldest_time[slot] == edge_time and oldest_seq[slot] < edge_seq):
             begin, n = start[slot], size[slot]
@@ -89,10 +93,10 @@ def shed(
                     less = threshold[slot] - gap
                     lower[slot] = less if less == less else -np.inf
                 threshold[slot] = lower[slot] if kept >= k else -np.inf
-                counts[slot, base + DROPPED] += 1
-        need[slot] = wanted(slot, k, kind, good, start, size, threshold)
-        bar[slot] = worth(slot, k, good, start, size)
-        if need[slot] == -np.inf:
+                lists.counts[slot, filters.base + DROPPED] += 1
+        filters.need[slot] = wanted(slot, k, kind, filters)
+        filters.worth[slot] = worth(slot, k, filters)
+        if filters.need[slot] == -np.inf:
             short[open_] = slot
             open_ += 1
     return open_
@@ -100,11 +104,8 @@ def shed(
 
 @kernel
 def refill(
-    slots: Ints, rows: Ints, values: Floats, times: Ints, seqs: Ints, ks: Ints, cap: Ints,
-    horizon_time: Ints, horizon_seq: Ints, floor_time: Ints, floor_seq: Ints, lower: Floats,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
-    threshold: Floats, oldest_time: Ints, oldest_seq: Ints, need: Floats, bar: Floats, counts: Ints, base: int,
-    near: Ints, picks: Ints, found: Floats, picked: Floats,
+    slots: Ints, rows: Ints, values: Floats, step: Step, filters: Filters, lists: Lists, near: Picks, picked: Picks,
+    waiting: Picks,
 ) -> None:  # fmt: skip
     """Fill probable filters with the best of these rows of the buffer, oldest first; there is a line of scores for
     each.
@@ -113,34 +114,34 @@ def refill(
     the rows that are in the buffer costs about as much, but closes it at once. First only the rows are considered that
     reach the threshold that there would be; they are nearly always enough.
     """
-    progress = np.zeros(1, np.int64)
-    waiting, waiting_values = np.empty(WAIT, np.int64), np.empty(WAIT)
+    times, seqs = step.time, step.seq
     for i in range(slots.shape[0]):
         slot = slots[i]
-        k = ks[slot]
-        size[slot] = 0
-        threshold[slot] = -np.inf
-        oldest_time[slot] = oldest_seq[slot] = LATEST
-        first = beginning(0, rows.shape[0], rows, times, seqs, horizon_time[slot], horizon_seq[slot])
-        first = beginning(first, rows.shape[0], rows, times, seqs, floor_time[slot], floor_seq[slot])
-        low = lower[slot]
-        count = beyond(low, first, rows, values[i], near, found)
+        k = lists.ks[slot]
+        filters.size[slot] = 0
+        filters.threshold[slot] = -np.inf
+        filters.oldest_time[slot] = filters.oldest_seq[slot] = LATEST
+        first = beginning(
+            0, rows.shape[0], rows, times, seqs, lists.horizon_time[slot], lists.horizon_seq[slot]
+        )
+        first = beginning(
+            first, rows.shape[0], rows, times, seqs, filters.floor_time[slot], filters.floor_seq[slot]
+        )
+        low = filters.lower[slot]
+        count = beyond(low, first, rows, values[i], near)
         if count < k and low > -np.inf:
             low = -np.inf
-            count = beyond(low, first, rows, values[i], near, found)
-        progress[0] = 0
-        take_likely(
-            slot, k, 0, 0, count, near, found, times, seqs, good, time, seq, start, size, threshold, k + cap[slot],
-            oldest_time, oldest_seq, counts, base, waiting, waiting_values, picks, picked, progress,
-        )  # fmt: skip
-        if size[slot] < k + cap[slot]:
-            threshold[slot] = low  # every row that is as good is in it
-        need[slot] = wanted(slot, k, PROBABLE, good, start, size, threshold)
-        bar[slot] = worth(slot, k, good, start, size)
+            count = beyond(low, first, rows, values[i], near)
+        filters.found = 0
+        take_likely(slot, 0, 0, count, near.row, near.good, step, filters, lists, picked, waiting)
+        if filters.size[slot] < k + filters.cap[slot]:
+            filters.threshold[slot] = low  # every row that is as good is in it
+        filters.need[slot] = wanted(slot, k, PROBABLE, filters)
+        filters.worth[slot] = worth(slot, k, filters)
 
 
 @inlined
-def beyond(low: float, first: int, rows: Ints, values: Floats, near: Ints, found: Floats) -> int:
+def beyond(low: float, first: int, rows: Ints, values: Floats, near: Picks) -> int:
     """Write the rows from the first on that are at least so good, and their scores; return how many."""
     count = 0
     for base in range(first, rows.shape[0], BLOCK):
@@ -150,32 +151,34 @@ def beyond(low: float, first: int, rows: Ints, values: Floats, near: Ints, found
             hit |= values[U(at)] >= low
         if hit:
             for at in range(base, stop):
-                near[U(count)] = rows[U(at)]
-                found[U(count)] = values[U(at)]
+                near.row[U(count)] = rows[U(at)]
+                near.good[U(count)] = values[U(at)]
                 count += values[U(at)] >= low
     return count
 
 
 @inlined
-def wanted(slot: int, k: int, kind: int, good: Floats, start: Ints, size: Ints, threshold: Floats) -> float:
+def wanted(slot: int, k: int, kind: int, filters: Filters) -> float:
     """Return the score that a row must reach to matter to the filter, or to the query when it leaves the buffer."""
-    if size[slot] < k:
+    if filters.size[slot] < k:
         return -np.inf
     if kind == PROBABLE:
-        return float(threshold[slot])
-    return float(good[start[slot] + size[slot] - k])
+        return float(filters.threshold[slot])
+    return float(filters.good[filters.start[slot] + filters.size[slot] - k])
 
 
 @inlined
-def worth(slot: int, k: int, good: Floats, start: Ints, size: Ints) -> float:
+def worth(slot: int, k: int, filters: Filters) -> float:
     """Return the score that a row which leaves the buffer must exceed to be in an answer."""
-    return float(good[start[slot] + size[slot] - k]) if size[slot] >= k else -np.inf
+    if filters.size[slot] < k:
+        return -np.inf
+    return float(filters.good[filters.start[slot] + filters.size[slot] - k])
 
 
 @kernel
 def regions(
-    ks: Ints, kind: int, need: Floats, bar: Floats, entered: Floats, wider: float, loose: float,
-    good: Floats, start: Ints, size: Ints, come: Floats, go: Floats, slots: Ints, bars: Floats,
+    ks: Ints, kind: int, filters: Filters, entered: Floats, wider: float, loose: float, come: Floats, go: Floats,
+    slots: Ints, bars: Floats,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Write the bars of rows that arrive and of rows that leave, slot by slot, before they are looked up in an index.
 
@@ -186,10 +189,11 @@ def regions(
     A region that has grown beyond what was entered must be entered again, one that has shrunk only when it has shrunk
     much. The measure is the distance between the scores of a filter's better rows.
     """
+    good, start, size = filters.good, filters.start, filters.size
     open_, moved, unknown = 0, 0, 0
     for slot in range(ks.shape[0]):
         come[slot] = go[slot] = np.nan
-        k, least = ks[slot], need[slot]
+        k, least = ks[slot], filters.need[slot]
         if k == 0:
             continue
         if least == -np.inf:
@@ -197,7 +201,7 @@ def regions(
             continue
         # the paper's strict and relaxed filters are filled with the rows of their cells
         come[slot] = least if kind == PROBABLE else -np.inf
-        go[slot] = bar[slot]  # or more, when new rows have arrived
+        go[slot] = filters.worth[slot]  # or more, when new rows have arrived
         end = start[slot] + size[slot]
         worst = min(good[end - min(size[slot], 2 * k + 8)], least)
         spread = good[end - 1] - worst
@@ -226,146 +230,76 @@ def beginning(first: int, end: int, rows: Ints, times: Ints, seqs: Ints, time: i
 
 @inlined
 def take_strictly(
-    slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
-    good: Floats, time: Ints, seq: Ints, count: Ints, start: Ints, size: Ints, room: Ints,
-    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
+    slot: int, first: int, floor: int, end: int, rows: Ints, values: Floats, step: Step, filters: Filters, lists: Lists,
+    picked: Picks,
 ) -> int:  # fmt: skip
     """Offer a strict filter the rows first, first + 1 … of a range, oldest first; write those among its k best to
-    `picks`.
+    `picked`.
 
-    Rows before the floor don't enter. Returns `end`, or the first row for which the filter has no room; progress[0]
+    Rows before the floor don't enter. Returns `end`, or the first row for which the filter has no room; `filters.found`
     counts the picks.
     """
-    at = first
-    while at < end and size[slot] < room[slot]:
+    k, at = lists.ks[slot], first
+    while at < end and filters.size[slot] < filters.room[slot]:
         value, row = values[at], rows[at]
         if value == value:
-            when, number = times[row], seqs[row]
-            meet(
-                slot, k, value, row, when, number, good, time, seq, start, size, counts, base, picks, picked, progress
-            )  # fmt: skip
+            meet(slot, k, value, row, step, filters, lists, picked)
             if at >= floor:
-                come_strictly(
-                    slot, k, value, when, number, good, time, seq, count, start, size, oldest_time, oldest_seq,
-                    counts, base,
-                )  # fmt: skip
+                when, number = step.time[row], step.seq[row]
+                gone, _ = insert_counted(filters, slot, k, value, when, number)
+                if gone >= 0:
+                    note_oldest(filters, slot, when, number)
+                    lists.counts[slot, filters.base + FILTERED] += 1
+                    lists.counts[slot, filters.base + DROPPED] += gone
         at += 1
     return at
 
 
 @inlined
 def take_freely(
-    slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, limit: Ints, gamma: float,
-    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, newest_time: Ints, newest_seq: Ints,
-    picks: Ints, picked: Floats, progress: Ints,
+    slot: int, first: int, floor: int, end: int, rows: Ints, values: Floats, step: Step, filters: Filters, lists: Lists,
+    picked: Picks,
 ) -> int:  # fmt: skip
     """As `take_strictly`, for a relaxed filter."""
-    at = first
-    while at < end and size[slot] < room[slot]:
+    k, at = lists.ks[slot], first
+    while at < end and filters.size[slot] < filters.room[slot]:
         value, row = values[at], rows[at]
         if value == value:
-            when, number = times[row], seqs[row]
-            meet(
-                slot, k, value, row, when, number, good, time, seq, start, size, counts, base, picks, picked, progress
-            )  # fmt: skip
+            meet(slot, k, value, row, step, filters, lists, picked)
             if at >= floor:
-                come_freely(
-                    slot, k, value, when, number, good, time, seq, start, size, limit, gamma, oldest_time, oldest_seq,
-                    counts, base, newest_time, newest_seq,
-                )  # fmt: skip
+                come_freely(slot, k, value, step.time[row], step.seq[row], filters, lists)
         at += 1
     return at
 
 
 @inlined
 def meet(
-    slot: int, k: int, value: float, row: int, when: int, number: int, good: Floats, time: Ints, seq: Ints,
-    start: Ints, size: Ints, counts: Ints, base: int, picks: Ints, picked: Floats, progress: Ints,
-) -> None:  # fmt: skip
+    slot: int, k: int, value: float, row: int, step: Step, filters: Filters, lists: Lists, picked: Picks
+) -> None:
     """Pick a row if it is among the k best."""
-    counts[slot, base + MET] += 1
-    n = size[slot]
-    kth = start[slot] + n - k
-    if n < k or before(value, when, number, good[kth], time[kth], seq[kth]):
-        picks[progress[0]] = row
-        picked[progress[0]] = value
-        progress[0] += 1
-
-
-@inlined
-def note_oldest(slot: int, when: int, number: int, oldest_time: Ints, oldest_seq: Ints) -> None:
-    if when < oldest_time[slot] or (when == oldest_time[slot] and number < oldest_seq[slot]):
-        oldest_time[slot] = when
-        oldest_seq[slot] = number
-
-
-@inlined
-def come_strictly(
-    slot: int, k: int, value: float, when: int, number: int, good: Floats, time: Ints, seq: Ints, count: Ints,
-    start: Ints, size: Ints, oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int,
-) -> None:  # fmt: skip
-    """Insert a row into a strict filter, which has room; count it for each row that it dominates, and remove at k."""
-    begin, n = start[slot], size[slot]
-    end = begin + n
-    at = end
-    own = 0
-    while at > begin and before(good[at - 1], time[at - 1], seq[at - 1], value, when, number):
-        at -= 1
-        if time[at] > when or (time[at] == when and seq[at] > number):
-            own += 1
-    if own >= k:
-        return
-    write = begin
-    for i in range(begin, at):
-        if time[i] < when or (time[i] == when and seq[i] < number):
-            count[i] += 1
-            if count[i] >= k:
-                continue
-        if write != i:
-            good[write] = good[i]
-            time[write] = time[i]
-            seq[write] = seq[i]
-            count[write] = count[i]
-        write += 1
-    gone = at - write
-    if gone == 0:
-        for i in range(end, at, -1):
-            good[i] = good[i - 1]
-            time[i] = time[i - 1]
-            seq[i] = seq[i - 1]
-            count[i] = count[i - 1]
-    elif gone > 1:
-        for i in range(at, end):
-            good[i - gone + 1] = good[i]
-            time[i - gone + 1] = time[i]
-            seq[i - gone + 1] = seq[i]
-            count[i - gone + 1] = count[i]
-    good[write] = value
-    time[write] = when
-    seq[write] = number
-    count[write] = own
-    size[slot] = n - gone + 1
-    note_oldest(slot, when, number, oldest_time, oldest_seq)
-    counts[slot, base + FILTERED] += 1
-    counts[slot, base + DROPPED] += gone
+    lists.counts[slot, filters.base + MET] += 1
+    n = filters.size[slot]
+    kth = filters.start[slot] + n - k
+    if n < k or before(
+        value, step.time[row], step.seq[row], filters.good[kth], filters.time[kth], filters.seq[kth]
+    ):
+        picked.row[filters.found], picked.good[filters.found] = row, value
+        filters.found += 1
 
 
 @kernel
 def come_freely(
-    slot: int, k: int, value: float, when: int, number: int, good: Floats, time: Ints, seq: Ints,
-    start: Ints, size: Ints, limit: Ints, gamma: float, oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int,
-    newest_time: Ints, newest_seq: Ints,
-) -> None:  # fmt: skip
+    slot: int, k: int, value: float, when: int, number: int, filters: Filters, lists: Lists
+) -> None:
     """Insert a row into a relaxed filter, which has room; sweep if it has reached its limit."""
-    begin = start[slot]
-    enlist(value, when, number, begin, size[slot], good, time, seq)
-    size[slot] += 1
-    note_oldest(slot, when, number, oldest_time, oldest_seq)
-    counts[slot, base + FILTERED] += 1
-    n = size[slot]
-    if n - k < limit[slot]:
+    insert(filters, slot, value, when, number)
+    note_oldest(filters, slot, when, number)
+    lists.counts[slot, filters.base + FILTERED] += 1
+    begin, n = filters.start[slot], filters.size[slot]
+    if n - k < filters.limit[slot]:
         return
+    good, time, seq = filters.good, filters.time, filters.seq
+    newest_time, newest_seq = filters.newest_time, filters.newest_seq
     # from the best down: remove rows older than k better ones (packed against the end, then moved down)
     # newest_time, newest_seq: of the rows passed, the k newest, the oldest of them first
     held = 0
@@ -402,7 +336,7 @@ def come_freely(
             good[begin + i] = good[write + i]
             time[begin + i] = time[write + i]
             seq[begin + i] = seq[write + i]
-    size[slot] = kept
+    filters.size[slot] = kept
     left = max(kept - k, 0)
-    limit[slot] = max(int(np.ceil((1.0 + gamma) * left)), left + 1)
-    counts[slot, base + DROPPED] += 1
+    filters.limit[slot] = max(int(np.ceil((1.0 + filters.gamma) * left)), left + 1)
+    lists.counts[slot, filters.base + DROPPED] += 1

@@ -13,7 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from skyband.algorithms.arrivals import Step
+from skyband.algorithms.kernels.batch_skyband import Picks
+from skyband.algorithms.kernels.candidate_lists import Lists
+from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.compiling.jit import inlined
+from skyband.compiling.state import field, scalar
 from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
@@ -23,21 +28,43 @@ MET, FILTERED = range(2)  # counters, from column `base` on
 U = np.uint64
 
 
+class Filters(Ranked):
+    """The filters of all slots, and what belongs to them."""
+
+    cap: Ints = field("i8[slot]")  # rows of a probable filter beyond the first k
+    threshold: Floats = field("f8[slot]")  # that a row must reach to enter a probable filter
+    limit: Ints = field("i8[slot]")  # rows beyond the first k at which a relaxed filter is swept
+    oldest_time: Ints = field("i8[slot]")  # of the rows in the filter
+    oldest_seq: Ints = field("i8[slot]")
+    floor_time: Ints = field("i8[slot]")  # rows from before don't enter
+    floor_seq: Ints = field("i8[slot]")
+    need: Floats = field("f8[slot]")  # the score that a new row must reach to matter
+    worth: Floats = field("f8[slot]")  # and that a row which leaves the buffer must exceed
+    lower: Floats = field("f8[slot]", scratch=True)  # the threshold that it would have with more rows
+    newest_time: Ints = field("i8[rank]", scratch=True)  # of a sweep
+    newest_seq: Ints = field("i8[rank]", scratch=True)
+    base: int = scalar("i8")  # the first of a filter's counters
+    gamma: float = scalar("f8")
+    found: int = scalar("i8")  # rows picked so far
+
+
 @inlined
 def take_likely(
-    slot: int, k: int, first: int, floor: int, end: int, rows: Ints, values: Floats, times: Ints, seqs: Ints,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, threshold: Floats, most: int,
-    oldest_time: Ints, oldest_seq: Ints, counts: Ints, base: int, near: Ints, near_values: Floats,
-    picks: Ints, picked: Floats, progress: Ints,
+    slot: int, first: int, floor: int, end: int, rows: Ints, values: Floats, step: Step, filters: Filters, lists: Lists,
+    picked: Picks, waiting: Picks,
 ) -> int:  # fmt: skip
     """Offer rows to a probable filter, as `take_strictly`: rows at or beyond the threshold enter, and replace the
     worst if it is full.
 
-    The filter must have room for `most` rows. `near` and `near_values` have room for the collected ones.
+    The filter must have room for k + cap rows, `waiting` for WAIT.
     """
-    begin, n = U(start[slot]), size[slot]
+    good, time, seq, threshold = filters.good, filters.time, filters.seq, filters.threshold
+    times, seqs, near, near_values = step.time, step.seq, waiting.row, waiting.good
+    k = lists.ks[slot]
+    most = k + filters.cap[slot]
+    begin, n = U(filters.start[slot]), filters.size[slot]
     low = threshold[slot] if n >= k else -np.inf
-    found, met, taken, held = progress[0], 0, 0, 0
+    found, met, taken, held = filters.found, 0, 0, 0
     at = first
     while at < end:
         if low > -np.inf and end - at >= BLOCK:
@@ -65,36 +92,35 @@ def take_likely(
             among = (value > good[kth]) | (n < others)
             if value == good[kth]:
                 among |= before(value, times[U(row)], seqs[U(row)], good[kth], time[kth], seq[kth])
-            picks[U(found)] = row  # written always and kept if picked, so that there is no branch
-            picked[U(found)] = value
+            picked.row[U(found)] = row  # written always and kept if picked, so that there is no branch
+            picked.good[U(found)] = value
             found += among & (others > 0)
             if at > floor:
                 near_values[U(to)] = value
                 near[U(to)] = row
                 held += 1
         if held == WAIT or at == end:
-            came = come_in(
-                begin, n, most, held, near, near_values, times, seqs, good, time, seq, slot, oldest_time, oldest_seq
-            )  # fmt: skip
+            came = come_in(slot, begin, n, most, held, step, filters, waiting)
             n = min(n + held, most)
             taken += came
             held = 0
             if n == most:
                 threshold[slot] = good[begin]
             low = threshold[slot] if n >= k else -np.inf
-    size[slot] = n
-    progress[0] = found
-    counts[slot, base + MET] += met
-    counts[slot, base + FILTERED] += taken
+    filters.size[slot] = n
+    filters.found = found
+    lists.counts[slot, filters.base + MET] += met
+    lists.counts[slot, filters.base + FILTERED] += taken
     return end
 
 
 @inlined
 def come_in(
-    begin: Any, n: int, most: int, held: int, near: Ints, near_values: Floats, times: Ints, seqs: Ints,
-    good: Floats, time: Ints, seq: Ints, slot: int, oldest_time: Ints, oldest_seq: Ints,
-) -> int:  # fmt: skip
+    slot: int, begin: Any, n: int, most: int, held: int, step: Step, filters: Filters, waiting: Picks
+) -> int:
     """Merge collected rows, best last, into a filter, which then has at most so many; return how many entered."""
+    good, time, seq = filters.good, filters.time, filters.seq
+    times, seqs, near, near_values = step.time, step.seq, waiting.row, waiting.good
     out, lost = 0, 0  # of the filter, and of the collected rows: the worst of both leave
     for _ in range(n + held - most):
         row, worst = U(near[U(lost)]), begin + U(out)
@@ -127,6 +153,14 @@ def come_in(
         good[write] = value
         time[write] = when
         seq[write] = number
-        if when < oldest_time[slot] or (when == oldest_time[slot] and number < oldest_seq[slot]):
-            oldest_time[slot], oldest_seq[slot] = when, number
+        note_oldest(filters, slot, when, number)
     return held - lost
+
+
+@inlined
+def note_oldest(filters: Filters, slot: int, when: int, number: int) -> None:
+    """Note that a filter has a row of this recency."""
+    if when < filters.oldest_time[slot] or (
+        when == filters.oldest_time[slot] and number < filters.oldest_seq[slot]
+    ):
+        filters.oldest_time[slot], filters.oldest_seq[slot] = when, number

@@ -100,37 +100,32 @@ from skyband.algorithms.buffered.transfer import choose
 from skyband.algorithms.buffered.filters import beginning, {take}, wanted, worth
 
 @kernel
-def serve(first, todo, ks, cap, rate, base, come_start, come_rows, come_values, go_start, go_rows, go_values,
-          step, floor_time, floor_seq, need,
-          good, time, seq, count, start, size, room, threshold, limit, oldest_time, oldest_seq,
-          newest_time, newest_seq, picked, out, progress, {states}):
+def serve(first, todo, come_start, come_rows, come_values, go_start, go_rows, go_values, progress, filters, picked, out,
+          step, {states}):
     """Serve slots from todo[first] on; return which one needs room, and whether its filter (1) or its list (2) does."""
-    counts, times, seqs = lists.counts, step.time, step.seq
+    times, seqs = step.time, step.seq
     for t in range(first, todo.shape[0]):
         slot = np.uint64(todo[t])  # an index that can't be negative needs no check
-        k = ks[slot]
         end = come_start[t + 1]
         if come_start[t] == end and go_start[t] == go_start[t + 1]:
             continue
         if progress[1] == 0:
-            progress[0] = 0
+            filters.found = 0
             progress[2] = come_start[t]
             progress[1] = 1
         if progress[1] == 1:
             # rows are in order: those before the horizon are skipped, those before the floor don't enter
             at = beginning(
                 progress[2], end, come_rows, times, seqs, lists.horizon_time[slot], lists.horizon_seq[slot])
-            floor = beginning(at, end, come_rows, times, seqs, floor_time[slot], floor_seq[slot])
-            at = {take}(
-                slot, k, at, floor, end, come_rows, come_values, times, seqs, good, time, seq, {given},
-                picked.row, picked.good, progress)
+            floor = beginning(at, end, come_rows, times, seqs, filters.floor_time[slot], filters.floor_seq[slot])
+            at = {take}(slot, at, floor, end, come_rows, come_values, step, filters, lists, {scratch})
             progress[2] = at
             if at < end:
                 return t, 1
             progress[3] = choose(
-                todo[t], progress[0], go_start[t], go_start[t + 1], go_rows, go_values,
-                worth(slot, k, good, start, size), times, seqs, lists, picked, out)
-            need[slot] = wanted(slot, k, {kind}, good, start, size, threshold)
+                todo[t], filters.found, go_start[t], go_start[t + 1], go_rows, go_values,
+                worth(slot, lists.ks[slot], filters), times, seqs, lists, picked, out)
+            filters.need[slot] = wanted(slot, lists.ks[slot], {kind}, filters)
             progress[1] = 2
         if progress[3] > 0:
             if absorb_here(todo[t], progress[3], out, step, {states}):
@@ -140,25 +135,19 @@ def serve(first, todo, ks, cap, rate, base, come_start, come_rows, come_values, 
 '''
 
 
-# The function by which rows enter each kind of filter, and its arguments. It is inlined in the loop, where a call
-# would cost as much as their work; an inlined function must not have more than thirty arguments.
+# The function by which rows enter each kind of filter, and its scratch memory. It is inlined in the loop, where a call
+# would cost as much as its work.
 _TAKES = {
-    STRICT: ("take_strictly", "count, start, size, room, oldest_time, oldest_seq, counts, base"),
-    RELAXED: (
-        "take_freely",
-        "start, size, room, limit, rate, oldest_time, oldest_seq, counts, base, newest_time, newest_seq",
-    ),
-    PROBABLE: (
-        "take_likely",
-        "start, size, threshold, k + cap[slot], oldest_time, oldest_seq, counts, base, out.row, out.good",
-    ),
+    STRICT: ("take_strictly", "picked"),
+    RELAXED: ("take_freely", "picked"),
+    PROBABLE: ("take_likely", "picked, out"),
 }
 
 
 @lru_cache(maxsize=6)
 def serving(absorb: Kernel, kind: int) -> Any:
     """Return the kernel of filters of one kind that ends in the skyband of `sa` or of `ra`."""
-    take, given = _TAKES[kind]
+    take, scratch = _TAKES[kind]
     module, states = absorb.function.__module__, ", ".join(absorb.arguments[STEP:])
-    text = _SERVE.format(module=module, kind=kind, take=take, given=given, states=states)
+    text = _SERVE.format(module=module, kind=kind, take=take, scratch=scratch, states=states)
     return generated(text).serve

@@ -6,14 +6,12 @@ Nothing is reported in between, so several losses of one slot in a step cost one
 
 A subclass brings
 
-    arrive     the kernel that inserts a row into a slot's list (see search.py), and `state()`, its arrays
-    expire()   removes rows before the horizons from lists; returns the slots that need a search
+    arrive     the kernel that inserts a row into a slot's list (see search.py)
     strike     the kernel that removes deleted rows from lists, if the algorithm supports deletion
     keep       how many rows a search finds for a slot (default: k)
 
-and has for each slot: `bar`, below which an arrival can't matter; `complete`, 1 while the list holds every row of its
-window (then the bar is -inf, every cell of its box names it, and a loss needs no search); `oldest_time` and
-`oldest_seq`, a recency not after that of any row listed, so that one comparison shows whether a list loses a row.
+`bars` (kernels/barred_lists.py) says what bounds each list. While a list is `complete` its bar is -inf, every cell of
+its box names the slot, and a loss needs no search.
 
 **Which search.** `walk` if every axis has a proven direction and no part of the score can be infinite or NaN on the
 box that the grid covers; else `descend`; and if the score can't be compiled (exp, ln, powers), the same descent in
@@ -25,7 +23,6 @@ is ever needed.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -33,11 +30,12 @@ import numpy as np
 
 from skyband.algorithms.grid.cells import MOST_CELLS, Grid
 from skyband.algorithms.grid.merge_batch import Gathered, gather
-from skyband.algorithms.grid.search import ADMITTED, COUNTERS, SCORED, Visits
+from skyband.algorithms.grid.search import COUNTERS, SCORED, Search, Visits
 from skyband.algorithms.grid.search_numpy import Descent
+from skyband.algorithms.kernels.barred_lists import ADMITTED, LATEST, Bars, expire, horizon_of
 from skyband.algorithms.kernels.row_slots import Places, Rows
 from skyband.algorithms.window_base import WindowAlgorithm
-from skyband.compiling.jit import Kernel, kernel
+from skyband.compiling.jit import Kernel
 from skyband.core.errors import QueryError
 from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints, Recency
@@ -69,28 +67,15 @@ class Gridded(WindowAlgorithm):
         self.store = Rows(axes)
         self.grid = Grid(self.store, per_axis)
         self.gathered = Gathered()
-        self.bar = np.empty(0, dtype=np.float64)
-        self.complete = np.empty(0, dtype=np.uint8)
-        self.oldest_time = np.empty(0, dtype=np.int64)
-        self.oldest_seq = np.empty(0, dtype=np.int64)
-        self.lost = np.empty(0, dtype=np.uint8)
+        self.bars = Bars()
+        self.scratch = Search(axis=axes)
         self.way = np.empty(0, dtype=np.uint8)
         self.scored_before = np.empty(0, dtype=np.int64)
         self.up = np.empty((0, axes), dtype=np.int8)
-        self.used = np.zeros(1, dtype=np.uint64)
         self.proved = np.full(axes, np.inf), np.full(axes, -np.inf)
-        self.age = 0
         self._visits: Visits | None = None
 
     # -- what a subclass brings ----------------------------------------------------------------------------
-
-    @abstractmethod
-    def state(self) -> tuple[Any, ...]:
-        """Return the arrays that `arrive` works on; called again after a list has grown."""
-
-    @abstractmethod
-    def expire(self) -> None:
-        """Remove the rows before their horizons from the lists; set `lost` and `touched`."""
 
     def keep(self) -> Ints:
         """Return by slot how many rows a search finds."""
@@ -112,7 +97,7 @@ class Gridded(WindowAlgorithm):
     def opened(self, slot: int) -> None:
         self._provide()
         self.way[slot] = UNKNOWN
-        self.lost[slot] = self.scored_before[slot] = 0
+        self.bars.lost[slot] = self.scored_before[slot] = 0
         self._mark_used()
         if self.space.bounded:
             self._open_threshold(slot)
@@ -123,19 +108,19 @@ class Gridded(WindowAlgorithm):
 
     def _complete(self, slot: int) -> None:
         """Mark the list as complete: it holds every row that there is, so far none."""
-        self.bar[slot], self.complete[slot] = -np.inf, 1
+        self.bars.bar[slot], self.bars.complete[slot] = -np.inf, 1
         self.ranked.clear(slot)
-        self.oldest_time[slot] = self.oldest_seq[slot] = 2**63 - 1
+        self.bars.oldest_time[slot] = self.bars.oldest_seq[slot] = LATEST
         self._influence(np.array([slot], dtype=np.int64))
 
     def _open_threshold(self, slot: int) -> None:
         """Set the bar of a threshold: good > edge is good >= the next float; nothing lies beyond infinity."""
         edge = float(self.edge[slot])
-        self.bar[slot] = np.nan if edge == np.inf else np.nextafter(edge, np.inf)
-        self.complete[slot] = 1
+        self.bars.bar[slot] = np.nan if edge == np.inf else np.nextafter(edge, np.inf)
+        self.bars.complete[slot] = 1
         good, time, seq = self.scored(slot, self._horizon(slot))
         self.ranked.put(slot, good, time, seq)
-        self._note_oldest(slot)
+        self.bars.note_oldest(slot, self.ranked)
         self._influence(np.array([slot], dtype=np.int64))
 
     def resized(self, slot: int) -> None:
@@ -146,7 +131,7 @@ class Gridded(WindowAlgorithm):
     def closed(self, slot: int) -> None:
         self.grid.forget(slot)
         self.ks[slot] = 0
-        self.complete[slot] = self.lost[slot] = 0
+        self.bars.complete[slot] = self.bars.lost[slot] = 0
         self._mark_used()
 
     def _horizon(self, slot: int) -> Recency:
@@ -155,7 +140,8 @@ class Gridded(WindowAlgorithm):
     def _provide(self) -> None:
         """Grow the arrays to the number of slots."""
         slots = len(self.ks)
-        for name in ("bar", "complete", "oldest_time", "oldest_seq", "lost", "way", "scored_before", "up"):
+        self.bars.grow(slot=slots)
+        for name in ("way", "scored_before", "up"):
             old = getattr(self, name)
             if len(old) < slots:
                 new = np.zeros((slots, *old.shape[1:]), dtype=old.dtype)
@@ -166,15 +152,7 @@ class Gridded(WindowAlgorithm):
     def _mark_used(self) -> None:
         there = np.zeros(self.grid.bits.shape[1] * 64, dtype=bool)
         there[: len(self.ks)] = self.ks > 0
-        self.used = np.packbits(there, bitorder="little").view(np.uint64)
-
-    def _note_oldest(self, slot: int) -> None:
-        span = self.ranked.span(slot)
-        time, seq = self.ranked.time[span], self.ranked.seq[span]
-        self.oldest_time[slot] = self.oldest_seq[slot] = 2**63 - 1
-        if len(time):
-            self.oldest_time[slot] = time.min()
-            self.oldest_seq[slot] = seq[time == time.min()].min()
+        self.grid.used = np.packbits(there, bitorder="little").view(np.uint64)
 
     # -- a step --------------------------------------------------------------------------------------------
 
@@ -189,9 +167,9 @@ class Gridded(WindowAlgorithm):
             self._delete(deleted_time, deleted_seq)
         gone = self.store.expire(horizon)
         self.grid.unlink(gone)
-        self.expire()
-        short = np.flatnonzero(self.lost)
-        self.lost[short] = 0
+        expire(self.bars.lent(self), self.ranked)
+        short = np.flatnonzero(self.bars.lost)
+        self.bars.lost[short] = 0
         if len(short):
             self.search(short)
         self._tighten()
@@ -210,18 +188,18 @@ class Gridded(WindowAlgorithm):
             self.counts[slots, ADMITTED] += counts
             self.touched[slots] = 1
             for slot in slots.tolist():
-                self._note_oldest(slot)
+                self.bars.note_oldest(slot, self.ranked)
 
     def _flooded(self, rows: int) -> None:
         """Search for queries that take every row when a large batch comes, instead of offering it row by row."""
-        if self.space.bounded or not self.complete.any():
+        if self.space.bounded or not self.bars.complete.any():
             return
-        slots = np.flatnonzero((self.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
+        slots = np.flatnonzero((self.bars.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
         for slot in slots.tolist():
             self.grid.forget(slot)
-        self.bar[slots] = np.nan  # no row is offered to them in this step
-        self.complete[slots] = 0
-        self.lost[slots] = 1
+        self.bars.bar[slots] = np.nan  # no row is offered to them in this step
+        self.bars.complete[slots] = 0
+        self.bars.lost[slots] = 1
 
     def _store(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> Ints:
         """Put rows into cells; return their places, those of strays as complements."""
@@ -246,7 +224,8 @@ class Gridded(WindowAlgorithm):
         self._store(tuple(column[fresh] for column in columns), time[fresh], seq[fresh])
 
     def oldest_horizon(self) -> Recency:
-        return Recency(*oldest(self.ks, self.horizon_time, self.horizon_seq))
+        time, seq, _ = horizon_of(self.ks, self.horizon_time, self.horizon_seq)
+        return Recency(time, seq)
 
     # -- the grid ------------------------------------------------------------------------------------------
 
@@ -303,12 +282,12 @@ class Gridded(WindowAlgorithm):
 
     def _influence(self, slots: Ints) -> None:
         """Set the influence lists of slots for their present bars."""
-        low = slots[self.bar[slots] == -np.inf]
+        low = slots[self.bars.bar[slots] == -np.inf]
         if np.any(self.way[low] >= DESCEND):
             self.grid.own_sets(len(self.ks))
         for slot in low.tolist():
             self.grid.everywhere(slot, *self._cells_of_box(slot))
-        rest = slots[self.bar[slots] > -np.inf]
+        rest = slots[self.bars.bar[slots] > -np.inf]
         if len(rest):
             self._visit(rest, 0)
         self.scored_before[slots] = self.counts[slots, SCORED]
@@ -329,7 +308,11 @@ class Gridded(WindowAlgorithm):
         """Set the influence lists of slots again whose bar has risen far since they were set."""
         if self.space.bounded:
             return
-        waste = (self.counts[:, SCORED] - self.scored_before > TIGHTEN) & (self.complete == 0) & (self.ks > 0)
+        waste = (
+            (self.counts[:, SCORED] - self.scored_before > TIGHTEN)
+            & (self.bars.complete == 0)
+            & (self.ks > 0)
+        )
         if waste.any():
             self._influence(np.flatnonzero(waste))
 
@@ -339,7 +322,7 @@ class Gridded(WindowAlgorithm):
         """Fill the lists of slots from the grid, one search each, and set their influence lists."""
         need = np.minimum(self.keep()[slots], len(self.store))
         for slot in slots[self.ranked.room[slots] < need].tolist():
-            self.ranked.grow(slot, int(min(self.keep()[slot], len(self.store))))
+            self.ranked.reserve(slot, int(min(self.keep()[slot], len(self.store))))
         self._visit(slots, 1)
         self.touched[slots] = 1
         self.scored_before[slots] = self.counts[slots, SCORED]
@@ -350,35 +333,21 @@ class Gridded(WindowAlgorithm):
         ways = self.way[slots]
         keep = self.keep()
         grid, store, ranked = self.grid, self.store, self.ranked
-        most = int(min(keep[slots].max(), len(store) + 1))
-        axes = np.empty((3, grid.axes), dtype=np.int64), np.empty((2, grid.axes), dtype=np.float64)
-        held = np.empty(most, dtype=np.float64), np.empty(most, dtype=np.int64), *axes[0], *axes[1]
-        rows = store.x, store.time, store.seq, store.next, grid.first
-        cells = (
-            grid.bits, grid.count, grid.cells, grid.strides, grid.origin, grid.scale, grid.low, grid.high,
-        )  # fmt: skip
-        mine = (
-            self.constants, self.horizon_time, self.horizon_seq, self.low, self.high, self.counts,
-            self.bar, self.complete, self.oldest_time, self.oldest_seq,
-        )  # fmt: skip
-        lists = ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size
+        self.scratch.provide(grid, int(min(keep[slots].max(), len(store) + 1)))
+        states = store, grid, self.bars.lent(self), ranked, self.scratch
         walked, descended = slots[ways == WALK], slots[ways == DESCEND]
         compiled = self._compiled
         if len(walked):
             assert compiled is not None
-            if self.age > 2**30:
+            if grid.age > 2**30:
                 grid.stamp[:] = 0
-                self.age = 0
-            self.age = compiled.walk(
-                walked, keep, scan, self.up, rows, grid.near(), cells, mine, lists, held,
-                grid.stamp, self.age, grid.heap_key, grid.heap_cell,
-            )  # fmt: skip
+                grid.age = 0
+            compiled.walk(walked, keep, scan, self.up, *states)
         if len(descended):
             assert compiled is not None
-            compiled.descend(
-                descended, keep, scan, self.space.sign, rows, grid.near(), cells, mine, lists, held,
-                grid.own_sets(len(self.ks)), grid.as_set(_NO_CELLS), grid.node_room(), grid.heap_key, grid.heap_cell,
-            )  # fmt: skip
+            grid.own_sets(len(self.ks))
+            grid.make_node_room()
+            compiled.descend(descended, keep, scan, self.space.sign, grid.as_set(_NO_CELLS), *states)
         for slot in slots[ways == PLAIN].tolist():
             self._visit_plainly(slot, scan)
 
@@ -388,33 +357,27 @@ class Gridded(WindowAlgorithm):
     def _compiled(self) -> Visits | None:
         """Return the generated kernels, or None where the score can't be compiled."""
         if self._visits is None and self.space.rendered is not None:
-            hook = self._hook().function
-            self._visits = Visits(self.space, self.constants.shape[1], (hook.__module__, hook.__name__))
+            self._visits = Visits(self.space, self.constants.shape[1], self._hook())
         return self._visits
 
     def _hook(self) -> Kernel:
         return gather if self.space.bounded else self.arrive
 
-    def _hook_state(self) -> tuple[Any, ...]:
-        return self.gathered.state() if self.space.bounded else self.state()
+    def _hook_states(self) -> tuple[Any, ...]:
+        return self.bars.lent(self), self.gathered if self.space.bounded else self.ranked
 
     def _make_room(self, slot: int) -> None:
         if self.space.bounded:
-            self.gathered.grow()
+            self.gathered.grow(row=max(1024, 2 * len(self.gathered.slot)))
         else:
-            self.ranked.grow(slot, 2 * int(self.ranked.room[slot]))
+            self.ranked.reserve(slot, 2 * int(self.ranked.room[slot]))
 
     def _offer(self, offered: Ints) -> None:
         assert self._compiled is not None
         offer = self._compiled.offer
-        store, grid = self.store, self.grid
         row, slot = 0, 0
         while True:
-            row, slot = offer(
-                row, slot, offered, store.x, store.time, store.seq, store.cell, grid.bits, self.named(), self.used,
-                self.bar, self.constants, self.horizon_time, self.horizon_seq, self.low, self.high, self.counts,
-                self._hook_state(),
-            )  # fmt: skip
+            row, slot = offer(row, slot, offered, self.named(), self.store, self.grid, *self._hook_states())
             if row == len(offered):
                 return
             self._make_room(slot)
@@ -433,7 +396,7 @@ class Gridded(WindowAlgorithm):
                 continue
             self.counts[slot, SCORED] += len(asked)
             good = self.space.good([column[asked] for column in columns], self.constants[slot])
-            fits = good >= self.bar[slot]
+            fits = good >= self.bars.bar[slot]
             for i, axis in enumerate(self.space.boxed):
                 x = columns[axis][asked]
                 fits &= (x >= self.low[slot, i]) & (x <= self.high[slot, i])
@@ -441,7 +404,7 @@ class Gridded(WindowAlgorithm):
             fits &= (time[asked] > since) | ((time[asked] == since) & (seq[asked] >= since_seq))
             for i in np.flatnonzero(fits).tolist():
                 row = asked[i]
-                while hook(slot, good[i], time[row], seq[row], *self._hook_state()):
+                while hook(slot, good[i], time[row], seq[row], *self._hook_states()):
                     self._make_room(slot)
 
     def _visit_plainly(self, slot: int, scan: int) -> None:
@@ -452,7 +415,7 @@ class Gridded(WindowAlgorithm):
         for i, axis in enumerate(self.space.boxed):
             limits[axis] = float(self.low[slot, i]), float(self.high[slot, i])
         descent = Descent(self.grid, self.space, self.constants[slot], limits, self._horizon(slot))
-        descent.run(begin, end, wanted, -np.inf if scan else float(self.bar[slot]))
+        descent.run(begin, end, wanted, -np.inf if scan else float(self.bars.bar[slot]))
         self.grid.adopt(slot, descent.cells(), len(self.ks))
         self.counts[slot, 0] += descent.visited
         if not scan:
@@ -461,9 +424,9 @@ class Gridded(WindowAlgorithm):
         self.counts[slot, SCORED] += descent.scored
         good, time, seq = descent.rows()
         self.ranked.put(slot, good, time, seq)
-        self.complete[slot] = len(good) < wanted
-        self.bar[slot] = -np.inf if len(good) < wanted else good.min()
-        self._note_oldest(slot)
+        self.bars.complete[slot] = len(good) < wanted
+        self.bars.bar[slot] = -np.inf if len(good) < wanted else good.min()
+        self.bars.note_oldest(slot, self.ranked)
 
     # -- answers and keeping -------------------------------------------------------------------------------
 
@@ -478,21 +441,21 @@ class Gridded(WindowAlgorithm):
         return self.store.seq[self.store.living()]
 
     def window_size(self) -> tuple[int, int]:
-        return len(self.store), self.store.bytes() + self.grid.bytes()
+        return len(self.store), self.store.bytes() + self.grid.nbytes + self.scratch.nbytes
 
     def dump(self) -> dict[str, Any]:
-        return {**super().dump(), "bar": self.bar.copy(), "complete": self.complete.copy()}
+        return {**super().dump(), "bar": self.bars.bar.copy(), "complete": self.bars.complete.copy()}
 
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
         self._provide()
-        self.bar, self.complete = blob["bar"].copy(), blob["complete"].copy()
+        self.bars.bar, self.bars.complete = blob["bar"].copy(), blob["complete"].copy()
         columns = tuple(blob[f"column_{i}"] for i in range(len(self.space.columns)))
         if len(blob["row_seq"]):
             self.store.add(columns, blob["row_time"], blob["row_seq"])
         self._mark_used()
         for slot in range(len(self.ks)):
-            self._note_oldest(slot)
+            self.bars.note_oldest(slot, self.ranked)
         self._regrid()
 
     def _check(self) -> None:
@@ -510,23 +473,13 @@ class Gridded(WindowAlgorithm):
             good = self.space.good(columns, self.constants[slot])
             for i, axis in enumerate(self.space.boxed):
                 asked &= (columns[axis] >= self.low[slot, i]) & (columns[axis] <= self.high[slot, i])
-            asked &= good >= self.bar[slot]
+            asked &= good >= self.bars.bar[slot]
             assert np.all(there[self.store.cell[places[asked]]])
             # no listed row is older than the slot's oldest
             span = self.ranked.span(slot)
-            oldest = int(self.oldest_time[slot]), int(self.oldest_seq[slot])
+            oldest = int(self.bars.oldest_time[slot]), int(self.bars.oldest_seq[slot])
             listed = zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True)
             assert all(recency >= oldest for recency in listed)
-
-
-@kernel
-def oldest(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int]:
-    """Return the oldest horizon of the slots in use; a recency after every row, if no slot is in use."""
-    first, number = 9223372036854775807, 9223372036854775807
-    for slot in range(ks.shape[0]):
-        if ks[slot] > 0 and (time[slot] < first or (time[slot] == first and seq[slot] < number)):
-            first, number = time[slot], seq[slot]
-    return first, number
 
 
 def _wider(ends: Floats, side: float) -> Floats:

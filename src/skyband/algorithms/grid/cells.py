@@ -27,9 +27,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skyband.algorithms.kernels.cell_shape import shape_for
 from skyband.algorithms.kernels.row_slots import Places, Rows
 from skyband.compiling.intrinsics import fetch
 from skyband.compiling.jit import kernel
+from skyband.compiling.state import State, field, scalar
 from skyband.core.types import Floats, Ints
 
 TOTAL = 20_736  # 12^4, the best of the paper's grids
@@ -37,31 +39,39 @@ ROWS_A_CELL = 4  # rows per cell in a small window
 MOST_CELLS = 1 << 22
 OUTSIDE = 1 << 40  # beyond the number of any cell
 STRETCH = 64  # rows whose cells are found before they are linked
-NEAR = 16_384  # the most rows that a search copies side by side
 FAR = 8e307  # no grid reaches further, so that the difference of two edges is finite
 
 Words = npt.NDArray[np.uint64]
 
 
-def shape_for(axes: int, total: float) -> list[int]:
-    """Return the cells along each axis, as equal as possible, with the greatest product that is at most `total`."""
-    each = max(1, int(total ** (1 / axes)))
-    while (each + 1) ** axes <= total:
-        each += 1
-    cells = [each] * axes
-    product = each**axes
-    for axis in range(axes):
-        if product // each * (each + 1) > total:
-            break
-        cells[axis] += 1
-        product = product // each * (each + 1)
-    return cells
-
-
-class Grid:
+class Grid(State):
     """Cells over stored rows; `per_axis` fixes the number of cells along each axis (0: chosen by the window)."""
 
+    cells: Ints = field("i8[axis]")  # along each axis
+    strides: Ints = field("i8[axis]")
+    origin: Floats = field("f8[axis]")
+    scale: Floats = field("f8[axis]")
+    low: Floats = field("f8[axis, slab]")  # the edges of cells along each axis
+    high: Floats = field("f8[axis, slab]")
+    cover_low: Floats = field("f8[axis]")
+    cover_high: Floats = field("f8[axis]")
+    tally: Ints = field(
+        "i8[tallied]"
+    )  # rows since the last rebuild, those outside the box, those beyond the cover
+    first: Places = field("i4[cell]")  # the ends of each cell's chain of rows
+    last: Places = field("i4[cell]")
+    bits: Words = field("u8[cell, word]")  # the slots that a cell names,
+    count: Places = field("i4[cell]")  # how many they are,
+    mine: Words = field("u8[own, own_word]")  # and by slot the cells that name it, see `own_sets`
+    used: Words = field("u8[used_word]")  # the slots in use
+    stamp: Places = field("i4[cell]")  # the search that has met a cell
+    heap_key: Floats = field("f8[heap]")
+    heap_cell: Places = field("i4[heap]")
+    nodes: Places = field("i4[node, end]")
+    age: int = scalar("i8")  # the latest search
+
     def __init__(self, rows: Rows, per_axis: int = 0) -> None:
+        super().__init__(used_word=1)
         self.rows = rows
         self.per_axis = per_axis
         self.bits = np.zeros((1, 1), dtype=np.uint64)
@@ -107,10 +117,10 @@ class Grid:
         self.cells = np.array(cells, dtype=np.int64)
         self.strides = np.concatenate([[1], np.cumprod(self.cells)[:-1]]).astype(np.int64)
         self.total = int(np.prod(self.cells))
+        self.age = 0
         self.low = np.full((axes, max(cells)), np.inf)
         self.high = np.full((axes, max(cells)), -np.inf)
         self.origin, self.scale = np.zeros(axes), np.zeros(axes)
-        # rows since the last rebuild, those outside the box, those beyond the cover
         self.tally = np.zeros(3, dtype=np.int64)
         self.first = np.full(self.total, -1, dtype=np.int32)
         self.last = np.full(self.total, -1, dtype=np.int32)
@@ -121,7 +131,6 @@ class Grid:
         self.heap_key = np.empty(self.total + 1, dtype=np.float64)
         self.heap_cell = np.empty(self.total + 1, dtype=np.int32)
         self.nodes = np.empty((0, 2 * axes), dtype=np.int32)
-        self._near: tuple[Any, ...] = ()
         if self.learned:
             self._cut()
         self.cover_low, self.cover_high = self.low[:, 0].copy(), self.high[range(axes), self.cells - 1]
@@ -165,17 +174,12 @@ class Grid:
     def link(self, places: Places) -> Ints:
         """Put rows into their cells; return the places, those of strays as their complement (~place)."""
         out = np.empty(len(places), dtype=np.int64)
-        link(
-            places, self.rows.x, self.rows.cell, self.rows.next, self.rows.prev, self.first, self.last,
-            self.origin, self.scale, self.cells, self.strides, self.low, self.high, self.cover_low, self.cover_high,
-            self.tally, out,
-        )  # fmt: skip
+        link(places, self.rows, self, out)
         return out
 
     def unlink(self, places: Places) -> None:
         """Remove rows from their cells."""
-        rows = self.rows
-        unlink(places, rows.cell, rows.next, rows.prev, self.first, self.last)
+        unlink(places, self.rows, self)
 
     def covered(self, places: Places | int) -> Any:
         """Whether the rows at these places are inside the cover."""
@@ -197,32 +201,30 @@ class Grid:
             wider[:, : self.bits.shape[1]] = self.bits
             self.bits = wider
 
-    def own_sets(self, slots: int) -> Words:
-        """Return by slot the cells that have its bit: kept for the slots that are searched by boxes of cells."""
+    def own_sets(self, slots: int) -> None:
+        """Make room for the cells that have a slot's bit: kept for the slots that are searched by boxes of cells."""
         words = (self.total + 63) // 64
         if len(self.mine) < slots:
             wider = np.zeros((max(slots, self.mine.shape[0] * 3 // 2), words), dtype=np.uint64)
             if len(self.mine):
                 wider[: len(self.mine)] = self.mine
             self.mine = wider
-        return self.mine
 
-    def node_room(self) -> Places:
-        """Return room for the boxes of cells of one search."""
+    def make_node_room(self) -> None:
+        """Make room for the boxes of cells of one search."""
         if len(self.nodes) < 2 * self.total:
             self.nodes = np.empty((2 * self.total, 2 * self.axes), dtype=np.int32)
-        return self.nodes
 
     def forget(self, slot: int) -> None:
         """Remove a slot from all cells."""
-        clear_slot(slot, self.bits, self.count)
+        clear_slot(slot, self)
         if slot < len(self.mine):
             self.mine[slot] = 0
 
     def everywhere(self, slot: int, begin: Ints, end: Ints) -> None:
         """Name the slot in exactly the cells of a box, given by the first and last index along each axis."""
         self.forget(slot)
-        mark_box(slot, begin, end, self.strides, self.bits, self.count)
+        mark_box(slot, begin, end, self)
         if slot < len(self.mine):
             self.mine[slot] = self.as_set(self.cells_of(slot))
 
@@ -234,7 +236,8 @@ class Grid:
 
     def adopt(self, slot: int, cells: Ints, slots: int) -> None:
         """Name the slot in exactly these cells, for slots that are searched by boxes of cells."""
-        adopt(slot, self.as_set(cells), self.own_sets(slots), self.bits, self.count)
+        self.own_sets(slots)
+        adopt(slot, self.as_set(cells), self)
 
     def index_of(self, axis: int, value: float) -> int:
         """Return the index along an axis of the cells that a coordinate falls into."""
@@ -251,34 +254,8 @@ class Grid:
         lows = [self.low[axis][index] for axis, index in enumerate(at)]
         return lows, [self.high[axis][index] for axis, index in enumerate(at)]
 
-    def near(self) -> tuple[Any, ...]:
-        """Return room for rows side by side, and by cell the turn in which they were copied and where; see
-        search.py."""
-        if not self._near or len(self._near[1]) < min(NEAR, len(self.rows)):
-            room = min(NEAR, 2 * len(self.rows) + 1)
-            by_cell = np.zeros(self.total, dtype=np.int64), *np.zeros((2, self.total), dtype=np.int32)
-            values = np.empty((self.axes, room)), np.empty(room), np.empty(room, dtype=np.int32)
-            self._near = (*values, *by_cell, np.zeros(2, dtype=np.int64))
-        return self._near
-
-    def bytes(self) -> int:
-        names = (
-            "low",
-            "high",
-            "first",
-            "last",
-            "count",
-            "bits",
-            "mine",
-            "stamp",
-            "heap_key",
-            "heap_cell",
-            "nodes",
-        )
-        near = sum(int(each.nbytes) for each in self._near)
-        return near + sum(int(getattr(self, name).nbytes) for name in names)
-
     def _check(self) -> None:
+        super()._check()
         rows, places = self.rows, self.rows.living()
         chained = np.zeros(len(rows.order), dtype=bool)
         for cell in np.flatnonzero(self.first >= 0).tolist():
@@ -358,13 +335,12 @@ def extremes(x: Floats, places: Places) -> tuple[Floats, Floats]:
 
 
 @kernel
-def link(
-    places: Places, x: Floats, cell: Places, following: Places, previous: Places, first: Places, last: Places,
-    origin: Floats, scale: Floats, cells: Ints, strides: Ints, low: Floats, high: Floats,
-    cover_low: Floats, cover_high: Floats, tally: Ints, out: Ints,
-) -> None:  # fmt: skip
+def link(places: Places, rows: Rows, grid: Grid, out: Ints) -> None:
     """Append rows to the chains of their cells; see `Grid.link`. The ends of the chains are scattered in memory: they
     are prefetched while the cells of the next rows are found."""
+    x, cell, following, previous, first, last = rows.x, rows.cell, rows.next, rows.prev, grid.first, grid.last
+    origin, scale, cells, strides = grid.origin, grid.scale, grid.cells, grid.strides
+    low, high, cover_low, cover_high = grid.low, grid.high, grid.cover_low, grid.cover_high
     axes = x.shape[1]
     outside = 0
     strays = 0
@@ -413,16 +389,15 @@ def link(
             else:
                 following[last[c]] = place
             last[c] = place
-    tally[0] += places.shape[0]
-    tally[1] += outside
-    tally[2] += strays
+    grid.tally[0] += places.shape[0]
+    grid.tally[1] += outside
+    grid.tally[2] += strays
 
 
 @kernel
-def unlink(
-    places: Places, cell: Places, following: Places, previous: Places, first: Places, last: Places
-) -> None:
+def unlink(places: Places, rows: Rows, grid: Grid) -> None:
     """Remove rows from their chains. `prev` of the first row of a chain may hold anything; it is never read."""
+    cell, following, previous, first, last = rows.cell, rows.next, rows.prev, grid.first, grid.last
     for i in range(places.shape[0]):
         place = places[i]
         c = cell[place]
@@ -442,19 +417,21 @@ def unlink(
 
 
 @kernel
-def clear_slot(slot: int, bits: Words, count: Places) -> None:
+def clear_slot(slot: int, grid: Grid) -> None:
     """Remove a slot from all influence lists."""
+    bits = grid.bits
     word = slot >> 6
     bit = np.uint64(1) << np.uint64(slot & 63)
     for c in range(bits.shape[0]):
         if bits[c, word] & bit:
             bits[c, word] ^= bit
-            count[c] -= 1
+            grid.count[c] -= 1
 
 
 @kernel
-def mark_box(slot: int, begin: Ints, end: Ints, strides: Ints, bits: Words, count: Places) -> None:
+def mark_box(slot: int, begin: Ints, end: Ints, grid: Grid) -> None:
     """Add a slot, which is in no list, to those of a box of cells."""
+    strides, bits, count = grid.strides, grid.bits, grid.count
     axes = begin.shape[0]
     word = slot >> 6
     bit = np.uint64(1) << np.uint64(slot & 63)
@@ -479,9 +456,10 @@ def mark_box(slot: int, begin: Ints, end: Ints, strides: Ints, bits: Words, coun
 
 
 @kernel
-def adopt(slot: int, cells: Words, mine: Words, bits: Words, count: Places) -> None:
+def adopt(slot: int, cells: Words, grid: Grid) -> None:
     """Make these cells (a set, 64 to a word) the slot's cells: add and remove it where they differ from the previous
     ones."""
+    mine, bits, count = grid.mine, grid.bits, grid.count
     word = slot >> 6
     bit = np.uint64(1) << np.uint64(slot & 63)
     one, zero = np.uint64(1), np.uint64(0)

@@ -19,56 +19,40 @@ arithmetic, best first, which visits the same cells and works for any score.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from skyband.algorithms.base import Card
 from skyband.algorithms.grid import tma
 from skyband.algorithms.grid.base import Gridded
-from skyband.algorithms.grid.search import ADMITTED, COUNTERS
-from skyband.algorithms.kernels.ranked_lists import enlist
+from skyband.algorithms.grid.search import COUNTERS
+from skyband.algorithms.kernels.barred_lists import ADMITTED, Bars, note_listed
+from skyband.algorithms.kernels.ranked_lists import Ranked, insert, replace_worst
 from skyband.compiling.jit import kernel
 from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
 OUTSIDE = len(COUNTERS)  # rows within the last circle that were outside the present one
-Bytes = npt.NDArray[np.uint8]
 
 
 @kernel
-def arrive(
-    slot: int, value: float, when: int, number: int,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
-    complete: Bytes, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, counts: Ints,
-) -> int:  # fmt: skip
+def arrive(slot: int, value: float, when: int, number: int, bars: Bars, ranked: Ranked) -> int:
     """Insert a row into the slot's top k if it belongs there; return 1 if the list has no room. The bar stays."""
-    begin, n = start[slot], size[slot]
-    if n < ks[slot]:
-        if n == room[slot]:
+    if ranked.size[slot] < bars.ks[slot]:
+        if ranked.size[slot] == ranked.room[slot]:
             return 1
-        enlist(value, when, number, begin, n, good, time, seq)
-        size[slot] = n + 1
+        insert(ranked, slot, value, when, number)
     else:
-        complete[slot] = 0  # one of the two rows is outside the list from now on
-        if not before(value, when, number, good[begin], time[begin], seq[begin]):
-            counts[slot, OUTSIDE] += 1
+        worst = ranked.start[slot]
+        bars.complete[slot] = 0  # one of the two rows is outside the list from now on
+        if not before(value, when, number, ranked.good[worst], ranked.time[worst], ranked.seq[worst]):
+            bars.counts[slot, OUTSIDE] += 1
             return 0
-        at = begin
-        while at + 1 < begin + n and before(value, when, number, good[at + 1], time[at + 1], seq[at + 1]):
-            good[at] = good[at + 1]
-            time[at] = time[at + 1]
-            seq[at] = seq[at + 1]
-            at += 1
-        good[at] = value
-        time[at] = when
-        seq[at] = number
-    if when < oldest_time[slot] or (when == oldest_time[slot] and number < oldest_seq[slot]):
-        oldest_time[slot] = when
-        oldest_seq[slot] = number
-    touched[slot] = 1
-    counts[slot, ADMITTED] += 1
+        replace_worst(ranked, slot, value, when, number)
+    note_listed(bars, slot, when, number)
+    bars.touched[slot] = 1
+    bars.counts[slot, ADMITTED] += 1
     return 0
 
 
@@ -94,26 +78,13 @@ class CPM(Gridded):
     counter_names: ClassVar[tuple[str, ...]] = (*COUNTERS, "in the old circle only")
     arrive = arrive
 
-    def state(self) -> tuple[Any, ...]:
-        ranked = self.ranked
-        return (
-            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.ks, self.complete,
-            self.oldest_time, self.oldest_seq, self.touched, self.counts,
-        )  # fmt: skip
-
     def window_step(
         self, columns: tuple[Floats, ...], time: Ints, seq: Ints, deleted_time: Ints, deleted_seq: Ints
     ) -> None:
         super().window_step(columns, time, seq, deleted_time, deleted_seq)
         # a list with its first k rows gets its first circle
-        full = np.flatnonzero((self.bar == -np.inf) & (self.ks > 0) & (self.ranked.size >= self.ks))
+        bars = self.bars
+        full = np.flatnonzero((bars.bar == -np.inf) & (self.ks > 0) & (self.ranked.size >= self.ks))
         if len(full):
-            self.bar[full], self.complete[full] = self.ranked.good[self.ranked.start[full]], 0
+            bars.bar[full], bars.complete[full] = self.ranked.good[self.ranked.start[full]], 0
             self._influence(full)
-
-    def expire(self) -> None:
-        ranked = self.ranked
-        tma.expire(
-            self.ks, self.horizon_time, self.horizon_seq, ranked.good, ranked.time, ranked.seq, ranked.start,
-            ranked.size, self.complete, self.oldest_time, self.oldest_seq, self.touched, self.lost,
-        )  # fmt: skip

@@ -8,82 +8,60 @@ from __future__ import annotations
 
 import numpy as np
 
+from skyband.algorithms.kernels.barred_lists import Bars
 from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.compiling.jit import kernel
+from skyband.compiling.state import State, field, scalar
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
 
-class Gathered:
-    """Collected rows for lists: slot, good, time, seq."""
+class Gathered(State):
+    """Collected rows for lists."""
 
-    def __init__(self) -> None:
-        self.slot = np.empty(1024, dtype=np.int64)
-        self.good = np.empty(1024, dtype=np.float64)
-        self.time = np.empty(1024, dtype=np.int64)
-        self.seq = np.empty(1024, dtype=np.int64)
-        self.count = np.zeros(1, dtype=np.int64)
-
-    def state(self) -> tuple[Ints, Floats, Ints, Ints, Ints]:
-        return self.slot, self.good, self.time, self.seq, self.count
-
-    def grow(self) -> None:
-        for name in ("slot", "good", "time", "seq"):
-            old = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.empty_like(old)]))
+    slot: Ints = field("i8[row]")
+    good: Floats = field("f8[row]")
+    time: Ints = field("i8[row]")
+    seq: Ints = field("i8[row]")
+    count: int = scalar("i8")
 
     def pour(self, ranked: Ranked) -> tuple[Ints, Ints]:
         """Merge all rows into the lists; return the slots that got some, and how many each."""
-        count = int(self.count[0])
-        self.count[0] = 0
+        count, self.count = self.count, 0
         slot, good, time, seq = self.slot[:count], self.good[:count], self.time[:count], self.seq[:count]
         order = np.lexsort((seq, time, good, slot))
         slots, begins, counts = np.unique(slot[order], return_index=True, return_counts=True)
         for target, more in zip(slots.tolist(), counts.tolist(), strict=True):
-            ranked.grow(target, int(ranked.size[target]) + more)
-        pour(
-            slots, begins, counts, good[order], time[order], seq[order],
-            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
-        )  # fmt: skip
+            ranked.reserve(target, int(ranked.size[target]) + more)
+        pour(slots, begins, counts, good[order], time[order], seq[order], ranked)
         return slots, counts
 
 
 @kernel
-def gather(
-    slot: int, value: float, when: int, number: int, slots: Ints, good: Floats, time: Ints, seq: Ints, count: Ints
-) -> int:  # fmt: skip
+def gather(slot: int, value: float, when: int, number: int, bars: Bars, gathered: Gathered) -> int:
     """Collect a row (the `arrive` of threshold families); return 1 if there is no room."""
-    at = count[0]
-    if at == slots.shape[0]:
+    at = gathered.count
+    if at == gathered.slot.shape[0]:
         return 1
-    slots[at] = slot
-    good[at] = value
-    time[at] = when
-    seq[at] = number
-    count[0] = at + 1
+    gathered.slot[at], gathered.good[at], gathered.time[at], gathered.seq[at] = slot, value, when, number
+    gathered.count = at + 1
     return 0
 
 
 @kernel
 def pour(
-    slots: Ints, begins: Ints, counts: Ints, new_good: Floats, new_time: Ints, new_seq: Ints,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
-) -> None:  # fmt: skip
+    slots: Ints, begins: Ints, counts: Ints, new_good: Floats, new_time: Ints, new_seq: Ints, ranked: Ranked
+) -> None:
     """Merge sorted runs into sorted lists that have room for them, from the best end."""
+    good, time, seq, start, size = ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size
     for i in range(slots.shape[0]):
         slot = slots[i]
         floor = start[slot]
         left = floor + size[slot] - 1
         write = left + counts[i]
         for row in range(begins[i] + counts[i] - 1, begins[i] - 1, -1):
-            while left >= floor and (
-                good[left] > new_good[row]
-                or (
-                    good[left] == new_good[row]
-                    and (
-                        time[left] > new_time[row]
-                        or (time[left] == new_time[row] and seq[left] > new_seq[row])
-                    )
-                )
+            while left >= floor and before(
+                good[left], time[left], seq[left], new_good[row], new_time[row], new_seq[row]
             ):
                 good[write] = good[left]
                 time[write] = time[left]

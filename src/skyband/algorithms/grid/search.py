@@ -22,11 +22,11 @@ of these visit the same cells, and following a chain of rows takes longer than s
 Both visit exactly the cells whose bound is at least the worst row held, and leave the slot in exactly those influence
 lists. With `scan` 0 they read no row and only set the influence lists for the slot's present bar.
 
-**To write an algorithm on it**, see base.py: bring a kernel `arrive(slot, good, time, seq, *state)` that inserts a row
-at least as good as `bar[slot]` into the slot's list and returns 0, or 1 for "no room: make some and offer it again".
-The generated `offer` calls it. A search writes the `keep[slot]` best rows into the slot's ranked list, best last, sets
-`bar[slot]` to the worst of them and `complete[slot]` to 0. Where there are fewer rows, it sets `bar` to -inf and
-`complete` to 1: the list then holds every row that there is, and the slot is in every cell.
+**To write an algorithm on it**, see base.py: bring a kernel `arrive(slot, good, time, seq, bars, ranked)` that inserts
+a row at least as good as `bar[slot]` into the slot's list and returns 0, or 1 for "no room: make some, and offer it
+again". The generated `offer` calls it. A search writes the `keep[slot]` best rows into the slot's ranked list, best
+last, sets `bar[slot]` to the worst of them and `complete[slot]` to 0. Where there are fewer rows, it sets `bar` to -inf
+and `complete` to 1: the list then holds every row that there is, and the slot is in every cell.
 
 The text is generated from the tree by `render` and `render_bounds`, never from user input.
 """
@@ -38,9 +38,11 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.grid.cells import Words
-from skyband.algorithms.kernels.row_slots import Places
-from skyband.compiling.jit import generated, inlined, kernel
+from skyband.algorithms.grid.cells import Grid
+from skyband.algorithms.kernels.best_rows import Found
+from skyband.algorithms.kernels.row_slots import Places, Rows
+from skyband.compiling.jit import Kernel, generated, kernel
+from skyband.compiling.state import field, scalar
 from skyband.core.types import Floats, Ints
 from skyband.query.expression.box_bounds import OPERATIONS, render_bounds
 from skyband.query.expression.score_space import Space
@@ -48,7 +50,8 @@ from skyband.query.expression.score_space import Space
 VISITED, RECOMPUTED, SCORED, ADMITTED = range(4)
 COUNTERS = ("cells visited", "recomputations", "rows scored", "admitted")
 """The counters of every algorithm on a grid, in the order of their columns; an algorithm's own ones follow."""
-FEW = 128  # rows of a list that a search keeps in order
+NEAR = 16_384  # the most rows that a search copies side by side
+ROW = 4  # arguments of `arrive` that are the row's; states follow
 
 
 # -- what needs no score, compiled once for all shapes -------------------------------------------------------
@@ -90,87 +93,43 @@ def pop_cell(keys: Floats, cells: Places, size: int) -> None:
     cells[at] = cell
 
 
-@inlined
-def worse(good: float, place: int, other_good: float, other: int, time: Ints, seq: Ints) -> bool:
-    """Whether a row comes after another in the one total order."""
-    if good != other_good:
-        return good < other_good
-    if time[place] != time[other]:
-        return bool(time[place] < time[other])
-    return bool(seq[place] < seq[other])
+class Search(Found):
+    """Scratch memory of searches: the best rows found, and rows side by side."""
+
+    at: Ints = field("i8[axis]")
+    begin: Ints = field("i8[axis]")
+    end: Ints = field("i8[axis]")
+    bottom: Floats = field("f8[axis]")
+    top: Floats = field("f8[axis]")
+    near_x: Floats = field("f8[axis, near]")
+    near_good: Floats = field("f8[near]")
+    near_place: Places = field("i4[near]")
+    near_in: Ints = field("i8[cell]")  # the turn in which a cell's rows were copied, and where they are
+    near_begin: Places = field("i4[cell]")
+    near_end: Places = field("i4[cell]")
+    turn: int = scalar("i8")
+    taken: int = scalar("i8")  # places of `near` that are taken
+
+    def provide(self, grid: Grid, ranks: int) -> None:
+        """Make room for a search of a grid that finds so many rows."""
+        rows = len(grid.rows)
+        near = min(NEAR, 2 * rows + 1) if len(self.near_place) < min(NEAR, rows) else 1
+        self.grow(rank=ranks, cell=grid.total, near=near)
 
 
 @kernel
-def sink_row(good: Floats, places: Ints, size: int, value: float, place: int, time: Ints, seq: Ints) -> None:
-    """Replace the root of a heap of rows, worst first."""
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and worse(
-            good[child + 1], places[child + 1], good[child], places[child], time, seq
-        ):
-            child += 1
-        if worse(value, place, good[child], places[child], time, seq):
-            break
-        good[at] = good[child]
-        places[at] = places[child]
-        at = child
-    good[at] = value
-    places[at] = place
-
-
-@kernel
-def hold(
-    value: float, place: int, found: int, wanted: int, good: Floats, places: Ints, time: Ints, seq: Ints
-) -> int:
-    """Insert a row into the best found so far, worst first; return how many there are.
-
-    They are a heap. Few of them are sorted, which is a heap as well: moving ten of them takes less time than the
-    unpredictable branches of a heap."""
-    if found == wanted:
-        if worse(good[0], places[0], value, place, time, seq):
-            if wanted > FEW:
-                sink_row(good, places, wanted, value, place, time, seq)
-            else:
-                at = 0
-                while at + 1 < found and worse(good[at + 1], places[at + 1], value, place, time, seq):
-                    good[at] = good[at + 1]
-                    places[at] = places[at + 1]
-                    at += 1
-                good[at] = value
-                places[at] = place
-    else:
-        at = found
-        while at > 0:
-            parent = at - 1 if wanted <= FEW else (at - 1) >> 1
-            if worse(good[parent], places[parent], value, place, time, seq):
-                break
-            good[at] = good[parent]
-            places[at] = places[parent]
-            at = parent
-        good[at] = value
-        places[at] = place
-        found += 1
-    return found
-
-
-@kernel
-def collect(
-    c: int, place: int, first: Places, following: Places, x: Floats, near_x: Floats, near_place: Places,
-    near_in: Ints, near_begin: Places, near_end: Places, turn: Ints,
-) -> tuple[int, int, int]:  # fmt: skip
+def collect(c: int, place: int, rows: Rows, grid: Grid, search: Search) -> tuple[int, int, int]:
     """Copy rows of a cell's chain, from a place on, side by side; return where they begin and end, and the next place.
 
     A cell whose rows are all there is marked for the rest of the turn: queries that are searched for together visit the
     same cells, and a chain's rows are far apart in memory."""
+    x, following, near_x, near_place = rows.x, rows.next, search.near_x, search.near_place
     room = near_place.shape[0]
-    whole = place == first[c]
-    if 2 * turn[1] > room:  # there may be no room for a cell of usual size: start again
-        turn[0] += 1
-        turn[1] = 0
-    begin = turn[1]
+    whole = place == grid.first[c]
+    if 2 * search.taken > room:  # there may be no room for a cell of usual size: start again
+        search.turn += 1
+        search.taken = 0
+    begin = search.taken
     at = begin
     while place >= 0 and at < room:
         near_place[at] = place
@@ -178,20 +137,19 @@ def collect(
             near_x[axis, at] = x[place, axis]
         place = following[place]
         at += 1
-    turn[1] = at
+    search.taken = at
     if whole and place < 0:
-        near_in[c] = turn[0]
-        near_begin[c] = begin
-        near_end[c] = at
+        search.near_in[c] = search.turn
+        search.near_begin[c] = begin
+        search.near_end[c] = at
     return begin, at, place
 
 
 @kernel
-def retreat(
-    waiting: int, heap: Places, stamp: Places, age: int, slot: int, up: Any, begin: Ints, end: Ints,
-    cells: Ints, strides: Ints, bits: Words, count: Places,
-) -> None:  # fmt: skip
+def retreat(waiting: int, slot: int, up: Any, grid: Grid, search: Search) -> None:
     """Remove the slot from influence lists beyond the frontier, which it no longer needs."""
+    heap, stamp, bits, count, age = grid.heap_cell, grid.stamp, grid.bits, grid.count, grid.age
+    cells, strides, begin, end = grid.cells, grid.strides, search.begin, search.end
     word = slot >> 6
     bit = np.uint64(1) << np.uint64(slot & 63)
     while waiting > 0:
@@ -212,33 +170,6 @@ def retreat(
                     stamp[neighbour] = age
                     heap[waiting] = neighbour
                     waiting += 1
-
-
-@kernel
-def finish(
-    slot: int, found: int, wanted: int, floor: float, held_good: Floats, held_place: Ints, time: Ints, seq: Ints,
-    good: Floats, times: Ints, seqs: Ints, start: Ints, size: Ints,
-    bar: Floats, complete: Any, oldest_time: Ints, oldest_seq: Ints,
-) -> None:  # fmt: skip
-    """Write the rows found into the slot's list, best last."""
-    latest = 9223372036854775807
-    complete[slot] = 1 if found < wanted else 0
-    bar[slot] = -np.inf if found < wanted else floor
-    size[slot] = found
-    oldest, oldest_number = latest, latest
-    at = start[slot]
-    for i in range(found):
-        root = i if wanted <= FEW else 0
-        place = held_place[root]
-        good[at + i] = held_good[root]
-        times[at + i] = time[place]
-        seqs[at + i] = seq[place]
-        if time[place] < oldest or (time[place] == oldest and seq[place] < oldest_number):
-            oldest, oldest_number = time[place], seq[place]
-        if wanted > FEW:
-            last = found - 1 - i
-            sink_row(held_good, held_place, last, held_good[last], held_place[last], time, seq)
-    oldest_time[slot], oldest_seq[slot] = oldest, oldest_number
 
 
 @kernel
@@ -269,15 +200,18 @@ from skyband.compiling.jit import kernel
 from skyband.algorithms.grid.cells import adopt, clear_slot, index_on
 from skyband.compiling.intrinsics import fetch, first_bit
 from skyband.algorithms.kernels.scalar_intervals import {operations}
-from skyband.algorithms.grid.search import collect, finish, halve, hold, pop_cell, push_cell, retreat
+from skyband.algorithms.grid.search import collect, halve, pop_cell, push_cell, retreat
+from skyband.algorithms.kernels.best_rows import finish, hold
 """
 
 _OFFER = """
 from {module} import {hook} as arrive
 
 @kernel
-def offer(first, first_slot, places, x, time, seq, cell, bits, count, used, bar, constants, horizon_time, horizon_seq,
-          limit_low, limit_high, counts, state):
+def offer(first, first_slot, places, count, rows, grid, {states}):
+    x, time, seq, cell, bits, used = rows.x, rows.time, rows.seq, rows.cell, grid.bits, grid.used
+    bar, constants, counts, limit_low, limit_high = bars.bar, bars.constants, bars.counts, bars.low, bars.high
+    horizon_time, horizon_seq = bars.horizon_time, bars.horizon_seq
     one, zero = np.uint64(1), np.uint64(0)
     words = bits.shape[1]
     for i in range(first, places.shape[0]):
@@ -317,20 +251,21 @@ def offer(first, first_slot, places, x, time, seq, cell, bits, count, used, bar,
                 when, number = time[place], seq[place]
                 if when < horizon_time[slot] or (when == horizon_time[slot] and number < horizon_seq[slot]):
                     continue
-                if arrive(slot, value, when, number, *state):
+                if arrive(slot, value, when, number, {states}):
                     return i, slot
     return places.shape[0], 0
 """
 
 _BEGIN = """
-    x, time, seq, following, first = rows
-    bits, count, cells, strides, origin, scale, low, high = grid
-    constants, horizon_time, horizon_seq, limit_low, limit_high, counts, bar, complete, oldest_time, oldest_seq = slots
-    good, times, seqs, start, size = lists
-    held_good, held_place, at, begin, end, bottom, top = held
-    near_x, near_good, near_place, near_in, near_begin, near_end, turn = near
-    turn[0] += 1
-    turn[1] = 0
+    x, time, seq, first = rows.x, rows.time, rows.seq, grid.first
+    bits, count, cells, strides = grid.bits, grid.count, grid.cells, grid.strides
+    origin, scale, low, high, keys, heap = grid.origin, grid.scale, grid.low, grid.high, grid.heap_key, grid.heap_cell
+    constants, counts, limit_low, limit_high = bars.constants, bars.counts, bars.low, bars.high
+    held_good, held_place, at, begin, end = search.good, search.place, search.at, search.begin, search.end
+    bottom, top = search.bottom, search.top
+    near_x, near_good, near_place = search.near_x, search.near_good, search.near_place
+    search.turn += 1
+    search.taken = 0
     axes = cells.shape[0]
     one = np.uint64(1)
     for axis in range(axes):
@@ -341,8 +276,8 @@ _BEGIN = """
     for t in range(todo.shape[0]):
         slot = todo[t]
         wanted = keep[slot]
-        since, since_seq = horizon_time[slot], horizon_seq[slot]
-        floor = -np.inf if scan else bar[slot]
+        since, since_seq = bars.horizon_time[slot], bars.horizon_seq[slot]
+        floor = -np.inf if scan else bars.bar[slot]
         found, visited, scored = 0, 0, 0
 {constants:8}
         empty = False
@@ -352,12 +287,11 @@ _BEGIN = """
 # How both searches process the rows of a cell `c`: by pieces, which lie side by side.
 _SCAN = """
                 low_end, high_end, rest = 0, 0, first[c]
-                if near_in[c] == turn[0]:
-                    low_end, high_end, rest = near_begin[c], near_end[c], -1
+                if search.near_in[c] == search.turn:
+                    low_end, high_end, rest = search.near_begin[c], search.near_end[c], -1
                 while low_end < high_end or rest >= 0:
                     if low_end == high_end:
-                        low_end, high_end, rest = collect(c, rest, first, following, x, near_x, near_place, near_in,
-                                                          near_begin, near_end, turn)
+                        low_end, high_end, rest = collect(c, rest, rows, grid, search)
                     for i in range(low_end, high_end):
 {near:24}
                         near_good[i] = {good}
@@ -380,27 +314,28 @@ _FINISH = """
         if scan:
             counts[slot, 1] += 1
             counts[slot, 2] += scored
-            finish(slot, found, wanted, floor, held_good, held_place, time, seq, good, times, seqs, start, size,
-                   bar, complete, oldest_time, oldest_seq)
+            finish(slot, found, wanted, floor, search, time, seq, bars, ranked)
 """
 
 _WALK = (
     """
 @kernel
-def walk(todo, keep, scan, up, rows, near, grid, slots, lists, held, stamp, age, keys, heap):
+def walk(todo, keep, scan, up, rows, grid, bars, ranked, search):
+    stamp = grid.stamp
 """
     + _BEGIN
     + """
         word = slot >> 6
         bit = one << np.uint64(slot & 63)
-        age += 1
+        grid.age += 1
+        age = grid.age
         waiting = 0
         c = 0
         for axis in range(axes):
             at[axis] = end[axis] if up[slot, axis] >= 0 else begin[axis]
             c += at[axis] * strides[axis]
         if empty:
-            clear_slot(slot, bits, count)
+            clear_slot(slot, grid)
         opening = not empty
         while opening or (waiting > 0 and not keys[0] < floor):
             if not opening:
@@ -435,18 +370,16 @@ def walk(todo, keep, scan, up, rows, near, grid, slots, lists, held, stamp, age,
                     waiting += 1
                 at[axis] = here
             opening = False
-        retreat(waiting, heap, stamp, age, slot, up, begin, end, cells, strides, bits, count)
+        retreat(waiting, slot, up, grid, search)
 """
     + _FINISH
-    + """
-    return age
-"""
 )
 
 _DESCEND = (
     """
 @kernel
-def descend(todo, keep, scan, sign, rows, near, grid, slots, lists, held, mine, seen, nodes, keys, heap):
+def descend(todo, keep, scan, sign, seen, rows, grid, bars, ranked, search):
+    nodes = grid.nodes
 """
     + _BEGIN
     + """
@@ -486,7 +419,7 @@ def descend(todo, keep, scan, sign, rows, near, grid, slots, lists, held, mine, 
                 push_cell(keys, heap, waiting, min(key, bound), made)
                 waiting += 1
                 made += 1
-        adopt(slot, seen, mine, bits, count)
+        adopt(slot, seen, grid)
 """
     + _FINISH
 )
@@ -511,15 +444,17 @@ class _Lines(str):
 
 
 class Visits:
-    """The generated kernels of one space; `hook` names the algorithm's `arrive` as (module, function)."""
+    """The generated kernels of one space; `arrive` is the algorithm's own."""
 
-    def __init__(self, space: Space, constants: int, hook: tuple[str, str]) -> None:
+    def __init__(self, space: Space, constants: int, arrive: Kernel) -> None:
         score = space.rendered
         if score is None:
             raise ValueError("This score can't be written as generated code; evaluate it.")
         words = _words(space, constants, score)
         head = _HEAD.format(operations=", ".join(OPERATIONS))
-        self._offer = head + _OFFER.format(**words, module=hook[0], hook=hook[1])
+        hook = arrive.function
+        states = ", ".join(arrive.arguments[ROW:])
+        self._offer = head + _OFFER.format(**words, module=hook.__module__, hook=hook.__name__, states=states)
         self._walk = head + _WALK.format(**words)
         self._descend = head + _DESCEND.format(**words)
 

@@ -29,121 +29,60 @@ new rows and losses of a step precede the one search; a query with fewer than k 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from skyband.algorithms.base import Card, Workload
 from skyband.algorithms.grid.base import Gridded
-from skyband.algorithms.grid.cells import ROWS_A_CELL, TOTAL
-from skyband.algorithms.grid.search import ADMITTED
-from skyband.algorithms.kernels.ranked_lists import enlist
-from skyband.algorithms.kernels.row_slots import Places
+from skyband.algorithms.grid.cells import ROWS_A_CELL, TOTAL, Grid
+from skyband.algorithms.kernels.barred_lists import ADMITTED, Bars, note_listed
+from skyband.algorithms.kernels.ranked_lists import Ranked, insert, replace_worst
+from skyband.algorithms.kernels.row_slots import Rows
 from skyband.compiling.jit import kernel
-from skyband.core.types import Floats, Ints
-
-Bytes = npt.NDArray[np.uint8]
+from skyband.core.order import before
+from skyband.core.types import Ints
 
 
 @kernel
-def arrive(
-    slot: int, value: float, when: int, number: int,
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
-    bar: Floats, complete: Bytes, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, counts: Ints,
-) -> int:  # fmt: skip
+def arrive(slot: int, value: float, when: int, number: int, bars: Bars, ranked: Ranked) -> int:
     """Insert a row into the slot's top k if it belongs there; return 1 if the list has no room."""
-    at, n = start[slot], size[slot]
-    if n < ks[slot]:
-        if n == room[slot]:
+    if ranked.size[slot] < bars.ks[slot]:
+        if ranked.size[slot] == ranked.room[slot]:
             return 1
-        enlist(value, when, number, at, n, good, time, seq)
-        size[slot] = n + 1
+        insert(ranked, slot, value, when, number)
     else:
-        complete[slot] = 0  # one of the two rows is outside the list from now on
-        bar[slot] = good[at]
-        if value < good[at] or (
-            value == good[at] and (when < time[at] or (when == time[at] and number < seq[at]))
-        ):
+        at = ranked.start[slot]
+        bars.complete[slot] = 0  # one of the two rows is outside the list from now on
+        bars.bar[slot] = ranked.good[at]
+        if not before(value, when, number, ranked.good[at], ranked.time[at], ranked.seq[at]):
             return 0
-        for i in range(at, at + n - 1):
-            if good[i + 1] > value or (
-                good[i + 1] == value and (time[i + 1] > when or (time[i + 1] == when and seq[i + 1] > number))
-            ):
-                good[i] = value
-                time[i] = when
-                seq[i] = number
-                break
-            good[i] = good[i + 1]
-            time[i] = time[i + 1]
-            seq[i] = seq[i + 1]
-        else:
-            good[at + n - 1] = value
-            time[at + n - 1] = when
-            seq[at + n - 1] = number
-        bar[slot] = good[at]
-    if when < oldest_time[slot] or (when == oldest_time[slot] and number < oldest_seq[slot]):
-        oldest_time[slot] = when
-        oldest_seq[slot] = number
-    touched[slot] = 1
-    counts[slot, ADMITTED] += 1
+        replace_worst(ranked, slot, value, when, number)
+        bars.bar[slot] = ranked.good[at]
+    note_listed(bars, slot, when, number)
+    bars.touched[slot] = 1
+    bars.counts[slot, ADMITTED] += 1
     return 0
 
 
 @kernel
-def expire(
-    ks: Ints, horizon_time: Ints, horizon_seq: Ints, good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
-    complete: Bytes, oldest_time: Ints, oldest_seq: Ints, touched: Bytes, lost: Bytes,
-) -> None:  # fmt: skip
-    """Remove the rows before its horizon from each list."""
-    latest = 9223372036854775807
-    for slot in range(ks.shape[0]):
-        since, since_seq = horizon_time[slot], horizon_seq[slot]
-        if ks[slot] == 0 or oldest_time[slot] > since or (
-            oldest_time[slot] == since and oldest_seq[slot] >= since_seq
-        ):  # fmt: skip
-            continue
-        at, n = start[slot], size[slot]
-        oldest, oldest_number = latest, latest
-        write = at
-        for i in range(at, at + n):
-            if time[i] < since or (time[i] == since and seq[i] < since_seq):
-                continue
-            if time[i] < oldest or (time[i] == oldest and seq[i] < oldest_number):
-                oldest, oldest_number = time[i], seq[i]
-            good[write] = good[i]
-            time[write] = time[i]
-            seq[write] = seq[i]
-            write += 1
-        oldest_time[slot], oldest_seq[slot] = oldest, oldest_number
-        if write < at + n:
-            size[slot] = write - at
-            touched[slot] = 1
-            lost[slot] = 1 - complete[slot]
-
-
-@kernel
-def strike(
-    places: Ints, number: Ints, cell: Places, bits: npt.NDArray[np.uint64], used: npt.NDArray[np.uint64],
-    good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints, complete: Bytes, touched: Bytes, lost: Bytes,
-) -> None:  # fmt: skip
+def strike(places: Ints, rows: Rows, grid: Grid, bars: Bars, ranked: Ranked) -> None:
     """Remove deleted rows from the lists of the slots that their cells name; of all slots if given as ~place."""
+    good, time, seq = ranked.good, ranked.time, ranked.seq
     one = np.uint64(1)
     for p in range(places.shape[0]):
         place = places[p]
         everywhere = place < 0
         if everywhere:
             place = ~place
-        for w in range(bits.shape[1]):
-            named = used[w] if everywhere else bits[cell[place], w]
+        for w in range(grid.bits.shape[1]):
+            named = grid.used[w] if everywhere else grid.bits[rows.cell[place], w]
             if named == 0:
                 continue
             for b in range(64):
                 if named & (one << np.uint64(b)) == 0:
                     continue
                 slot = (w << 6) + b
-                at, end = start[slot], start[slot] + size[slot]
-                while at < end and seq[at] != number[place]:
+                at, end = ranked.start[slot], ranked.start[slot] + ranked.size[slot]
+                while at < end and seq[at] != rows.seq[place]:
                     at += 1
                 if at == end:
                     continue
@@ -151,9 +90,9 @@ def strike(
                     good[i] = good[i + 1]
                     time[i] = time[i + 1]
                     seq[i] = seq[i + 1]
-                size[slot] -= 1
-                touched[slot] = 1
-                lost[slot] = 1 - complete[slot]
+                ranked.size[slot] -= 1
+                bars.touched[slot] = 1
+                bars.lost[slot] = 1 - bars.complete[slot]
 
 
 def predicted(work: Workload, fixed: float, rows_lost: float) -> float:
@@ -202,23 +141,5 @@ class TMA(Gridded):
     )
     arrive = arrive
 
-    def state(self) -> tuple[Any, ...]:
-        ranked = self.ranked
-        return (
-            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, ranked.room, self.ks,
-            self.bar, self.complete, self.oldest_time, self.oldest_seq, self.touched, self.counts,
-        )  # fmt: skip
-
-    def expire(self) -> None:
-        ranked = self.ranked
-        expire(
-            self.ks, self.horizon_time, self.horizon_seq, ranked.good, ranked.time, ranked.seq, ranked.start,
-            ranked.size, self.complete, self.oldest_time, self.oldest_seq, self.touched, self.lost,
-        )  # fmt: skip
-
     def strike(self, places: Ints) -> None:
-        ranked = self.ranked
-        strike(
-            places, self.store.seq, self.store.cell, self.grid.bits, self.used, ranked.good, ranked.time,
-            ranked.seq, ranked.start, ranked.size, self.complete, self.touched, self.lost,
-        )  # fmt: skip
+        strike(places, self.store, self.grid, self.bars.lent(self), self.ranked)

@@ -485,7 +485,7 @@ class HeightMap(Mapped):
 
     def _roomier(self, slot: int, room: int) -> None:
         """A list with room for so many rows; ranked lists add a quarter to what they are asked for."""
-        self.ranked.grow(slot, max(int(self.ranked.room[slot]) + 1, room - room // 5))
+        self.ranked.reserve(slot, max(int(self.ranked.room[slot]) + 1, room - room // 5))
         self.brim[slot] = min(room, int(self.ranked.room[slot]))
 
     # -- lists anew ----------------------------------------------------------------------------------------
@@ -599,7 +599,7 @@ class HeightMap(Mapped):
         else:
             self.ranked.put(slot, good[keep], time[keep], seq[keep])
         self.totals[CATCH_UPS] += 1
-        self.ranked.grow(slot, 1)
+        self.ranked.reserve(slot, 1)
         self.brim[slot] = self.ranked.room[slot]
         self.stands.bar[self.stands.place[slot]] = bar
         _, times, seqs = self.ranked.top(slot, k)

@@ -6,13 +6,16 @@ many places are in use, `room` how many there are. Best last, because what comes
 list, and moving those is cheap when they are at the front of nothing: an insertion shifts the better rows by one.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from skyband.compiling.array_version import Renewed
 from skyband.compiling.jit import inlined, kernel
+from skyband.compiling.state import State, field
 from skyband.core.exchange import Present
+from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
 FIRST_ROOM = 32
@@ -33,22 +36,24 @@ class Ends(Renewed):
             self.which, self.start, self.size = (np.zeros(watches, dtype=np.int64) for _ in range(3))
 
 
-class Ranked(Renewed):
+class Ranked(Renewed, State):
     """A pool of lists in the one total order, best last; a `slot` names one."""
+
+    good: Floats = field("f8[place]")
+    time: Ints = field("i8[timed_place]")
+    seq: Ints = field("i8[place]")
+    count: Ints = field("i8[counted_place]")  # dominators of each row, where the algorithm counts them
+    start: Ints = field("i8[slot]")
+    size: Ints = field("i8[slot]")
+    room: Ints = field("i8[slot]")
 
     def __init__(self, counted: bool = False, timed: bool = True, tight: bool = False) -> None:
         """timed: rows have times, else none are kept until `keep_times`; tight: hardly more memory than there are rows,
         and a new list has no room yet."""
+        super().__init__()
         self._made = (counted, timed, tight)
         self.tight = tight
-        self.good = np.empty(0, dtype=np.float64)
-        self.time = np.empty(0, dtype=np.int64)
-        self.seq = np.empty(0, dtype=np.int64)
-        self.count = np.empty(0, dtype=np.int64)  # dominators of each row, where the algorithm counts them
         self.names = ("good", *("time",) * timed, "seq", *("count",) * counted)
-        self.start = np.empty(0, dtype=np.int64)
-        self.size = np.empty(0, dtype=np.int64)
-        self.room = np.empty(0, dtype=np.int64)
         self.used = 0  # places of the pool handed out so far
         self.ends = Ends()
 
@@ -69,15 +74,14 @@ class Ranked(Renewed):
         """A new empty list."""
         room = (0 if self.tight else FIRST_ROOM) if room is None else room
         slot = len(self.start)
-        for name in ("start", "size", "room"):
-            setattr(self, name, np.append(getattr(self, name), 0))
-        self.grow(slot, room)
+        self.grow(slot=slot + 1)
+        self.reserve(slot, room)
         return slot
 
     def clear(self, slot: int) -> None:
         self.size[slot] = 0
 
-    def grow(self, slot: int, need: int) -> None:
+    def reserve(self, slot: int, need: int) -> None:
         """Make room for `need` rows in this list; its stretch may move, and the pool's arrays may be new ones."""
         if need <= self.room[slot]:
             return
@@ -134,7 +138,7 @@ class Ranked(Renewed):
 
     def put(self, slot: int, good: Floats, time: Ints, seq: Ints) -> None:
         """The list is these rows, in any order. Whoever counts dominators counts them anew."""
-        self.grow(slot, len(good))
+        self.reserve(slot, len(good))
         order = np.lexsort((seq, time, good))
         start = int(self.start[slot])
         for name, values in (("good", good), ("time", time), ("seq", seq)):
@@ -174,7 +178,7 @@ class Ranked(Renewed):
             blob["time"] = np.zeros(int(self.size.sum()), dtype=np.int64)
         return {**blob, "size": self.size.copy()}
 
-    def load(self, blob: dict[str, Any]) -> None:
+    def load(self, blob: Mapping[str, Any]) -> None:
         self.__init__(*self._made)  # type: ignore[misc]
         if blob["time"].any() and not self.timed:
             self.keep_times()
@@ -189,6 +193,7 @@ class Ranked(Renewed):
             at += size
 
     def _check(self) -> None:
+        super()._check()
         taken = np.zeros(len(self.good), dtype=bool)
         for slot in range(len(self.start)):
             start, size, room = (int(x[slot]) for x in (self.start, self.size, self.room))
@@ -228,17 +233,68 @@ def enlist(
 ) -> int:
     """Put a row into the list at [start, start + size), which has room; returns its place."""
     at = start + size
-    while at > start and (
-        good[at - 1] > value
-        or (
-            good[at - 1] == value and (time[at - 1] > when or (time[at - 1] == when and seq[at - 1] > number))
-        )
-    ):
-        good[at] = good[at - 1]
-        time[at] = time[at - 1]
-        seq[at] = seq[at - 1]
+    while at > start and before(good[at - 1], time[at - 1], seq[at - 1], value, when, number):
+        good[at], time[at], seq[at] = good[at - 1], time[at - 1], seq[at - 1]
         at -= 1
-    good[at] = value
-    time[at] = when
-    seq[at] = number
+    good[at], time[at], seq[at] = value, when, number
     return at
+
+
+@inlined
+def insert(ranked: Ranked, slot: int, value: float, when: int, number: int) -> int:
+    """Insert a row into a list that has room; return its place."""
+    start, size = ranked.start[slot], ranked.size[slot]
+    ranked.size[slot] = size + 1
+    return int(enlist(value, when, number, start, size, ranked.good, ranked.time, ranked.seq))
+
+
+@inlined
+def replace_worst(ranked: Ranked, slot: int, value: float, when: int, number: int) -> int:
+    """Insert a row that is before the worst of a list, which leaves; return its place."""
+    good, time, seq = ranked.good, ranked.time, ranked.seq
+    at, last = ranked.start[slot], ranked.start[slot] + ranked.size[slot] - 1
+    while at < last and before(value, when, number, good[at + 1], time[at + 1], seq[at + 1]):
+        good[at], time[at], seq[at] = good[at + 1], time[at + 1], seq[at + 1]
+        at += 1
+    good[at], time[at], seq[at] = value, when, number
+    return int(at)
+
+
+@inlined
+def insert_counted(
+    ranked: Ranked, slot: int, k: int, value: float, when: int, number: int
+) -> tuple[int, int]:
+    """Insert a row into a k-skyband, which has room; count it for each row that it dominates, and remove rows at k.
+
+    Returns how many were removed, and how many rows are before it; -1, 0 if k of these are newer: then it is dominated.
+    """
+    good, time, seq, count = ranked.good, ranked.time, ranked.seq, ranked.count
+    begin, end = ranked.start[slot], ranked.start[slot] + ranked.size[slot]
+    at = end
+    own = 0
+    while own < k and at > begin and before(good[at - 1], time[at - 1], seq[at - 1], value, when, number):
+        at -= 1
+        if time[at] > when or (time[at] == when and seq[at] > number):
+            own += 1
+    if own >= k:
+        return -1, 0
+    write = begin
+    for i in range(begin, at):
+        if time[i] < when or (time[i] == when and seq[i] < number):
+            count[i] += 1
+            if count[i] >= k:
+                continue
+        if write != i:
+            good[write], time[write], seq[write], count[write] = good[i], time[i], seq[i], count[i]
+        write += 1
+    gone = at - write
+    if gone == 0:  # the better ones move up
+        for i in range(end, at, -1):
+            good[i], time[i], seq[i], count[i] = good[i - 1], time[i - 1], seq[i - 1], count[i - 1]
+    elif gone > 1:  # or down
+        for i in range(at, end):
+            to = i - gone + 1
+            good[to], time[to], seq[to], count[to] = good[i], time[i], seq[i], count[i]
+    good[write], time[write], seq[write], count[write] = value, when, number, own
+    ranked.size[slot] += 1 - gone
+    return gone, end - at

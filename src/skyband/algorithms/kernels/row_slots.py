@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skyband.compiling.jit import kernel
+from skyband.compiling.state import State, field
 from skyband.core.types import Floats, Ints, Recency
 
 Places = npt.NDArray[np.int32]
@@ -32,18 +33,20 @@ GONE = -2  # deleted, its entry in the order still there
 FIRST_ROOM = 256
 
 
-class Rows:
+class Rows(State):
     """Stored rows of `width` coordinates each, with their recency order."""
 
+    x: Floats = field("f8[place, axis]")
+    time: Ints = field("i8[place]")
+    seq: Ints = field("i8[place]")
+    cell: Places = field("i4[place]")  # where an index has it: a cell, NOWHERE or GONE
+    next: Places = field("i4[linked]")  # the neighbours in that cell, if linked: see grid/base.py
+    prev: Places = field("i4[linked]")
+    order: Places = field("i4[place]")
+
     def __init__(self, width: int, linked: bool = True) -> None:
+        super().__init__(axis=width)
         self.width, self.linked = width, linked
-        self.x = np.empty((0, width), dtype=np.float64)
-        self.time = np.empty(0, dtype=np.int64)
-        self.seq = np.empty(0, dtype=np.int64)
-        self.cell = np.empty(0, dtype=np.int32)  # where an index has it: a cell, NOWHERE or GONE
-        self.next = np.empty(0, dtype=np.int32)  # the neighbours in that cell, if linked: see grid/base.py
-        self.prev = np.empty(0, dtype=np.int32)
-        self.order = np.empty(0, dtype=np.int32)
         self.head = 0
         self.size = 0  # entries of the order in use, those of deleted rows included
         self.dead = 0  # of deleted rows
@@ -73,14 +76,11 @@ class Rows:
         if self.size + more <= room:
             return
         wanted = max(FIRST_ROOM, 1 << (self.size + more - 1).bit_length())
-        for name in ("x", "time", "seq", "cell", *(("next", "prev") if self.linked else ())):
-            old = getattr(self, name)
-            new = np.empty((wanted, *old.shape[1:]), dtype=old.dtype)
-            new[:room] = old
-            setattr(self, name, new)
+        order = np.roll(self.order, -self.head)
+        self.grow(place=wanted, linked=wanted * self.linked)
         self.cell[room:] = NOWHERE
-        fresh = np.arange(room, wanted, dtype=np.int32)
-        self.order = np.concatenate([np.roll(self.order, -self.head), fresh])
+        self.order[:room] = order
+        self.order[room:] = np.arange(room, wanted, dtype=np.int32)
         self.head = 0
 
     # -- going ---------------------------------------------------------------------------------------------
@@ -169,10 +169,10 @@ class Rows:
         return columns, self.time[places], self.seq[places]
 
     def bytes(self) -> int:
-        names = ("x", "time", "seq", "cell", "next", "prev", "order")
-        return sum(int(getattr(self, name).nbytes) for name in names)
+        return self.nbytes
 
     def _check(self) -> None:
+        super()._check()
         room = len(self.order)
         # the order names each place once
         assert np.array_equal(np.sort(self.order), np.arange(room))

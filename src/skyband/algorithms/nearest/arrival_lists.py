@@ -13,12 +13,13 @@ prevents vector instructions.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from skyband.algorithms.kernels.barred_lists import Bars
+from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.compiling.intrinsics import fetch
 from skyband.compiling.jit import inlined, kernel
+from skyband.compiling.state import State, field
 from skyband.core.order import first_inside
 from skyband.core.types import MINIMUM, Floats, Ints
 
@@ -26,6 +27,73 @@ from skyband.core.types import MINIMUM, Floats, Ints
 START, FIRST, END, STOP, TOP, K, LIMIT, USUAL = range(8)
 U = np.uint64
 LINE = 8  # numbers that are prefetched together
+
+
+class Arrived(State):
+    """Lists in order of arrival, and the answers beside them."""
+
+    line: Ints = field("i8[slot, number]")
+    good: Floats = field("f8[place]")
+    place: Ints = field("i8[place]")
+    top_good: Floats = field("f8[top]")
+    top_place: Ints = field("i8[top]")
+
+    def begin(self, ks: Ints, keep: Ints, usual: Ints) -> None:
+        """Make room for the lists of so many slots."""
+        slots = len(ks)
+        self.line = np.zeros((slots, 8), dtype=np.int64)
+        self.line[:, TOP] = np.cumsum(ks) - ks
+        self.line[:, K] = ks
+        self.used = 0
+        self.good, self.place = np.empty(0), np.empty(0, np.int64)
+        self.top_good, self.top_place = np.empty(ks.sum()), np.empty(ks.sum(), np.int64)
+        self.provide(np.flatnonzero(ks), keep, usual)
+
+    def provide(self, slots: Ints, keep: Ints, usual: Ints) -> None:
+        """Make room for as many rows as a search for these slots finds, and for more that arrive."""
+        for slot in slots.tolist():
+            measure(slot, keep[slot], usual[slot], self.line)
+        self.make_room(slots)
+
+    def make_room(self, slots: Ints) -> None:
+        """Make room for lists as long as their limits allow; a list without enough room moves, and is then empty."""
+        limit = self.line[slots, LIMIT]
+        need = limit + limit // 2
+        short = self.line[slots, STOP] - self.line[slots, START] < need
+        if not short.any():
+            return
+        ends = self.used + np.cumsum(need[short])
+        if ends[-1] > len(self.good):
+            good, place = self.good[: self.used], self.place[: self.used]
+            # most of it is written late or never, and memory that was never written takes no space
+            self.good, self.place = np.empty(4 * ends[-1]), np.empty(4 * ends[-1], np.int64)
+            self.good[: self.used], self.place[: self.used] = good, place
+        self.line[slots[short], STOP] = ends
+        self.line[slots[short], START] = ends - need[short]
+        self.line[slots[short], FIRST] = self.line[slots[short], END] = ends - need[short]
+        self.used = int(ends[-1])
+
+    def sizes(self) -> Ints:
+        found: Ints = self.line[:, END] - self.line[:, FIRST]
+        return found
+
+    def bytes(self, slot: int) -> int:
+        return int(16 * (self.line[slot, STOP] - self.line[slot, START]) + 16 * self.line[slot, K])
+
+    def check(self, shift: int, head: int, end: int, bar: Floats) -> None:
+        for slot in np.flatnonzero(self.line[:, K]).tolist():
+            first, last, k = self.line[slot, [FIRST, END, K]].tolist()
+            good, place = self.good[first:last], self.place[first:last]
+            # each list is in its room, in order of arrival, all before the bar and in the window
+            assert self.line[slot, START] <= first and last < self.line[slot, STOP]
+            assert np.all(place[1:] > place[:-1]) and np.all(good >= bar[slot])
+            assert place[0] - shift >= head and place[-1] - shift < end
+            # each answer is the k best of its list, of equal ones the newer first
+            best = np.lexsort((place, good))[::-1][:k]
+            top = slice(self.line[slot, TOP], self.line[slot, TOP] + k)
+            assert np.array_equal(self.top_place[top], place[best]) and np.array_equal(
+                self.top_good[top], good[best]
+            )
 
 
 @inlined
@@ -119,10 +187,10 @@ def expel(
 
 
 @inlined
-def approach(
-    slot: int, line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints
-) -> None:  # fmt: skip
+def approach(slot: int, arrived: Arrived) -> None:
     """Prefetch the list of a slot that is needed next."""
+    line, good, place = arrived.line, arrived.good, arrived.place
+    top_good, top_place = arrived.top_good, arrived.top_place
     top = line[slot, TOP]
     for at in range(line[slot, FIRST], line[slot, END] + LINE, LINE):
         fetch(good, at)
@@ -182,13 +250,12 @@ def select(values: Floats, rank: int) -> float:
 
 
 @kernel
-def sweep(
-    slot: int, line: Ints, good: Floats, place: Ints, bar: Floats, bar_time: Ints, bar_seq: Ints, best: Floats
-) -> bool:
+def sweep(slot: int, bars: Bars, arrived: Arrived, best: Floats) -> bool:
     """Remove the rows of a slot's list that k newer rows equal or exceed; raise its bar if it is still long.
 
     Returns whether the bar was raised. Afterwards the list lies at the beginning of its room.
     """
+    line, good, place = arrived.line, arrived.good, arrived.place
     start, first, end, k = line[slot, START], line[slot, FIRST], line[slot, END], line[slot, K]
     # best[1:] are the best k rows so far, best first; inserting one takes k comparisons
     best[0] = np.inf
@@ -209,13 +276,13 @@ def sweep(
     raised = bool(end - write > usual + (usual >> 3) + 1)
     if raised:
         least = select(good[write:end], end - write - usual)
-        if least > bar[slot]:
-            bar[slot] = least
-            bar_time[slot] = MINIMUM
-            bar_seq[slot] = MINIMUM
+        if least > bars.bar[slot]:
+            bars.bar[slot] = least
+            bars.bar_time[slot] = MINIMUM
+            bars.bar_seq[slot] = MINIMUM
     count = 0
     for j in range(write, end):
-        if good[j] >= bar[slot]:
+        if good[j] >= bars.bar[slot]:
             good[start + count] = good[j]
             place[start + count] = place[j]
             count += 1
@@ -237,27 +304,27 @@ def measure(slot: int, keep: int, usual: int, line: Ints) -> bool:
 
 @kernel
 def take_over(
-    slots: Ints, begin: int, end: int, shift: int, times: Ints, seqs: Ints,
-    ranked_good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
-    line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints, order: Ints,
+    slots: Ints, begin: int, end: int, shift: int, times: Ints, seqs: Ints, ranked: Ranked, arrived: Arrived,
+    order: Ints,
 ) -> None:  # fmt: skip
     """Make lists in order of arrival from lists in order of scores, whose rows lie in [begin, end)."""
+    line, top_good, top_place = arrived.line, arrived.top_good, arrived.top_place
     for i in range(slots.shape[0]):
         slot = slots[i]
-        first, n, k = start[slot], size[slot], line[slot, K]
+        first, n, k = ranked.start[slot], ranked.size[slot], line[slot, K]
         for j in range(n):
-            at = begin + seq[first + j] - seqs[begin]  # where seqs have no gaps
-            if at >= end or seqs[at] != seq[first + j]:
-                at = first_inside(times, seqs, begin, end, time[first + j], seq[first + j])
+            at = begin + ranked.seq[first + j] - seqs[begin]  # where seqs have no gaps
+            if at >= end or seqs[at] != ranked.seq[first + j]:
+                at = first_inside(times, seqs, begin, end, ranked.time[first + j], ranked.seq[first + j])
             order[j] = at + shift
         for j in range(k):
-            top_good[line[slot, TOP] + j] = ranked_good[first + n - 1 - j]
+            top_good[line[slot, TOP] + j] = ranked.good[first + n - 1 - j]
             top_place[line[slot, TOP] + j] = order[n - 1 - j]
         to = line[slot, START]
         came = np.argsort(order[:n])
         for j in range(n):
-            good[to + j] = ranked_good[first + came[j]]
-            place[to + j] = order[came[j]]
+            arrived.good[to + j] = ranked.good[first + came[j]]
+            arrived.place[to + j] = order[came[j]]
         line[slot, FIRST] = to
         line[slot, END] = to + n
 
@@ -285,33 +352,33 @@ def gathered(slots: Ints, begin: int, end: int, line: Ints, place: Ints) -> Ints
 
 @kernel
 def hand_back(
-    slots: Ints, whole: bool, begin: int, end: int, shift: int, times: Ints, seqs: Ints,
-    ranked_good: Floats, time: Ints, seq: Ints, start: Ints, size: Ints,
-    line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
+    slots: Ints, whole: bool, begin: int, end: int, shift: int, times: Ints, seqs: Ints, ranked: Ranked,
+    arrived: Arrived,
 ) -> None:  # fmt: skip
     """Write the answers of slots, or all rows of their lists, to lists in order of scores, best last; rows lie in
     [begin, end)."""
+    line, good, time, seq = arrived.line, ranked.good, ranked.time, ranked.seq
     # seqs without gaps, all of one time: both follow from a row's place, without a read
     plain = times[begin] == times[end - 1] and seqs[end - 1] - seqs[begin] == end - 1 - begin
     for i in range(slots.shape[0]):
         slot = slots[i]
-        to, n = start[slot], line[slot, K]
+        to, n = ranked.start[slot], line[slot, K]
         if not whole:
             for j in range(n):
-                row = top_place[line[slot, TOP] + j] - shift
-                ranked_good[to + n - 1 - j] = top_good[line[slot, TOP] + j]
+                row = arrived.top_place[line[slot, TOP] + j] - shift
+                good[to + n - 1 - j] = arrived.top_good[line[slot, TOP] + j]
                 time[to + n - 1 - j] = times[begin] if plain else times[row]
                 seq[to + n - 1 - j] = seqs[begin] + row - begin if plain else seqs[row]
         else:
             first, n = line[slot, FIRST], line[slot, END] - line[slot, FIRST]
             # of equal scores the newer row is better
-            ranks = np.argsort(good[first : first + n], kind="mergesort")
+            ranks = np.argsort(arrived.good[first : first + n], kind="mergesort")
             for j in range(n):
-                row = place[first + ranks[j]] - shift
-                ranked_good[to + j] = good[first + ranks[j]]
+                row = arrived.place[first + ranks[j]] - shift
+                good[to + j] = arrived.good[first + ranks[j]]
                 time[to + j] = times[row]
                 seq[to + j] = seqs[row]
-        size[slot] = n
+        ranked.size[slot] = n
 
 
 @kernel
@@ -361,18 +428,17 @@ def lasting(values: Floats, rows: Ints, n: int, k: int, since: int, ranks: Float
 
 @kernel
 def settle(
-    slot: int, found: int, shift: int, times: Ints, seqs: Ints, bar: Floats, bar_time: Ints, bar_seq: Ints,
-    line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
-    values: Floats, rows: Ints,
+    slot: int, found: int, shift: int, times: Ints, seqs: Ints, bars: Bars, arrived: Arrived, values: Floats, rows: Ints
 ) -> None:  # fmt: skip
     """Replace a slot's list by the rows that a search found, in order of arrival."""
+    line, top_good, top_place = arrived.line, arrived.top_good, arrived.top_place
     start, k, top = line[slot, START], line[slot, K], line[slot, TOP]
     kept = 0
     worst = 0
     kth = select(values[:found], found - k)
     for i in range(found):
-        good[start + i] = values[i]
-        place[start + i] = rows[i] + shift
+        arrived.good[start + i] = values[i]
+        arrived.place[start + i] = rows[i] + shift
         if values[i] < values[worst]:
             worst = i
         if values[i] >= kth and (kept < k or values[i] >= top_good[top + k - 1]):
@@ -386,73 +452,6 @@ def settle(
             kept = min(kept + 1, k)
     line[slot, FIRST] = start
     line[slot, END] = start + found
-    bar[slot] = values[worst]
-    bar_time[slot] = times[rows[worst]]
-    bar_seq[slot] = seqs[rows[worst]]
-
-
-class Arrived:
-    """Lists in order of arrival, and the answers beside them."""
-
-    def __init__(self) -> None:
-        self.line = np.zeros((0, 8), dtype=np.int64)
-
-    def begin(self, ks: Ints, keep: Ints, usual: Ints) -> None:
-        """Make room for the lists of so many slots."""
-        slots = len(ks)
-        self.line = np.zeros((slots, 8), dtype=np.int64)
-        self.line[:, TOP] = np.cumsum(ks) - ks
-        self.line[:, K] = ks
-        self.used = 0
-        self.good, self.place = np.empty(0), np.empty(0, np.int64)
-        self.top_good, self.top_place = np.empty(ks.sum()), np.empty(ks.sum(), np.int64)
-        self.provide(np.flatnonzero(ks), keep, usual)
-
-    def provide(self, slots: Ints, keep: Ints, usual: Ints) -> None:
-        """Make room for as many rows as a search for these slots finds, and for more that arrive."""
-        for slot in slots.tolist():
-            measure(slot, keep[slot], usual[slot], self.line)
-        self.make_room(slots)
-
-    def make_room(self, slots: Ints) -> None:
-        """Make room for lists as long as their limits allow; a list without enough room moves, and is then empty."""
-        limit = self.line[slots, LIMIT]
-        need = limit + limit // 2
-        short = self.line[slots, STOP] - self.line[slots, START] < need
-        if not short.any():
-            return
-        ends = self.used + np.cumsum(need[short])
-        if ends[-1] > len(self.good):
-            good, place = self.good[: self.used], self.place[: self.used]
-            # most of it is written late or never, and memory that was never written takes no space
-            self.good, self.place = np.empty(4 * ends[-1]), np.empty(4 * ends[-1], np.int64)
-            self.good[: self.used], self.place[: self.used] = good, place
-        self.line[slots[short], STOP] = ends
-        self.line[slots[short], START] = ends - need[short]
-        self.line[slots[short], FIRST] = self.line[slots[short], END] = ends - need[short]
-        self.used = int(ends[-1])
-
-    def lists(self) -> tuple[Any, ...]:
-        return self.line, self.good, self.place, self.top_good, self.top_place
-
-    def sizes(self) -> Ints:
-        found: Ints = self.line[:, END] - self.line[:, FIRST]
-        return found
-
-    def bytes(self, slot: int) -> int:
-        return int(16 * (self.line[slot, STOP] - self.line[slot, START]) + 16 * self.line[slot, K])
-
-    def _check(self, shift: int, head: int, end: int, bar: Floats) -> None:
-        for slot in np.flatnonzero(self.line[:, K]).tolist():
-            first, last, k = self.line[slot, [FIRST, END, K]].tolist()
-            good, place = self.good[first:last], self.place[first:last]
-            # each list is in its room, in order of arrival, all before the bar and in the window
-            assert self.line[slot, START] <= first and last < self.line[slot, STOP]
-            assert np.all(place[1:] > place[:-1]) and np.all(good >= bar[slot])
-            assert place[0] - shift >= head and place[-1] - shift < end
-            # each answer is the k best of its list, of equal ones the newer first
-            best = np.lexsort((place, good))[::-1][:k]
-            top = slice(self.line[slot, TOP], self.line[slot, TOP] + k)
-            assert np.array_equal(self.top_place[top], place[best]) and np.array_equal(
-                self.top_good[top], good[best]
-            )
+    bars.bar[slot] = values[worst]
+    bars.bar_time[slot] = times[rows[worst]]
+    bars.bar_seq[slot] = seqs[rows[worst]]

@@ -1,7 +1,7 @@
-"""Shared by `cpm` and `snn`: the window's rows in a ring, a query index before them, and a short list for each query.
+"""The base of `snn`: the window's rows in a ring, a query index before them, and a short list for each query.
 
-Both are made for nearest neighbours (Mouratidis and Papadias 2007): each query has a point and needs only rows within
-a circle around it, the *bar* in terms of scores. They keep all rows of the window, so that a list that has run short
+It is made for nearest neighbours (Mouratidis and Papadias 2007): each query has a point and needs only rows within
+a circle around it, the *bar* in terms of scores. It keeps all rows of the window, so that a list that has run short
 can be filled again. The score need not be a distance: any score that compiles is indexed, and any other one is computed
 for every row.
 
@@ -14,25 +14,26 @@ grid would, but rows need not be kept in cells, which costs every row; with some
 **The bar** is set by a search, or when a list that had everything first has as many rows as a search looks for, and
 then stays. While it stays the index needs no update. A bar that lets far too many rows in is raised to the list's own.
 
-A subclass brings `come` (the kernel that offers rows to lists), `state()`, `expire()`, and `keep`, the number of rows
-that a search finds.
+Lists are those of kernels/barred_lists.py. A subclass says how many rows a search finds (`keep`), and how many of them
+go into a list (`usual`).
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from skyband.algorithms.base import FUSE_SCORES_CACHED
-from skyband.algorithms.grid.base import oldest
+from skyband.algorithms.kernels.barred_lists import Bars, arrive, expire, horizon_of, settle_all
+from skyband.algorithms.kernels.best_rows import Found
 from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.algorithms.kernels.recent_buffer import Recent
 from skyband.algorithms.query_index.index import QueryIndex
 from skyband.algorithms.query_index.loops import Kernels, indexable, kernels
 from skyband.algorithms.window_base import WindowAlgorithm
+from skyband.compiling.jit import inlined, kernel
 from skyband.core.types import LOWEST, MINIMUM, Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 
@@ -43,50 +44,54 @@ TOGETHER = 64  # queries whose scores of a step are computed at once
 BURST = 8  # a query that takes every row is searched for when a batch is so many times its list
 PLENTY = 16  # a list may have so many times the rows that a search finds
 LOOSE = 0.2  # a region is entered again when it has shrunk by this part
-LATEST = 2**63 - 1
 LONG_AGO = -(2**62)
 MOST_AHEAD = 16  # times the usual slack, for a query that is searched for again and again
 AGAIN = 2  # a query that runs short within so many windows of its last search looks further ahead
 LASTED = 8  # and after so many windows less far
-_SLOTS = ("bar", "bar_time", "bar_seq", "complete", "ahead", "searched")
+_BARS, _SLOTS = ("bar", "bar_time", "bar_seq", "complete"), ("ahead", "searched")
+
+
+inlined_arrive = inlined(arrive.function)
+
+
+@kernel
+def come(
+    at: int, first: int, slots: Ints, starts: Ints, rows: Ints, values: Floats, times: Ints, seqs: Ints, bars: Bars,
+    ranked: Ranked,
+) -> tuple[int, int]:  # fmt: skip
+    """Offer rows to lists, slot after slot; stop where a list has no room."""
+    for t in range(at, slots.shape[0]):
+        slot = slots[t]
+        since, number = bars.horizon_time[slot], bars.horizon_seq[slot]
+        for i in range(first if t == at else starts[t], starts[t + 1]):
+            time, seq = times[rows[i]], seqs[rows[i]]
+            if time < since or (time == since and seq < number):
+                continue
+            if inlined_arrive(slot, values[i], time, seq, bars, ranked):
+                return t, i
+    return slots.shape[0], 0
 
 
 class Ringed(WindowAlgorithm):
     """Rows in a ring; the subclass decides what a list holds."""
 
-    counted: ClassVar[bool] = False
-    come: ClassVar[Any]
-
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
-        self.ranked = Ranked(counted=self.counted)
+        self.ranked = Ranked(counted=True)
         self.store = Recent(len(space.columns))
         self.index: QueryIndex | None = None
         self._kernels: Kernels | None = None
         self.scored_rows = 0  # rows scored in numpy
-        self.bar = np.empty(0, dtype=np.float64)
-        self.bar_time = np.empty(0, dtype=np.int64)
-        self.bar_seq = np.empty(0, dtype=np.int64)
-        self.complete = np.empty(0, dtype=np.uint8)
-        self.lost = np.empty(0, dtype=np.uint8)
+        self.bars = Bars()
+        self.found = Found()
         self.ahead = np.empty(0, dtype=np.int64)  # how many times the usual slack a search looks for
         self.searched = np.empty(0, dtype=np.int64)  # the newest seq when a slot was last searched for
-        self.oldest_time = np.empty(0, dtype=np.int64)
-        self.oldest_seq = np.empty(0, dtype=np.int64)
         self._usual = np.empty(0, dtype=np.int64)  # `usual()`, until a query is added or changes
         self.moved = True  # some bar differs from the one in the index
         self.sure = False  # every slot has a bar, and the index has it
         self.tried = 0  # rows in the store when queries without a bar were last searched for
 
     # -- what a subclass brings ----------------------------------------------------------------------------
-
-    @abstractmethod
-    def state(self) -> tuple[Any, ...]:
-        """Return the arrays that `come` works on; called again after a list has grown."""
-
-    @abstractmethod
-    def expire(self) -> None:
-        """Remove the rows before their horizons from the lists; set `lost` and `touched`."""
 
     def keep(self) -> Ints:
         return self.ks
@@ -95,20 +100,16 @@ class Ringed(WindowAlgorithm):
         """Return how many of the rows that a search finds go into a list."""
         return self.keep()
 
-    def settled(self, slots: Ints) -> None:
-        """Called when a search has filled these slots' lists."""
-
     # -- slots ---------------------------------------------------------------------------------------------
 
     def opened(self, slot: int) -> None:
         slots = len(self.ks)
-        for name in (
-            "bar", "bar_time", "bar_seq", "complete", "lost", "ahead", "searched", "oldest_time", "oldest_seq",
-        ):  # fmt: skip
+        self.bars.grow(slot=slots)
+        for name in ("ahead", "searched"):
             old = getattr(self, name)
             if len(old) < slots:
                 setattr(self, name, np.concatenate([old, np.zeros(slots - len(old), dtype=old.dtype)]))
-        self.lost[slot] = 0
+        self.bars.lost[slot] = 0
         self.ahead[slot], self.searched[slot] = 1, LONG_AGO
         self.sure = False
         self._usual = np.empty(0, dtype=np.int64)
@@ -122,7 +123,7 @@ class Ringed(WindowAlgorithm):
         self.search(np.array([slot], dtype=np.int64))
 
     def closed(self, slot: int) -> None:
-        self.complete[slot] = self.lost[slot] = 0
+        self.bars.complete[slot] = self.bars.lost[slot] = 0
         self.sure = False
         if self.index is not None:
             self.index.forget(np.array([slot]))
@@ -145,32 +146,33 @@ class Ringed(WindowAlgorithm):
 
     def _settle(self, used: Ints) -> None:
         """Remove the rows that have left from the lists; search for those that are short."""
-        self.expire()
-        short = np.flatnonzero(self.lost)
+        expire(self.bars.lent(self), self.ranked)
+        short = np.flatnonzero(self.bars.lost)
         if len(short):
-            self.lost[short] = 0
+            self.bars.lost[short] = 0
             self.search(short)
         self._bars(used)
 
     def oldest_horizon(self) -> Recency:
-        return Recency(*oldest(self.ks, self.horizon_time, self.horizon_seq))
+        time, seq, _ = horizon_of(self.ks, self.horizon_time, self.horizon_seq)
+        return Recency(time, seq)
 
     def _flooded(self, rows: int) -> None:
         """Search for queries that take every row instead of offering them a large batch row by row."""
-        if self.complete.any():
-            slots = np.flatnonzero((self.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
-            self.bar[slots], self.complete[slots], self.lost[slots] = np.nan, 0, 1
+        if self.bars.complete.any():
+            slots = np.flatnonzero((self.bars.complete > 0) & (self.ks > 0) & (rows > BURST * self.keep()))
+            self.bars.bar[slots], self.bars.complete[slots], self.bars.lost[slots] = np.nan, 0, 1
 
     def _meet(self, used: Ints) -> None:
         """Offer new rows to the queries that the index names."""
         store, index = self.store, self._indexed(used)
         begin = max(store.came, store.head)
         fresh = store.fresh()
-        every = used[~np.isnan(self.bar[used])]
+        every = used[~np.isnan(self.bars.bar[used])]
         if index is not None:
-            known = index.bar[every] <= self.bar[every]
+            known = index.bar[every] <= self.bars.bar[every]
             least = np.full(len(self.ks), np.nan)
-            least[every[known]] = self.bar[every[known]]
+            least[every[known]] = self.bars.bar[every[known]]
             starts, rows, values = index.look_up(
                 tuple(store.columns), begin, store.end, self.constants, least
             )
@@ -199,7 +201,7 @@ class Ringed(WindowAlgorithm):
             if fresh is not None:
                 values = values[:, rows - begin]
             self.counts[part, SCORED] += len(rows)
-            hits = values >= self.bar[part][:, None]
+            hits = values >= self.bars.bar[part][:, None]
             starts = np.concatenate([[0], np.cumsum(np.count_nonzero(hits, axis=1))])
             line, column = np.nonzero(hits)
             self._come(part, starts, rows[column], values[line, column])
@@ -207,13 +209,21 @@ class Ringed(WindowAlgorithm):
     def _come(self, slots: Ints, starts: Ints, rows: Ints, values: Floats) -> None:
         at, row = 0, int(starts[0]) if len(starts) else 0
         while at < len(slots):
-            at, row = self.come(
-                at, row, slots, starts, rows, values, self.store.time, self.store.seq, self.horizon_time,
-                self.horizon_seq, self.bar, self.bar_time, self.bar_seq, *self.state(),
-            )  # fmt: skip
+            at, row = come(
+                at,
+                row,
+                slots,
+                starts,
+                rows,
+                values,
+                self.store.time,
+                self.store.seq,
+                self.bars.lent(self),
+                self.ranked,
+            )
             if at < len(slots):
                 slot = int(slots[at])
-                self.ranked.grow(slot, 2 * int(self.ranked.room[slot]))
+                self.ranked.reserve(slot, 2 * int(self.ranked.room[slot]))
 
     def _matrix(self, slots: Ints, begin: int, end: int) -> Floats:
         """Return the scores of some rows, a line for each slot."""
@@ -251,26 +261,24 @@ class Ringed(WindowAlgorithm):
             since = (np.full(len(self.ks), store.time[begin]), np.full(len(self.ks), store.seq[begin]))
         need = np.minimum(keep[slots], len(store))
         for slot in slots[ranked.room[slots] < need].tolist():
-            ranked.grow(slot, int(min(keep[slot], len(store))))
+            ranked.reserve(slot, int(min(keep[slot], len(store))))
         compiled = self._compiled
         if compiled is not None and len(store):
-            most = int(min(keep[slots].max(), len(store) + 1))
+            self.found.grow(rank=int(min(keep[slots].max(), len(store) + 1)))
             compiled.search(
-                slots, keep, begin, end, *store.columns, self.constants, self.space.sign, store.time, store.seq, *since,
-                np.empty(most), np.empty(most, dtype=np.int64),
-                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, self.bar, self.complete,
-                self.oldest_time, self.oldest_seq, self.counts,
+                slots, keep, begin, end, *store.columns, self.space.sign, store.time, store.seq, *since, self.found,
+                self.bars.lent(self), ranked,
             )  # fmt: skip
         else:
             for slot in slots.tolist():
                 self._search_plainly(slot, int(keep[slot]))
         self.moved = True
         self.touched[slots] = 1
-        complete = self.complete[slots] > 0
+        complete = self.bars.complete[slots] > 0
         first = ranked.start[slots]
-        self.bar_time[slots] = np.where(complete, MINIMUM, ranked.time[first])
-        self.bar_seq[slots] = np.where(complete, MINIMUM, ranked.seq[first])
-        self.settled(slots)
+        self.bars.bar_time[slots] = np.where(complete, MINIMUM, ranked.time[first])
+        self.bars.bar_seq[slots] = np.where(complete, MINIMUM, ranked.seq[first])
+        settle_all(slots, self.bars.lent(self), ranked)
 
     def _look_ahead(self, slots: Ints, begin: int, end: int) -> None:
         """Let searches find more rows for slots that ran short soon, and fewer for slots whose lists lasted: rows that
@@ -292,17 +300,12 @@ class Ringed(WindowAlgorithm):
         self.ranked.put(slot, good[best], time[best], seq[best])
         self.counts[slot, SEARCHED] += len(good)
         self.counts[slot, SEARCHES] += 1
-        self.complete[slot] = len(best) < keep
-        self.bar[slot] = -np.inf if len(best) < keep else good[best].min()
-        self._note_oldest(slot)
+        self.bars.complete[slot] = len(best) < keep
+        self.bars.bar[slot] = -np.inf if len(best) < keep else good[best].min()
+        self.bars.note_oldest(slot, self.ranked)
 
     def _horizon(self, slot: int) -> Recency:
         return Recency(int(self.horizon_time[slot]), int(self.horizon_seq[slot]))
-
-    def _note_oldest(self, slot: int) -> None:
-        span = self.ranked.span(slot)
-        listed = list(zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True))
-        self.oldest_time[slot], self.oldest_seq[slot] = min(listed, default=(LATEST, LATEST))
 
     # -- bars ----------------------------------------------------------------------------------------------
 
@@ -313,7 +316,7 @@ class Ringed(WindowAlgorithm):
         if len(self._usual) != len(self.ks):  # after the search, which may have changed `ahead`
             self._usual = self.usual()
         usual, size = self._usual[used], self.ranked.size[used]
-        due = np.where(self.complete[used] > 0, size >= usual, size > usual + usual // 4 + 4)
+        due = np.where(self.bars.complete[used] > 0, size >= usual, size > usual + usual // 4 + 4)
         for slot in used[due].tolist():
             self._set_bar(slot, int(self._usual[slot]))
         if self.moved and self.index is not None and self.index.ready:
@@ -323,9 +326,9 @@ class Ringed(WindowAlgorithm):
         """Search for queries that take every row though there are enough rows for a bar (many equal ones, say)."""
         store = self.store
         self.tried = min(self.tried, len(store))
-        if not self.complete.any() or len(store) < 2 * self.tried or self._compiled is None:
+        if not self.bars.complete.any() or len(store) < 2 * self.tried or self._compiled is None:
             return
-        open_ = used[(self.complete[used] > 0) & (PLENTY * self.keep()[used] <= len(store))]
+        open_ = used[(self.bars.complete[used] > 0) & (PLENTY * self.keep()[used] <= len(store))]
         if len(open_):
             self.tried = len(store)
             self.search(open_)
@@ -334,14 +337,14 @@ class Ringed(WindowAlgorithm):
         """Enter regions that have grown in the index at once; those that have shrunk, when that pays."""
         index = self.index
         assert index is not None
-        slots = used[(self.bar[used] > -np.inf) & (self.ranked.size[used] > 0)]
+        slots = used[(self.bars.bar[used] > -np.inf) & (self.ranked.size[used] > 0)]
         best = self.ranked.good[self.ranked.start[slots] + self.ranked.size[slots] - 1]
-        bar = self.bar[slots]
+        bar = self.bars.bar[slots]
         with np.errstate(invalid="ignore"):
             loose = index.bar[slots] < bar - LOOSE * (best - bar)
         entered = slots[(bar < index.bar[slots]) | loose]
         if len(entered):
-            index.register(entered, self.bar[entered], self.constants)
+            index.register(entered, self.bars.bar[entered], self.constants)
         self.moved = False
 
     def _set_bar(self, slot: int, rank: int) -> None:
@@ -355,8 +358,8 @@ class Ringed(WindowAlgorithm):
         ranked.size[slot] = span.stop - cut
         first = span.start
         self.moved = True
-        self.bar[slot], self.complete[slot] = ranked.good[first], 0
-        self.bar_time[slot], self.bar_seq[slot] = ranked.time[first], ranked.seq[first]
+        self.bars.bar[slot], self.bars.complete[slot] = ranked.good[first], 0
+        self.bars.bar_time[slot], self.bars.bar_seq[slot] = ranked.time[first], ranked.seq[first]
 
     def _indexed(self, used: Ints) -> QueryIndex | None:
         cells = int(self.options["cells"])
@@ -408,10 +411,13 @@ class Ringed(WindowAlgorithm):
         return len(self.store), self.store.bytes() + (0 if self.index is None else self.index.bytes())
 
     def dump(self) -> dict[str, Any]:
-        return {**super().dump(), **{name: getattr(self, name).copy() for name in _SLOTS}}
+        slots = {name: getattr(self, name).copy() for name in _SLOTS}
+        return {**super().dump(), **{name: getattr(self.bars, name).copy() for name in _BARS}, **slots}
 
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
+        for name in _BARS:
+            setattr(self.bars, name, blob[name].copy())
         for name in _SLOTS:
             if name in blob:
                 setattr(self, name, blob[name].copy())
@@ -421,22 +427,21 @@ class Ringed(WindowAlgorithm):
         self.fill(columns, blob["row_time"], blob["row_seq"])
         slots = len(self.ks)
         self.sure = False
-        self.lost = np.zeros(slots, dtype=np.uint8)
-        self.oldest_time = np.full(slots, LATEST, dtype=np.int64)
-        self.oldest_seq = np.full(slots, LATEST, dtype=np.int64)
+        self.bars.grow(slot=slots)
+        self.bars.lost.fill(0)
         for slot in range(slots):
-            self._note_oldest(slot)
+            self.bars.note_oldest(slot, self.ranked)
 
     def _check(self) -> None:
         super()._check()
         self.store._check()
         for slot in np.flatnonzero(self.ks).tolist():
             span = self.ranked.span(slot)
-            since = int(self.oldest_time[slot]), int(self.oldest_seq[slot])
+            since = int(self.bars.oldest_time[slot]), int(self.bars.oldest_seq[slot])
             listed = zip(self.ranked.time[span].tolist(), self.ranked.seq[span].tolist(), strict=True)
             # no listed row is older than the slot's oldest; a slot that takes every row has the lowest bar
             assert all(recency >= since for recency in listed)
-            assert not self.complete[slot] or self.bar[slot] == -np.inf
+            assert not self.bars.complete[slot] or self.bars.bar[slot] == -np.inf
         if self.index is not None and self.index.ready:
             store = self.store
             part = store.part(store.head, store.end)

@@ -33,7 +33,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from skyband.algorithms.kernels.barred_lists import Bars
+from skyband.algorithms.kernels.recent_buffer import Recent
 from skyband.algorithms.nearest.arrival_lists import (
     END,
     FIRST,
@@ -41,6 +44,7 @@ from skyband.algorithms.nearest.arrival_lists import (
     START,
     STOP,
     TOP,
+    Arrived,
     K,
     U,
     approach,
@@ -60,9 +64,11 @@ from skyband.algorithms.query_index.probe import (
     load_constants,
 )
 from skyband.compiling.jit import generated, kernel
+from skyband.compiling.state import State, field, scalar
 from skyband.core.types import Floats, Ints
 from skyband.query.expression.score_space import Space
 
+Small = npt.NDArray[np.int32]
 HITS = 1 << 16  # so many hits are processed together
 LASTS = 4  # a search keeps k rows of the newest quarter of the window, if it can: so long a list lasts
 GROUP = 8  # searches that read the same rows one after the other
@@ -70,24 +76,80 @@ STRETCH = 256  # so many rows, which fit the nearest cache
 SAMPLE = 16  # a search first reads one row in so many: eight that lie together, a cache line
 
 
+class Notes(State):
+    """Where a stage's rows lie, and scratch memory of the kernels: for one batch, and for each slot."""
+
+    came: int = scalar("i8")  # the rows [came, end) are new,
+    end: int = scalar("i8")
+    left: int = scalar("i8")  # and [left, head) leave
+    head: int = scalar("i8")
+    shift: int = scalar("i8")
+    best: Floats = field("f8[rank]")
+    todo: Ints = field("i8[slot]")  # the slots that ran short,
+    since: Ints = field("i8[slot]")  # and from which rows they have to continue
+    rows: Ints = field("i8[row]")  # hits by slot
+    values: Floats = field("f8[row]")
+    slots: Ints = field("i8[slot]")  # 0, 1, 2 …
+    starts: Ints = field("i8[start]")
+    reach: Floats = field("f8[slot]")
+    seen: Ints = field("i8[slot]")
+    cell: Small = field("i4[chunk]")
+    pair: Small = field("i4[pair]")
+    hit_row: Small = field("i4[hit]")
+    hit_slot: Small = field("i4[hit]")
+    hit_raw: Floats = field("f8[hit]")
+    held_good: Floats = field("f8[group, held]")  # of searches
+    held_row: Ints = field("i8[group, held]")
+    floors: Floats = field("f8[group]")
+    ranks: Floats = field("f8[held]")
+
+    @classmethod
+    def of(cls, notes: Notes | None, rows: int, ks: Ints) -> Notes:
+        """Return notes with room for a batch of so many rows: these, if they have it."""
+        slots, most = len(ks), int(ks.max(initial=1))
+        room = HITS + 64 * (slots // 64 + 1) + SHORT * CHUNK
+        if (
+            notes is None
+            or len(notes.todo) != slots
+            or len(notes.best) <= most
+            or len(notes.rows) < max(rows, room)
+        ):
+            notes = cls(
+                rank=most + 1, slot=slots, start=slots + 1, row=max(2 * rows, room), chunk=CHUNK, pair=SHORT * CHUNK,
+                hit=room, group=GROUP,
+            )  # fmt: skip
+            notes.slots[:] = np.arange(slots)
+        return notes
+
+    def begin(self, store: Recent) -> None:
+        """Note where the rows of a stage lie."""
+        self.came, self.end, self.left, self.head = store.came, store.end, store.left, store.head
+        self.shift = store.passed
+
+    def provide_held(self, most: int) -> None:
+        """Make room for searches of so many rows."""
+        room = 8 * most + 64
+        if self.held_good.shape[1] < room:
+            self.grow(held=2 * room)
+
+
 @kernel
 def play(
-    which: Ints, starts: Ints, ends: Ints, rows: Ints, values: Floats, stop: int,
-    came: int, end: int, left: int, head: int, shift: int,
-    bar: Floats, bar_time: Ints, bar_seq: Ints, touched: Any, counts: Ints,
-    line: Ints, good: Floats, place: Ints, top_good: Floats, top_place: Ints,
-    best: Floats, todo: Ints, since: Ints, lost: int,
-) -> tuple[int, int]:  # fmt: skip
+    which: Ints, starts: Ints, ends: Ints, stop: int, lost: int, bars: Bars, arrived: Arrived, notes: Notes
+) -> tuple[int, int]:
     """Let slots go through the rows before `stop`, each through its own hits.
 
     Slots that run short are noted, with the row from which they have to continue. Returns how many have run short by
     now, and how many bars were raised.
     """
-    many, quota = end - came, head - left
+    line, good, place = arrived.line, arrived.good, arrived.place
+    top_good, top_place = arrived.top_good, arrived.top_place
+    rows, values, came, left, shift = notes.rows, notes.values, notes.came, notes.left, notes.shift
+    many, quota = notes.end - came, notes.head - left
     raised = 0
     for w in range(which.shape[0]):
         if w + 1 < which.shape[0]:
-            approach(which[w + 1], line, good, place, top_good, top_place)
+            approach(which[w + 1], arrived)
         slot = which[w]
         if line[slot, K] == 0:
             continue
@@ -103,7 +165,7 @@ def play(
             if write + some >= line[slot, STOP]:
                 write = move_down(line[slot, START], first, write, good, place)
                 first = line[slot, START]
-            begun, floor = write, bar[slot]
+            begun, floor = write, bars.bar[slot]
             for i in range(h, h + some):
                 good[U(write)] = values[U(i)]
                 place[U(write)] = rows[U(i)] + shift
@@ -115,30 +177,30 @@ def play(
                 row = place[U(at)] - shift
                 due = shift + left + (row + 1 - came if quota == many else (row + 1 - came) * quota // many)
                 if oldest < due:
-                    touched[slot] = 1
+                    bars.touched[slot] = 1
                     first, oldest, short = expel(
                         due, oldest, first, at, top, last, good, place, top_good, top_place
                     )  # fmt: skip
                     if short:
                         break
                 if good[U(at)] >= top_good[U(last)]:
-                    touched[slot] = 1
+                    bars.touched[slot] = 1
                     if rise(good[U(at)], place[U(at)], top, last, top_good, top_place) == oldest:
                         oldest = eldest(top, last, top_place)
                 at += 1
-            counts[slot, 3] += at - begun
+            bars.counts[slot, 3] += at - begun
             write = at
             while first < write and place[first] < due:
                 first += 1
             if not short and write - first >= line[slot, LIMIT]:
                 line[slot, FIRST], line[slot, END] = first, write
-                raised += sweep(slot, line, good, place, bar, bar_time, bar_seq, best)
-                counts[slot, 4] += write - first - line[slot, END] + line[slot, FIRST]
+                raised += sweep(slot, bars, arrived, notes.best)
+                bars.counts[slot, 4] += write - first - line[slot, END] + line[slot, FIRST]
                 first, write = line[slot, FIRST], line[slot, END]
             if not short and h == ends[w]:
                 due = shift + left + (stop - came) * quota // many
                 if oldest < due:
-                    touched[slot] = 1
+                    bars.touched[slot] = 1
                     first, oldest, short = expel(
                         due, oldest, first, write, top, last, good, place, top_good, top_place
                     )  # fmt: skip
@@ -147,8 +209,8 @@ def play(
                 break
         line[slot, FIRST], line[slot, END] = first, write
         if short:
-            todo[lost] = slot
-            since[lost] = came + ((oldest - shift - left + 1) * many + quota - 1) // quota
+            notes.todo[lost] = slot
+            notes.since[lost] = came + ((oldest - shift - left + 1) * many + quota - 1) // quota
             lost += 1
     return lost, raised
 
@@ -183,10 +245,11 @@ from skyband.compiling.intrinsics import first_bit
 from skyband.algorithms.nearest.row_loop import by_slot, play
 
 @kernel
-def turn(progress, came, end, left, head, shift, {columns},
-         origin, scale, table, edges, strides, cover_low, cover_high, sharp, steps, bits, named, short, used, tally,
-         constants, sign, bar, bar_time, bar_seq, touched, counts, line, good, place, top_good, top_place,
-         best, todo, since, rows, values, cell, pair, slots, starts, reach, seen, hit_row, hit_slot, hit_raw):
+def turn(progress, {columns}, origin, scale, table, edges, strides, cover_low, cover_high, sharp, steps, bits,
+         named, short, used, tally, sign, bars, arrived, notes):
+    constants, bar, end = bars.constants, bars.bar, notes.end
+    cell, pair, slots, starts, reach, seen = notes.cell, notes.pair, notes.slots, notes.starts, notes.reach, notes.seen
+    hit_row, hit_slot, hit_raw, rows, values = notes.hit_row, notes.hit_slot, notes.hit_raw, notes.rows, notes.values
     one, zero = U(1), U(0)
     words = bits.shape[1]
     last = table.shape[1] - 2
@@ -268,7 +331,7 @@ def turn(progress, came, end, left, head, shift, {columns},
         strays += c == outside
         begun += 1
     for slot in range(bar.shape[0]):
-        counts[slot, 2] += seen[slot]
+        bars.counts[slot, 2] += seen[slot]
     tally[0] += begun - progress[0]
     tally[1] += strays
     tally[2] += scored
@@ -277,16 +340,13 @@ def turn(progress, came, end, left, head, shift, {columns},
     for i in range(hits):
         raw = values[i]
         values[i] = {value}
-    lost, raised = play(
-        slots, starts, starts[1:], rows, values, begun, came, end, left, head, shift, bar, bar_time, bar_seq, touched,
-        counts, line, good, place, top_good, top_place, best, todo, since, 0)
+    lost, raised = play(slots, starts, starts[1:], begun, 0, bars, arrived, notes)
     progress[1] += raised
     return lost
 
 @kernel
-def resume(progress, short, begin, came, end, left, head, shift, {columns}, constants, sign,
-           bar, bar_time, bar_seq, touched, counts, line, good, place, top_good, top_place,
-           best, todo, since, rows, values):
+def resume(progress, short, begin, {columns}, sign, bars, arrived, notes):
+    constants, bar, rows, values = bars.constants, bars.bar, notes.rows, notes.values
     stop = progress[0]
     bounds = np.zeros(2, np.int64)
     block = np.empty(64, np.float64)
@@ -309,17 +369,16 @@ def resume(progress, short, begin, came, end, left, head, shift, {columns}, cons
                         rows[hits] = base + j
                         values[hits] = {value}
                         hits += raw >= limit
-        counts[slot, 2] += stop - begin[t]
+        bars.counts[slot, 2] += stop - begin[t]
         bounds[1] = hits
-        lost, raised = play(
-            short[t : t + 1], bounds, bounds[1:], rows, values, stop, came, end, left, head, shift, bar, bar_time,
-            bar_seq, touched, counts, line, good, place, top_good, top_place, best, todo, since, lost)
+        lost, raised = play(short[t : t + 1], bounds, bounds[1:], stop, lost, bars, arrived, notes)
         progress[1] += raised
     return lost
 
 @kernel
-def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, sign, bar, bar_time, bar_seq, touched,
-           counts, line, good, place, top_good, top_place, held_good, held_row, floors, ranks, fails):
+def refill(todo, keep, begins, ends, {columns}, times, seqs, sign, bars, arrived, notes, fails):
+    constants, line, shift, ranks = bars.constants, arrived.line, notes.shift, notes.ranks
+    held_good, held_row, floors = notes.held_good, notes.held_row, notes.floors
     lowest, highest = begins[0], ends[0]
     for t in range(todo.shape[0]):
         lowest, highest = min(lowest, begins[t]), max(highest, ends[t])
@@ -340,16 +399,15 @@ def refill(todo, keep, begins, ends, shift, {columns}, constants, times, seqs, s
                      found[alone], held_good[alone], held_row[alone])
         for g in range(some.shape[0]):
             slot, wanted, values, rows = some[g], keep[some[g]], held_good[g], held_row[g]
-            counts[slot, 0] += end[g] - begin[g]
-            counts[slot, 1] += 1
+            bars.counts[slot, 0] += end[g] - begin[g]
+            bars.counts[slot, 1] += 1
             fails[first + g] = found[g] < wanted
             if found[g] >= wanted:
                 since = end[g] - (end[g] - begin[g]) // {lasts}
                 lasts = lasting(values, rows, found[g], line[slot, K], since, ranks)
                 kept = prune(values, rows, found[g], max(wanted, min(lasts, line[slot, LIMIT] - 1)))
-                settle(slot, kept, shift, times, seqs, bar, bar_time, bar_seq, line, good, place, top_good, top_place,
-                       values, rows)
-                touched[slot] = 1
+                settle(slot, kept, shift, times, seqs, bars, arrived, values, rows)
+                bars.touched[slot] = 1
 
 @kernel
 def outlook(some, keep, begins, ends, lowest, {sampled}, constants, sign, floors, ranks):
@@ -482,41 +540,3 @@ def turning(space: Space, constants: int) -> Any:
     """Return the kernels `turn`, `refill` and `resume` of a space, which must be indexable."""
     assert space.rendered is not None
     return _turn(len(space.columns), space.rendered, constants, space.sign)
-
-
-class Notes:
-    """Scratch memory of the kernels: for one batch, and for each slot."""
-
-    def __init__(self) -> None:
-        self.played: tuple[Any, ...] = ()
-        self.looked: tuple[Any, ...] = ()
-        self.held: tuple[Any, ...] = ()
-
-    def provide(self, rows: int, ks: Ints) -> None:
-        """Make room for a batch of so many rows."""
-        slots = len(ks)
-        room = HITS + 64 * (slots // 64 + 1) + SHORT * CHUNK
-        most = int(ks.max(initial=1))
-        if not self.played or len(self.played[1]) != slots or len(self.played[0]) <= most:
-            self.played = ()
-        if not self.played or len(self.played[3]) < max(rows, room):
-            whole = max(2 * rows, room)
-            ints = [np.empty(n, np.int64) for n in (slots, slots, whole)]
-            self.played = (np.empty(most + 1), *ints, np.empty(whole))
-            self.looked = (
-                np.empty(CHUNK, np.int32), np.empty(SHORT * CHUNK, np.int32), np.arange(slots),
-                np.empty(slots + 1, np.int64), np.empty(slots), np.empty(slots, np.int64),
-                *(np.empty(room, np.int32) for _ in range(2)), np.empty(room),
-            )  # fmt: skip
-
-    def provide_held(self, most: int) -> None:
-        """Make room for searches of so many rows."""
-        room = 8 * most + 64
-        if not self.held or self.held[0].shape[1] < room:
-            shape = GROUP, 2 * room
-            self.held = np.empty(shape), np.empty(shape, np.int64), np.empty(GROUP), np.empty(2 * room)
-
-    @property
-    def short(self) -> tuple[Ints, Ints]:
-        """Return the slots that ran short, and from which rows they have to continue."""
-        return self.played[1], self.played[2]

@@ -29,11 +29,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.base import Card, Workload
-from skyband.algorithms.grid import sma
+from skyband.algorithms.kernels.barred_lists import horizon_of, settle_all
 from skyband.algorithms.nearest.arrival_lists import FIRST, Arrived, gathered, hand_back, measure, take_over
 from skyband.algorithms.nearest.ring_base import AGAIN, FEW, LASTED, MOST_AHEAD, Ringed
 from skyband.algorithms.nearest.row_loop import Notes, turning
-from skyband.compiling.jit import inlined, kernel
+from skyband.compiling.jit import kernel
 from skyband.core.types import Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 
@@ -41,42 +41,6 @@ SLACK = 2.0
 SOON = 4  # windows: a query that is searched for again sooner is patient
 PATIENCE = 4  # a patient list may have so many times the usual rows before its bar is raised
 RAISED = 16  # after so many batches with raised bars, regions that have shrunk are entered again
-arrive = inlined(sma.arrive.function)
-
-
-@kernel
-def come(
-    at: int, first: int, slots: Ints, starts: Ints, rows: Ints, values: Floats, times: Ints, seqs: Ints,
-    horizon_time: Ints, horizon_seq: Ints, bar: Floats, bar_time: Ints, bar_seq: Ints,
-    good: Floats, time: Ints, seq: Ints, dominators: Ints, start: Ints, size: Ints, room: Ints, ks: Ints,
-    oldest_time: Ints, oldest_seq: Ints, touched: Any, counts: Ints,
-) -> tuple[int, int]:  # fmt: skip
-    """Offer rows to lists, slot after slot; stop where a list has no room."""
-    for t in range(at, slots.shape[0]):
-        slot = slots[t]
-        for i in range(first if t == at else starts[t], starts[t + 1]):
-            when, number = times[rows[i]], seqs[rows[i]]
-            if when < horizon_time[slot] or (when == horizon_time[slot] and number < horizon_seq[slot]):
-                continue
-            if arrive(
-                slot, values[i], when, number, good, time, seq, dominators, start, size, room, ks, bar, bar_time,
-                bar_seq, oldest_time, oldest_seq, touched, counts,
-            ):  # fmt: skip
-                return t, i
-    return slots.shape[0], 0
-
-
-@kernel
-def horizon_of(ks: Ints, time: Ints, seq: Ints) -> tuple[int, int, bool]:
-    """Return the oldest horizon of the slots in use, and whether all slots have it."""
-    first, number = 9223372036854775807, 9223372036854775807
-    same = True
-    for slot in range(ks.shape[0]):
-        if ks[slot] > 0:
-            same &= first == 9223372036854775807 or (time[slot] == first and seq[slot] == number)
-            if time[slot] < first or (time[slot] == first and seq[slot] < number):
-                first, number = time[slot], seq[slot]
-    return first, number, same
 
 
 @kernel
@@ -151,13 +115,11 @@ class SNN(Ringed):
         "evicted",
     )
     candidate_bytes = 32
-    counted = True
-    come = come
 
     def __init__(self, options: Mapping[str, float], space: Space) -> None:
         super().__init__(options, space)
         self.arrived = Arrived()
-        self.notes = Notes()
+        self.notes: Notes | None = None
         self.turned = False  # lists are in order of arrival; `ranked` contains the answers only
         self.raised = 0  # batches in which a bar was raised since regions were entered
         self._lengths: tuple[Ints, Ints] | None = (
@@ -198,48 +160,43 @@ class SNN(Ringed):
             return False
         if not self.sure:
             used = np.flatnonzero(self.ks)
-            bar = self.bar[used]
+            bar = self.bars.bar[used]
             self.sure = bool(np.all((bar > -np.inf) & (self.index.bar[used] <= bar))) and len(used) >= FEW
         if self.sure and self.index.due(len(store), self._share):
             used = np.flatnonzero(self.ks)
             self._learn(used)
-            self.index.register(used, self.bar[used], self.constants)
+            self.index.register(used, self.bars.bar[used], self.constants)
         return self.sure
 
     def _turn(self, used: Ints) -> None:
         """Let the rows of a stage enter and leave, one by one."""
-        store, index, arrived, notes = self.store, self.index, self.arrived, self.notes
+        store, index, arrived = self.store, self.index, self.arrived
         assert index is not None
         if not self.sure:
             self._meet(used)
             return
         kernels = turning(self.space, self.constants.shape[1])
+        self.notes = notes = Notes.of(self.notes, store.end - store.came, self.ks)
+        notes.begin(store)
         self._take_over(used, kernels)
-        notes.provide(store.end - store.came, self.ks)
+        bars = self.bars.lent(self)
         progress = np.array([store.came, 0])
-        stage = store.came, store.end, store.left, store.head, store.passed, *store.columns
-        bars = self.bar, self.bar_time, self.bar_seq, self.touched, self.counts
+        columns, states = store.columns, (self.space.sign, bars, arrived, notes)
         while progress[0] < store.end:
-            lost = kernels.turn(
-                progress, *stage, *index.arrays(), self.constants, self.space.sign, *bars, *arrived.lists(),
-                *notes.played, *notes.looked,
-            )  # fmt: skip
+            lost = kernels.turn(progress, *columns, *index.arrays(), *states)
             searched, failed = set[int](), set[int]()
             while lost:
-                slots, since = (noted[:lost].copy() for noted in notes.short)
+                slots, since = notes.todo[:lost].copy(), notes.since[:lost].copy()
                 fails = self._refill(kernels, slots, since)
                 searched.update(slots.tolist())
                 failed.update(slots[fails].tolist())
-                lost = kernels.resume(
-                    progress, slots[~fails], since[~fails], *stage, self.constants, self.space.sign, *bars,
-                    *arrived.lists(), *notes.played,
-                )  # fmt: skip
+                lost = kernels.resume(progress, slots[~fails], since[~fails], *columns, *states)
             if failed:  # fewer rows than a bar needs: continue without these lists
                 self._go_back(np.array(sorted(failed), dtype=np.int64), int(progress[0]), used)
                 return
             if searched:
                 known = np.array(sorted(searched), dtype=np.int64)
-                index.register(known, self.bar[known], self.constants)
+                index.register(known, self.bars.bar[known], self.constants)
         self.raised += int(progress[1] > 0)
 
     def _go_back(self, failed: Ints, stop: int, used: Ints) -> None:
@@ -271,12 +228,12 @@ class SNN(Ringed):
         )  # fmt: skip
         if narrow:
             arrived.make_room(slots)
+        assert self.notes is not None
         self.notes.provide_held(most)
         fails = np.zeros(len(slots), dtype=np.bool_)
         kernels.refill(
-            slots, keep, begins, since, store.passed, *store.columns, self.constants, store.time, store.seq,
-            self.space.sign, self.bar, self.bar_time, self.bar_seq, self.touched, self.counts, *arrived.lists(),
-            *self.notes.held, fails,
+            slots, keep, begins, since, *store.columns, store.time, store.seq, self.space.sign, self.bars.lent(self),
+            arrived, self.notes, fails,
         )  # fmt: skip
         return fails
 
@@ -291,9 +248,8 @@ class SNN(Ringed):
 
         def take(slots: Ints) -> None:
             take_over(
-                slots, store.left, store.came, store.passed, store.time, store.seq,
-                ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size,
-                *arrived.lists(), np.empty(int(ranked.size.max()), np.int64),
+                slots, store.left, store.came, store.passed, store.time, store.seq, ranked, arrived,
+                np.empty(int(ranked.size.max()), np.int64),
             )  # fmt: skip
 
         take(used)
@@ -308,7 +264,7 @@ class SNN(Ringed):
             take(slots[fails])
             known = slots[~fails]
             assert self.index is not None
-            self.index.register(known, self.bar[known], self.constants)
+            self.index.register(known, self.bars.bar[known], self.constants)
 
     def _turn_back(self) -> None:
         """Make lists in order of scores again, whole, with dominators counted."""
@@ -321,9 +277,9 @@ class SNN(Ringed):
         slots = np.flatnonzero((self.arrived.sizes() > 0) & (self.ks[: len(line)] > 0))
         self._write_ranked(slots, True)
         oldest = self.arrived.place[line[slots, FIRST]] - store.passed
-        self.oldest_time[slots], self.oldest_seq[slots] = store.time[oldest], store.seq[oldest]
-        self.complete[slots] = 0
-        self.settled(slots)
+        self.bars.oldest_time[slots], self.bars.oldest_seq[slots] = store.time[oldest], store.seq[oldest]
+        self.bars.complete[slots] = 0
+        settle_all(slots, self.bars.lent(self), self.ranked)
 
     def _write_ranked(self, slots: Ints, whole: bool) -> None:
         """Write answers, or whole lists, to the ranked lists."""
@@ -332,11 +288,10 @@ class SNN(Ringed):
         if not whole:  # and never more than exist, whatever k is
             sizes = np.minimum(sizes, self.ks[: len(sizes)])
         for slot in slots[ranked.room[slots] < sizes[slots]].tolist():
-            ranked.grow(slot, int(sizes[slot]))
+            ranked.reserve(slot, int(sizes[slot]))
         hand_back(
-            slots, whole, store.head, store.end, store.passed, store.time, store.seq,
-            ranked.good, ranked.time, ranked.seq, ranked.start, ranked.size, *self.arrived.lists(),
-        )  # fmt: skip
+            slots, whole, store.head, store.end, store.passed, store.time, store.seq, ranked, self.arrived
+        )
 
     # -- what others ask for ------------------------------------------------------------------------------------
 
@@ -372,7 +327,7 @@ class SNN(Ringed):
     def _check(self) -> None:
         if self.turned:
             store = self.store
-            self.arrived._check(store.passed, store.head, store.end, self.bar)
+            self.arrived.check(store.passed, store.head, store.end, self.bars.bar)
             self._turn_back()
         super()._check()
 
@@ -385,26 +340,3 @@ class SNN(Ringed):
         ks = np.maximum(self.ks, 1)
         rows: Ints = np.ceil(ks * (1 + np.log(np.maximum(self.keep(), ks) / ks))).astype(np.int64)
         return rows
-
-    def _lists(self) -> tuple[Any, ...]:
-        ranked = self.ranked
-        return ranked.good, ranked.time, ranked.seq, ranked.count, ranked.start, ranked.size
-
-    def state(self) -> tuple[Any, ...]:
-        return (
-            *self._lists(), self.ranked.room, self.ks, self.oldest_time, self.oldest_seq, self.touched, self.counts,
-        )  # fmt: skip
-
-    def expire(self) -> None:
-        sma.expire(
-            self.ks, self.horizon_time, self.horizon_seq, *self._lists(), self.complete, self.oldest_time,
-            self.oldest_seq, self.touched, self.lost,
-        )  # fmt: skip
-
-    def settled(self, slots: Ints) -> None:
-        """Count the dominators among the rows found, and remove dominated rows."""
-        most = int(self.ranked.size[slots].max(initial=0)) + 1
-        met = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-        sma.settle(
-            slots, self.ks, self.complete, self.bar_time, self.bar_seq, self.counts, *self._lists(), *met
-        )  # fmt: skip

@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.grid.cells import shape_for
+from skyband.algorithms.kernels.cell_shape import shape_for
 from skyband.algorithms.query_index.loops import CROWDED, clear, kernels
 from skyband.algorithms.query_index.probe import SHORT, Hits, gathering, sort_hits
 from skyband.core.types import Floats, Ints

@@ -132,7 +132,7 @@ from skyband.compiling.jit import kernel
 from skyband.core.order import first_inside
 from skyband.algorithms.query_index.loops import enter, leave, withdraw
 from skyband.algorithms.kernels.scalar_intervals import {operations}
-from skyband.algorithms.grid.search import finish, hold
+from skyband.algorithms.kernels.best_rows import finish, hold
 
 @kernel
 def reach(slots, bar, constants, sign, low, high, cells, strides, bits, named, short, box):
@@ -226,8 +226,8 @@ def matrix(slots, begin, end, {columns}, constants, sign, out):
             out[i, row] = sign * ({score})
 
 @kernel
-def search(todo, keep, begin, end, {columns}, constants, sign, times, seqs, horizon_time, horizon_seq,
-           held_good, held_place, good, time, seq, start, size, bar, complete, oldest_time, oldest_seq, counts):
+def search(todo, keep, begin, end, {columns}, sign, times, seqs, horizon_time, horizon_seq, held, bars, ranked):
+    constants, held_good, held_place = bars.constants, held.good, held.place
     block = np.empty(64, np.float64)
     for i in range(todo.shape[0]):
         slot = todo[i]
@@ -261,10 +261,9 @@ def search(todo, keep, begin, end, {columns}, constants, sign, times, seqs, hori
                     found = hold(block[j], base + j, found, wanted, held_good, held_place, times, seqs)
                     if found == wanted:
                         floor = held_good[0]
-        counts[slot, 0] += end - first
-        counts[slot, 1] += 1
-        finish(slot, found, wanted, floor, held_good, held_place, times, seqs, good, time, seq, start, size,
-               bar, complete, oldest_time, oldest_seq)
+        bars.counts[slot, 0] += end - first
+        bars.counts[slot, 1] += 1
+        finish(slot, found, wanted, floor, held, times, seqs, bars, ranked)
 '''
 
 

@@ -178,7 +178,7 @@ class TSL(WindowAlgorithm):
         ranked, n = self.ranked, len(time)
         need = np.minimum(self.most, ranked.size + n)
         for slot in used[need[used] > ranked.room[used]].tolist():
-            ranked.grow(slot, int(min(self.most[slot], 2 * need[slot])))
+            ranked.reserve(slot, int(min(self.most[slot], 2 * need[slot])))
         self.scored_rows += n * len(used)
         kernels = self._compiled()
         if kernels is not None:
