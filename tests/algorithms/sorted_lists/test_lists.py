@@ -29,13 +29,13 @@ class Store:
         self.there += places
         self.values[places] = np.array(points).reshape(len(points), -1)
         self.lists.insert(np.array(places, dtype=np.int32), self.values)
-        self.lists._check(self.values)
+        self.lists.check(self.values)
 
     def leave(self, count: int) -> None:
         gone, self.there = self.there[:count], self.there[count:]
         self.free += gone
         self.lists.remove(np.array(gone, dtype=np.int32), self.values)
-        self.lists._check(self.values)
+        self.lists.check(self.values)
 
     def walk(self, axis: int) -> list[float]:
         """The values of the rows that are there, as the list has them: each row where it is met first."""

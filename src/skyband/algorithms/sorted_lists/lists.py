@@ -15,12 +15,11 @@ Cost: O(log N) and half a block of moves for each attribute of a new row, nothin
 for each of them in the long run. A row takes 12 bytes for each attribute, up to twice that with entries not swept yet.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from skyband.compiling.jit import inlined, kernel
+from skyband.compiling.state import State, field
 from skyband.core.types import Floats, Ints
 
 BLOCK = 64
@@ -31,64 +30,46 @@ Small = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
 
-class SortedLists:
+class SortedLists(State):
     """d lists over the same rows. `values` of the rows (by place) belong to the caller."""
 
-    def __init__(self, axes: int) -> None:
+    live: Bytes = field("u1[row]")  # by place: 1 if a row with entries lies there
+    used: Ints = field("i8[axis]")  # blocks of each list; the first one's separator is -inf
+    entries: Ints = field("i8[axis]")
+    value: Floats = field("f8[axis, block, entry]")
+    place: Small = field("i4[axis, block, entry]")
+    count: Ints = field("i8[axis, block]")  # the entries of a block, by its number
+    order: Ints = field("i8[axis, block]")  # the directory: numbers of blocks,
+    first: Floats = field("f8[axis, block]")  # and their separators
+
+    def __init__(self, axes: int, blocks: int = 4) -> None:
+        super().__init__(axis=axes, block=blocks, entry=BLOCK)
         self.axes = axes
-        self.live = np.zeros(0, dtype=np.uint8)  # by place: 1 if a row with entries lies there
-        self.rows = 0  # their number
-        self.used = np.ones(axes, dtype=np.int64)  # blocks of each list; the first one's separator is -inf
-        self.entries = np.zeros(axes, dtype=np.int64)
+        self.rows = 0  # with entries
+        self.used.fill(1)
         self.sweeps = 0
-        self._allot(4)
         self.first[:, 0] = -np.inf
-
-    def _allot(self, blocks: int) -> None:
-        self.value = np.empty((self.axes, blocks, BLOCK), dtype=np.float64)
-        self.place = np.empty((self.axes, blocks, BLOCK), dtype=np.int32)
-        self.count = np.zeros((self.axes, blocks), dtype=np.int64)  # the entries of a block, by its number
-        self.order = np.zeros((self.axes, blocks), dtype=np.int64)  # the directory: numbers of blocks,
-        self.first = np.zeros((self.axes, blocks), dtype=np.float64)  # and their separators
-
-    def _grow(self, blocks: int) -> None:
-        old: tuple[Any, ...] = self.arrays()
-        self._allot(blocks)
-        new: tuple[Any, ...] = self.arrays()
-        for before, after in zip(old, new, strict=True):
-            after[:, : before.shape[1]] = before
-
-    def arrays(self) -> tuple[Floats, Small, Ints, Ints, Floats]:
-        """Return the arrays that a walk needs, beside `used`."""
-        return self.value, self.place, self.count, self.order, self.first
 
     @property
     def bytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays()) + self.live.nbytes
+        return self.nbytes
 
     def insert(self, places: Small, values: Floats) -> None:
         """Insert the rows at these places; none of their values is NaN."""
         if len(self.live) < len(values):
-            self.live = np.concatenate([self.live, np.zeros(len(values) - len(self.live), dtype=np.uint8)])
+            self.grow(row=len(values))
         self.live[places] = 1
         self.rows += len(places)
-        made = (
-            np.empty(len(places), dtype=np.int64),
-            np.empty(len(places), dtype=np.int64),
-            np.empty(len(places)),
-        )
+        split = Split(row=len(places))
         for axis in range(self.axes):
             column = values[places, axis]
             by_value = np.argsort(column)
             done = 0
             while True:
-                done = insert_sorted(
-                    axis, done, by_value, column, places, values, self.live, *self.arrays(), self.used, self.entries,
-                    *made,
-                )  # fmt: skip
+                done = insert_sorted(axis, done, by_value, column, places, values, self, split)
                 if done == len(places):
                     break
-                self._grow(2 * self.order.shape[1])
+                self.grow(block=2 * self.order.shape[1])
 
     def remove(self, places: Small, values: Floats) -> None:
         """Mark the rows at these places as removed."""
@@ -101,13 +82,14 @@ class SortedLists:
         """Copy the lists without old entries, into blocks with some room."""
         self.sweeps += 1
         blocks = 4 + (self.rows + FILL - 1) // FILL
-        old, used = self.arrays(), self.used.copy()
-        self._allot(blocks + blocks // 4)
+        new = SortedLists(self.axes, blocks + blocks // 4)
         for axis in range(self.axes):
             met = np.zeros(len(self.live), dtype=np.uint8)
-            sweep(axis, values, self.live, met, *old, used, *self.arrays(), self.used, self.entries)
+            sweep(axis, values, met, self, new)
+        self.lend(**{f.name: getattr(new, f.name) for f in self.fields if f.name != "live"})
 
-    def _check(self, values: Floats) -> None:
+    def check(self, values: Floats) -> None:
+        self._check()
         # the count is that of live rows
         assert self.rows == np.count_nonzero(self.live)
         for axis in range(self.axes):
@@ -133,6 +115,14 @@ class SortedLists:
             assert {(float(values[p, axis]), int(p)) for p in live} <= set(entries)
 
 
+class Split(State):
+    """New blocks that enter the directory together: behind which, their numbers and their separators."""
+
+    at: Ints = field("i8[row]")
+    block: Ints = field("i8[row]")
+    first: Floats = field("f8[row]")
+
+
 @inlined
 def block_of(first: Floats, axis: int, low: int, used: int, value: float) -> int:
     """Return the last block from `low` on whose separator is at most `value`, or `low`."""
@@ -154,15 +144,22 @@ def block_of(first: Floats, axis: int, low: int, used: int, value: float) -> int
 
 @kernel
 def insert_sorted(
-    axis: int, done: int, by_value: Ints, column: Floats, places: Small, values: Floats, live: Bytes,
-    value: Floats, place: Small, count: Ints, order: Ints, first: Floats, used: Ints, entries: Ints,
-    new_at: Ints, new_block: Ints, new_first: Floats,
+    axis: int, done: int, by_value: Ints, column: Floats, places: Small, values: Floats, lists: SortedLists,
+    split: Split,
 ) -> int:  # fmt: skip
     """Insert the rows from the `done`-th on into the axis' list; stop where one more block is needed than there are.
 
     Blocks made by splits enter the directory at the end, all in one pass. Until then they are in a list of their own,
     in order; those from `base` on come from the block that the directory has at `at`.
     """
+    value, place, count, order, first = lists.value, lists.place, lists.count, lists.order, lists.first
+    used, entries, new_at, new_block, new_first = (
+        lists.used,
+        lists.entries,
+        split.at,
+        split.block,
+        split.first,
+    )
     made = 0
     base = 0
     here = -1  # the new block that the last row went to; base - 1: the directory's own
@@ -180,12 +177,12 @@ def insert_sorted(
             here += 1
         block = order[axis, at] if here < base else new_block[here]
         if count[axis, block] == BLOCK:
-            entries[axis] -= clean(axis, block, values, live, value, place, count)
+            entries[axis] -= clean(axis, block, values, lists)
             if count[axis, block] > FULL:
                 fresh = used[axis] + made
                 if fresh == order.shape[1] or made == new_at.shape[0]:
                     break
-                halve(axis, block, fresh, value, place, count)
+                halve(axis, block, fresh, lists)
                 for j in range(made, here + 1, -1):
                     new_at[j] = new_at[j - 1]
                     new_block[j] = new_block[j - 1]
@@ -213,13 +210,14 @@ def insert_sorted(
         count[axis, block] += 1
         entries[axis] += 1
         last = i + 1
-    enter(axis, made, order, first, used, new_at, new_block, new_first)
+    enter(axis, made, lists, split)
     return last
 
 
 @kernel
-def halve(axis: int, block: int, fresh: int, value: Floats, place: Small, count: Ints) -> None:
+def halve(axis: int, block: int, fresh: int, lists: SortedLists) -> None:
     """Move the upper half of a block to an unused one."""
+    value, place, count = lists.value, lists.place, lists.count
     half = count[axis, block] // 2
     rest = count[axis, block] - half
     for i in range(rest):
@@ -230,29 +228,27 @@ def halve(axis: int, block: int, fresh: int, value: Floats, place: Small, count:
 
 
 @kernel
-def enter(
-    axis: int, made: int, order: Ints, first: Floats, used: Ints, new_at: Ints, new_block: Ints, new_first: Floats
-) -> None:  # fmt: skip
+def enter(axis: int, made: int, lists: SortedLists, split: Split) -> None:
     """Enter new blocks in the directory, each behind the block from which it was split."""
+    order, first, used = lists.order, lists.first, lists.used
     read = used[axis] - 1
     left = made
     while left > 0:
-        if read > new_at[left - 1]:
+        if read > split.at[left - 1]:
             order[axis, read + left] = order[axis, read]
             first[axis, read + left] = first[axis, read]
             read -= 1
         else:
             left -= 1
-            order[axis, read + left + 1] = new_block[left]
-            first[axis, read + left + 1] = new_first[left]
+            order[axis, read + left + 1] = split.block[left]
+            first[axis, read + left + 1] = split.first[left]
     used[axis] += made
 
 
 @kernel
-def clean(
-    axis: int, block: int, values: Floats, live: Bytes, value: Floats, place: Small, count: Ints
-) -> int:
+def clean(axis: int, block: int, values: Floats, lists: SortedLists) -> int:
     """Remove a block's entries of rows that have left; return how many."""
+    live, value, place, count = lists.live, lists.value, lists.place, lists.count
     write = 0
     for i in range(count[axis, block]):
         row = place[axis, block, i]
@@ -266,19 +262,22 @@ def clean(
 
 
 @kernel
-def sweep(
-    axis: int, values: Floats, live: Bytes, met: Bytes,
-    value: Floats, place: Small, count: Ints, order: Ints, first: Floats, used: Ints,
-    new_value: Floats, new_place: Small, new_count: Ints, new_order: Ints, new_first: Floats, new_used: Ints,
-    entries: Ints,
-) -> None:  # fmt: skip
+def sweep(axis: int, values: Floats, met: Bytes, lists: SortedLists, new: SortedLists) -> None:
     """Copy the entries that stand for a row into new blocks, one after the other."""
+    live, value, place, count, order = lists.live, lists.value, lists.place, lists.count, lists.order
+    new_value, new_place, new_count, new_order, new_first = (
+        new.value,
+        new.place,
+        new.count,
+        new.order,
+        new.first,
+    )
     block = 0
     size = 0
     total = 0
     new_order[axis, 0] = 0
     new_first[axis, 0] = -np.inf
-    for at in range(used[axis]):
+    for at in range(lists.used[axis]):
         old = order[axis, at]
         for i in range(count[axis, old]):
             row = place[axis, old, i]
@@ -296,17 +295,16 @@ def sweep(
             size += 1
             total += 1
     new_count[axis, block] = size
-    new_used[axis] = block + 1
-    entries[axis] = total
+    new.used[axis] = block + 1
+    new.entries[axis] = total
 
 
 @kernel
-def start(
-    axis: int, toward: int, limit: float, value: Floats, count: Ints, order: Ints, first: Floats, used: Ints
-) -> tuple[int, int]:
+def start(axis: int, toward: int, limit: float, lists: SortedLists) -> tuple[int, int]:
     """Return where a walk begins: downward (toward > 0, greater is better) at the last entry that is at most the limit,
     upward at the first that is at least the limit. A cursor is a place of the directory and an entry of that block:
     downward the one behind the next to be read, upward the next itself."""
+    value, count, order, first, used = lists.value, lists.count, lists.order, lists.first, lists.used
     if toward > 0:
         at = block_of(first, axis, 0, used[axis], limit)
     else:
@@ -333,14 +331,14 @@ def start(
 
 @kernel
 def read(
-    axis: int, toward: int, limit: float, most: int, live: Bytes, value: Floats, place: Small, count: Ints, order: Ints,
-    first: Floats, used: Ints, at: int, entry: int, found: int, places: Small,
+    axis: int, toward: int, limit: float, most: int, lists: SortedLists, at: int, entry: int, found: int, places: Small
 ) -> tuple[int, int, int, float, bool]:  # fmt: skip
     """Read up to `most` entries from a cursor on; write the places of their rows to places[found:].
 
     Returns the cursor, the number of places, the last value read, and whether the list ended or passed the limit: then
     every row inside was read.
     """
+    value, place, count, order, used = lists.value, lists.place, lists.count, lists.order, lists.used
     last = np.nan
     done = 0
     while done < most:
@@ -364,7 +362,7 @@ def read(
             return at, entry, found, last, True
         last = here
         row = place[axis, block, entry]
-        if live[row]:
+        if lists.live[row]:
             places[found] = row
             found += 1
         if toward < 0:

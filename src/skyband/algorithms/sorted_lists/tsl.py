@@ -36,7 +36,7 @@ import numpy as np
 from skyband.algorithms.base import Card, Workload
 from skyband.algorithms.kernels.row_slots import Places, Rows
 from skyband.algorithms.sorted_lists.lists import SortedLists, read, start
-from skyband.algorithms.sorted_lists.views import compiled, leave, meet, take
+from skyband.algorithms.sorted_lists.views import Best, Views, compiled, leave, meet, take
 from skyband.algorithms.window_base import WindowAlgorithm
 from skyband.core.order import first_inside
 from skyband.core.types import Floats, Ints, Recency
@@ -89,8 +89,7 @@ class TSL(WindowAlgorithm):
         super().__init__(options, space)
         self.store = Rows(len(space.columns))
         self.lists = SortedLists(len(space.columns))
-        self.most = np.empty(0, dtype=np.int64)  # k_max
-        self.whole = np.empty(0, dtype=np.uint8)  # 1: the view holds every row inside
+        self.views = Views()
         self.accesses = np.empty(0, dtype=np.int64)  # entries that refills read
         self.least = np.full(len(space.columns), np.inf)  # the range of the values seen so far,
         self.greatest = np.full(len(space.columns), -np.inf)
@@ -101,11 +100,10 @@ class TSL(WindowAlgorithm):
     # -- slots ---------------------------------------------------------------------------------------------
 
     def opened(self, slot: int) -> None:
-        more = slot + 1 - len(self.most)
+        more = slot + 1 - len(self.accesses)
         if more > 0:
-            self.most = np.append(self.most, np.zeros(more, dtype=np.int64))
+            self.views.grow(slot=slot + 1)
             self.accesses = np.append(self.accesses, np.zeros(more, dtype=np.int64))
-            self.whole = np.append(self.whole, np.zeros(more, dtype=np.uint8))
         self.proved.pop(slot, None)
         self.accesses[slot] = 0
         self._set_most(slot)
@@ -113,16 +111,16 @@ class TSL(WindowAlgorithm):
 
     def _set_most(self, slot: int) -> None:
         k, given = int(self.ks[slot]), int(self.options["kmax"])
-        self.most[slot] = max(k, given) if given > 0 else tuned(k)
+        self.views.most[slot] = max(k, given) if given > 0 else tuned(k)
 
     def resized(self, slot: int) -> None:
         self._set_most(slot)
-        ranked, most = self.ranked, int(self.most[slot])
+        ranked, most = self.ranked, int(self.views.most[slot])
         if ranked.size[slot] > most:
             good, time, seq = ranked.top(slot, most)
             ranked.put(slot, good, time, seq)
-            self.whole[slot] = 0
-        elif ranked.size[slot] < self.ks[slot] and not self.whole[slot]:
+            self.views.complete[slot] = 0
+        elif ranked.size[slot] < self.ks[slot] and not self.views.complete[slot]:
             self._refill(slot)
 
     def closed(self, slot: int) -> None:
@@ -159,16 +157,9 @@ class TSL(WindowAlgorithm):
             self.store.remove(places)
         self.lists.remove(self.store.expire(self.oldest_horizon()), self.store.x)
         short = np.empty(len(self.ks), dtype=np.int64)
-        count = leave(
-            self.ks, self.horizon_time, self.horizon_seq, np.sort(deleted_seq), self.whole, self.touched, short,
-            *self._views(),
-        )  # fmt: skip
+        count = leave(np.sort(deleted_seq), short, self.views.lent(self), self.ranked)
         for slot in short[:count].tolist():
             self._refill(slot)
-
-    def _views(self) -> tuple[Any, ...]:
-        ranked = self.ranked
-        return ranked.start, ranked.size, ranked.good, ranked.time, ranked.seq
 
     def _meet(self, columns: tuple[Floats, ...], time: Ints, seq: Ints) -> None:
         """Offer the step's rows to every view."""
@@ -176,16 +167,13 @@ class TSL(WindowAlgorithm):
         if not len(used):
             return
         ranked, n = self.ranked, len(time)
-        need = np.minimum(self.most, ranked.size + n)
+        need = np.minimum(self.views.most, ranked.size + n)
         for slot in used[need[used] > ranked.room[used]].tolist():
-            ranked.reserve(slot, int(min(self.most[slot], 2 * need[slot])))
+            ranked.reserve(slot, int(min(self.views.most[slot], 2 * need[slot])))
         self.scored_rows += n * len(used)
         kernels = self._compiled()
         if kernels is not None:
-            kernels.meet_all(
-                self.constants, self.space.sign, self.low, self.high, *columns, time, seq, self.horizon_time,
-                self.horizon_seq, self.most, self.whole, self.ks, self.touched, self.counts, *self._views(),
-            )  # fmt: skip
+            kernels.meet_all(self.space.sign, *columns, time, seq, self.views.lent(self), ranked)
             return
         for slot in used.tolist():
             begin = first_inside(time, seq, 0, n, self.horizon_time[slot], self.horizon_seq[slot])
@@ -193,10 +181,7 @@ class TSL(WindowAlgorithm):
             for i, axis in enumerate(self.space.boxed):
                 fits &= (columns[axis] >= self.low[slot, i]) & (columns[axis] <= self.high[slot, i])
             values = self.space.good(columns, self.constants[slot])
-            meet(
-                slot, begin, values, fits.view(np.uint8), time, seq, self.most, self.whole, self.ks, self.touched,
-                self.counts, *self._views(),
-            )  # fmt: skip
+            meet(slot, begin, values, fits.view(np.uint8), time, seq, self.views.lent(self), ranked)
 
     def _compiled(self) -> Any:
         """Return the shape's kernels, once they pay."""
@@ -212,7 +197,7 @@ class TSL(WindowAlgorithm):
         inside = self.store.size - self.store.position(horizon)
         if inside == 0:
             self.ranked.clear(slot)
-            self.whole[slot] = 1
+            self.views.complete[slot] = 1
             return
         self.counts[slot, 1] += 1
         toward = self._directions(slot)
@@ -239,8 +224,8 @@ class TSL(WindowAlgorithm):
         """Fill the view by scoring every row inside."""
         self.counts[slot, 2] += 1
         good, time, seq = self.scored(slot, horizon)
-        want = int(self.most[slot])
-        self.whole[slot] = len(good) <= want
+        want = int(self.views.most[slot])
+        self.views.complete[slot] = len(good) <= want
         if len(good) > want:
             near = good >= np.partition(good, len(good) - want)[len(good) - want]
             good, time, seq = good[near], time[near], seq[near]
@@ -258,36 +243,35 @@ class TSL(WindowAlgorithm):
         point = np.clip(0.0, low, high)  # of an axis that doesn't matter: any value
         cursors = {
             axis: start(
-                axis, toward[axis], high[axis] if toward[axis] > 0 else low[axis],
-                lists.value, lists.count, lists.order, lists.first, lists.used,
+                axis, toward[axis], high[axis] if toward[axis] > 0 else low[axis], lists
             ) for axis in axes
         }  # fmt: skip
-        want = int(min(self.most[slot], len(self.store)))
-        best = np.empty(want), np.empty(want, dtype=np.int64), np.empty(want, dtype=np.int64)
+        want = int(min(self.views.most[slot], len(self.store)))
+        best = Best(rank=want)
         size, depth, length, ended = 0, 0, ROUND, False
         while not ended:
             places, found = np.empty(length * len(axes), dtype=np.int32), 0
             for axis in axes:
                 at, entry, found, point[axis], end = read(
-                    axis, toward[axis], low[axis] if toward[axis] > 0 else high[axis], length, lists.live,
-                    *lists.arrays(), lists.used, *cursors[axis], found, places,
+                    axis, toward[axis], low[axis] if toward[axis] > 0 else high[axis], length, lists, *cursors[axis],
+                    found, places,
                 )  # fmt: skip
                 cursors[axis] = at, entry
                 ended |= bool(end)
             places = places[:found]
             self.accesses[slot] += found
             size = take(
-                places, self._score(slot, places), self.store.x, self.store.time, self.store.seq, *horizon,
-                self._boxed, self.low[slot], self.high[slot], want, size, *best,
+                places, self._score(slot, places), self.store, *horizon, self._boxed, self.low[slot], self.high[slot],
+                size, best,
             )  # fmt: skip
             if size == want:
                 corner = [point[axis : axis + 1] for axis in range(lists.axes)]
-                if best[0][0] > space.good(corner, self.constants[slot])[0]:  # strictly: see above
+                if best.good[0] > space.good(corner, self.constants[slot])[0]:  # strictly: see above
                     break
             depth += length
             length = max(ROUND, depth // 2)
-        self.whole[slot] = size < self.most[slot]
-        self.ranked.put(slot, best[0][:size], best[1][:size], best[2][:size])
+        self.views.complete[slot] = size < self.views.most[slot]
+        self.ranked.put(slot, best.good[:size], best.time[:size], best.seq[:size])
 
     def _score(self, slot: int, places: Places) -> Floats:
         kernels = self._compiled()
@@ -317,12 +301,12 @@ class TSL(WindowAlgorithm):
         return {**super().counters(slot), "accesses": int(self.accesses[slot])}
 
     def dump(self) -> dict[str, Any]:
-        return {**super().dump(), "whole": self.whole.copy()}
+        return {**super().dump(), "whole": self.views.complete.copy()}
 
     def load(self, blob: Mapping[str, Any]) -> None:
         super().load(blob)
-        self.whole = blob["whole"].copy()
-        self.most = np.zeros(len(self.ks), dtype=np.int64)
+        self.views.grow(slot=len(self.ks))
+        self.views.complete = blob["whole"].copy()
         self.accesses = np.zeros(len(self.ks), dtype=np.int64)
         for slot in np.flatnonzero(self.ks).tolist():
             self._set_most(slot)
@@ -332,7 +316,7 @@ class TSL(WindowAlgorithm):
     def _check(self) -> None:
         super()._check()
         self.store._check()
-        self.lists._check(self.store.x)
+        self.lists.check(self.store.x)
         # the lists contain the live rows
         assert sorted(np.flatnonzero(self.lists.live).tolist()) == sorted(self.store.living().tolist())
         for slot in np.flatnonzero(self.ks).tolist():
@@ -340,9 +324,9 @@ class TSL(WindowAlgorithm):
             good, time, seq = self.scored(slot, horizon)
             size = int(self.ranked.size[slot])
             # a view holds at least k rows, or all of its window, and k_max at most
-            assert min(int(self.ks[slot]), len(good)) <= size <= self.most[slot]
+            assert min(int(self.ks[slot]), len(good)) <= size <= self.views.most[slot]
             # every rank is correct, not only the first k
             best = np.lexsort((seq, time, good))[::-1][:size]
             assert np.array_equal(self.ranked.top(slot, size)[2], seq[best])
             # a whole view contains every row inside
-            assert not self.whole[slot] or size == len(good)
+            assert not self.views.complete[slot] or size == len(good)

@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from skyband.algorithms.kernels.barred_lists import Bars
+from skyband.algorithms.kernels.ranked_lists import Ranked, insert, replace_worst
+from skyband.algorithms.kernels.row_slots import Rows
 from skyband.compiling.jit import generated, kernel
+from skyband.compiling.state import State, field
 from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 from skyband.query.expression.score_space import Space
@@ -24,71 +28,62 @@ Bytes = npt.NDArray[np.uint8]
 Small = npt.NDArray[np.int32]
 
 
+class Views(Bars):
+    """By slot: how many rows its view may have. A view is whole where it is complete."""
+
+    most: Ints = field("i8[slot]")
+
+
+class Best(State):
+    """The best rows that a walk has met, worst first."""
+
+    good: Floats = field("f8[rank]")
+    time: Ints = field("i8[rank]")
+    seq: Ints = field("i8[rank]")
+
+
 @kernel
-def offer(
-    slot: int, value: float, when: int, number: int, most: int, whole: Bytes, ks: Ints, touched: Bytes, counts: Ints,
-    start: Ints, size: Ints, good: Floats, time: Ints, seq: Ints,
-) -> None:  # fmt: skip
+def offer(slot: int, value: float, when: int, number: int, views: Views, ranked: Ranked) -> None:
     """Insert a row that is inside the window, if it is better than the view's last or the view is whole."""
-    first, n = start[slot], size[slot]
-    full = n == most
-    if (full or whole[slot] == 0) and (
-        n == 0 or not before(value, when, number, good[first], time[first], seq[first])
+    first, n = ranked.start[slot], ranked.size[slot]
+    full, whole = n == views.most[slot], views.complete[slot] > 0
+    if full:
+        views.complete[slot] = 0  # a row is outside from now on: this one, or the worst
+    if (full or not whole) and (
+        n == 0 or not before(value, when, number, ranked.good[first], ranked.time[first], ranked.seq[first])
     ):
-        if full:
-            whole[slot] = 0  # a row is outside from now on
         return
-    counts[slot, 0] += 1
-    if full:  # the worst leaves: those between move down by one
-        whole[slot] = 0
-        at = first
-        while at + 1 < first + n and before(value, when, number, good[at + 1], time[at + 1], seq[at + 1]):
-            good[at] = good[at + 1]
-            time[at] = time[at + 1]
-            seq[at] = seq[at + 1]
-            at += 1
-    else:  # those that are better move up by one
-        at = first + n
-        while at > first and before(good[at - 1], time[at - 1], seq[at - 1], value, when, number):
-            good[at] = good[at - 1]
-            time[at] = time[at - 1]
-            seq[at] = seq[at - 1]
-            at -= 1
-        size[slot] += 1
-    good[at] = value
-    time[at] = when
-    seq[at] = number
-    if first + size[slot] - at <= ks[slot]:
-        touched[slot] = 1
+    views.counts[slot, 0] += 1
+    if full:
+        at = replace_worst(ranked, slot, value, when, number)
+    else:
+        at = insert(ranked, slot, value, when, number)
+    if first + ranked.size[slot] - at <= views.ks[slot]:
+        views.touched[slot] = 1
 
 
 @kernel
 def meet(
-    slot: int, begin: int, values: Floats, fits: Bytes, time: Ints, seq: Ints, most: Ints, whole: Bytes, ks: Ints,
-    touched: Bytes, counts: Ints, start: Ints, size: Ints, good: Floats, times: Ints, seqs: Ints,
-) -> None:  # fmt: skip
+    slot: int, begin: int, values: Floats, fits: Bytes, time: Ints, seq: Ints, views: Views, ranked: Ranked
+) -> None:
     """Offer the rows of a step from `begin` on, scored, to one slot's view."""
     for row in range(begin, values.shape[0]):
         value = values[row]
         if value == value and fits[row]:
-            offer(
-                slot, value, time[row], seq[row], most[slot], whole, ks, touched, counts,
-                start, size, good, times, seqs,
-            )  # fmt: skip
+            offer(slot, value, time[row], seq[row], views, ranked)
 
 
 @kernel
-def leave(
-    ks: Ints, horizon_time: Ints, horizon_seq: Ints, deleted: Ints, whole: Bytes, touched: Bytes, short: Ints,
-    start: Ints, size: Ints, good: Floats, time: Ints, seq: Ints,
-) -> int:  # fmt: skip
+def leave(deleted: Ints, short: Ints, views: Views, ranked: Ranked) -> int:
     """Remove from each view the rows that left its window or were deleted (seqs in order); return how many are
     short."""
+    ks, horizon_time, horizon_seq = views.ks, views.horizon_time, views.horizon_seq
+    good, time, seq = ranked.good, ranked.time, ranked.seq
     count = 0
     for slot in range(ks.shape[0]):
         if ks[slot] == 0:
             continue
-        first, n = start[slot], size[slot]
+        first, n = ranked.start[slot], ranked.size[slot]
         write = first
         for at in range(first, first + n):
             stays = time[at] > horizon_time[slot] or (
@@ -104,9 +99,9 @@ def leave(
                     seq[write] = seq[at]
                 write += 1
             elif first + n - at <= ks[slot]:
-                touched[slot] = 1
-        size[slot] = write - first
-        if size[slot] < ks[slot] and whole[slot] == 0:
+                views.touched[slot] = 1
+        ranked.size[slot] = write - first
+        if ranked.size[slot] < ks[slot] and views.complete[slot] == 0:
             short[count] = slot
             count += 1
     return count
@@ -114,10 +109,12 @@ def leave(
 
 @kernel
 def take(
-    places: Small, values: Floats, x: Floats, times: Ints, seqs: Ints, horizon_time: int, horizon_seq: int,
-    boxed: Ints, low: Floats, high: Floats, want: int, size: int, good: Floats, time: Ints, seq: Ints,
+    places: Small, values: Floats, rows: Rows, horizon_time: int, horizon_seq: int, boxed: Ints, low: Floats,
+    high: Floats, size: int, best: Best,
 ) -> int:  # fmt: skip
-    """Keep the best `want` of the rows met, worst first; a row met again counts once. Return their number."""
+    """Keep the best of the rows met, as many as there is room for; a row met again counts once. Return their number."""
+    x, times, seqs, good, time, seq = rows.x, rows.time, rows.seq, best.good, best.time, best.seq
+    want = good.shape[0]
     for i in range(places.shape[0]):
         value = values[i]
         if not (value == value and (size < want or value >= good[0])):
@@ -163,8 +160,10 @@ from skyband.core.order import first_inside
 from skyband.algorithms.sorted_lists.views import offer
 
 @kernel
-def meet_all(constants, sign, low, high, {columns}, time, seq, horizon_time, horizon_seq, most, whole, ks, touched,
-             counts, start, size, good, times, seqs):
+def meet_all(sign, {columns}, time, seq, views, ranked):
+    ks, constants, low, high, whole = views.ks, views.constants, views.low, views.high, views.complete
+    horizon_time, horizon_seq = views.horizon_time, views.horizon_seq
+    start, size, good = ranked.start, ranked.size, ranked.good
     n = time.shape[0]
     block = np.empty(64, np.float64)
     for slot in range(ks.shape[0]):
@@ -195,8 +194,7 @@ def meet_all(constants, sign, low, high, {columns}, time, seq, horizon_time, hor
             for j in range(max(0, begin - b * 64), stop):
                 row = b * 64 + j
                 if block[j] >= bar{fits}:
-                    offer(slot, block[j], time[row], seq[row], most[slot], whole, ks, touched, counts,
-                          start, size, good, times, seqs)
+                    offer(slot, block[j], time[row], seq[row], views, ranked)
                     bar = -np.inf if whole[slot] else good[start[slot]]
 
 @kernel
