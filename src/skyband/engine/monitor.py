@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from skyband.core.errors import InputError, QueryError, SkybandError
 from skyband.core.types import MINIMUM
 from skyband.engine import snapshot as saving
 from skyband.engine.joined_stream import Joint, name_of
+from skyband.engine.journalled import Journal
 from skyband.engine.lane import Lane
 from skyband.engine.planner import choose
 from skyband.engine.protocol import NONE_DELETED, Arrived, Deleted
@@ -41,9 +42,6 @@ from skyband.stream.updates import COUNTED
 from skyband.stream.validation import Accepted, accept
 from skyband.stream.waiting import Judged, judge, reject_ahead
 from skyband.stream.widening import widened
-
-if TYPE_CHECKING:
-    from skyband.durable import Engine
 
 log = logging.getLogger("skyband")
 
@@ -106,7 +104,7 @@ class Monitor:
         )
         # of questions about pairs it answers one of so many parts: which, and of how many (pairs/sharded_scase.py)
         self.share: tuple[int, int] | None = None
-        self.journal: Engine | None = None  # steps go through it, if there is one
+        self.journal: Journal | None = None  # steps go through it, if there is one
         self._lane: Lane | None = None  # the short way, where there is one
         self._known: dict[str, Watch] = {}  # while state is made anew: watches held
         if isinstance(self.retain, Last) and not self.time:
