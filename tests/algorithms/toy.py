@@ -15,7 +15,8 @@ batch's rows are appended to the list of candidates, and one pass from the newes
 from typing import Any, ClassVar
 
 from skyband.algorithms.arrivals import Step
-from skyband.algorithms.base import Card, ListAlgorithm
+from skyband.algorithms.base import ListAlgorithm
+from skyband.algorithms.contract import Card
 from skyband.algorithms.kernels.batch_skyband import Picks, expected_size
 from skyband.algorithms.kernels.candidate_lists import Lists, append, has_room, note, prune
 from skyband.compiling.jit import kernel

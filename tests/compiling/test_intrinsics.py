@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skyband.compiling.intrinsics import Words, bits_in, fetch, first_bit, lent, shown
+from skyband.compiling.addresses import Words, lent, shown
+from skyband.compiling.intrinsics import bits_in, fetch, first_bit
 from skyband.compiling.jit import kernel
 from skyband.compiling.state import aligned
 from skyband.core.types import Floats

@@ -17,7 +17,7 @@ import skyband as sb
 from benchmarks.harness.figures import Figure, number
 from benchmarks.papers.shen.pairing import SCORES, Run, measure, question, table
 from skyband.algorithms.arrivals import Arrivals
-from skyband.algorithms.base import FUSE_SCORES
+from skyband.algorithms.contract import FUSE_SCORES
 from skyband.algorithms.pairs.pair_skyband import better
 from skyband.algorithms.pairs.scase import expected
 from skyband.algorithms.skyband.lazy import Lazy

@@ -6,8 +6,9 @@ algorithms that keep the window's rows share), parallel_insert (several threads)
 
 from skyband.algorithms.approximate.pa import PA
 from skyband.algorithms.arrivals import Arrivals
-from skyband.algorithms.base import Algorithm, Card, ListAlgorithm, Workload
+from skyband.algorithms.base import ListAlgorithm
 from skyband.algorithms.buffered.variants import RAPF, RARF, RASF, SAPF, SARF, SASF
+from skyband.algorithms.contract import Algorithm, Card, Workload
 from skyband.algorithms.grid.cpm import CPM
 from skyband.algorithms.grid.sma import SMA
 from skyband.algorithms.grid.tma import TMA

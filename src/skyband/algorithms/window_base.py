@@ -25,8 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import Algorithm
-from skyband.algorithms.kernels.list_answers import ListAnswers
+from skyband.algorithms.contract import Algorithm
 from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.core.exchange import Present
 from skyband.core.types import LOWEST, Floats, Ints, Recency
@@ -176,7 +175,7 @@ class WindowAlgorithm(Algorithm):
 
     def present(
         self,
-        answers: ListAnswers,
+        answers: Any,
         slots: Ints,
         stale: Ints,
         ks: Ints,

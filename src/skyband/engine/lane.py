@@ -34,8 +34,8 @@ from skyband.algorithms.heightmap.whole_step import (
 from skyband.algorithms.heightmap.whole_step import (
     NOTHING as NOTHING_LEFT,
 )
+from skyband.compiling.addresses import Words
 from skyband.compiling.array_version import LATEST
-from skyband.compiling.intrinsics import Words
 from skyband.core.exchange import NOTHING, Changes
 from skyband.core.types import Recency
 from skyband.engine.change_writer import write_changes

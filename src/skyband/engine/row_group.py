@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from skyband.algorithms import REGISTRY, Arrivals, WindowAlgorithm
-from skyband.algorithms.base import FUSE_MEMBERS
+from skyband.algorithms.contract import FUSE_MEMBERS
 from skyband.algorithms.kernels.list_answers import ListAnswers
 from skyband.core.exchange import ALL, NOTHING, ROW, Changes, Entries
 from skyband.core.types import LOWEST, Floats, Ints, Recency

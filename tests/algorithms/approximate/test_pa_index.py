@@ -15,7 +15,7 @@ import skyband as sb
 from benchmarks.streams.generators import clustered, independent, sensors
 from skyband.algorithms.approximate import pa
 from skyband.algorithms.approximate.pa import PA
-from skyband.algorithms.base import Workload
+from skyband.algorithms.contract import Workload
 from skyband.engine.approximate_group import Approximate
 
 N, QUERIES = 400, 20

@@ -44,7 +44,8 @@ from skyband.algorithms.approximate.capped_admission import CAPPED, Caps, admit,
 from skyband.algorithms.approximate.certificate import Certificates, record
 from skyband.algorithms.approximate.indexed_admission import Looked, floors, sift
 from skyband.algorithms.arrivals import Arrivals, Step
-from skyband.algorithms.base import Card, ListAlgorithm, Workload
+from skyband.algorithms.base import ListAlgorithm
+from skyband.algorithms.contract import Card, Workload
 from skyband.algorithms.kernels.batch_skyband import Picks
 from skyband.algorithms.kernels.candidate_lists import Lists, append, has_room, move, note
 from skyband.algorithms.kernels.capacity import limit_for

@@ -47,10 +47,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.arrivals import Arrivals
-from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, ListAlgorithm
+from skyband.algorithms.base import ListAlgorithm
 from skyband.algorithms.buffered.filters import PROBABLE, STRICT, refill, regions, shed
 from skyband.algorithms.buffered.probabilistic_filter import WAIT, Filters
 from skyband.algorithms.buffered.transfer import serving
+from skyband.algorithms.contract import FUSE_MEMBERS, FUSE_SCORES
 from skyband.algorithms.kernels.batch_skyband import Picks
 from skyband.algorithms.kernels.capacity import limit_for
 from skyband.algorithms.kernels.list_answers import ListAnswers

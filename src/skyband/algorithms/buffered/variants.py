@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import Card, Workload
 from skyband.algorithms.buffered.base import FEW, SHARE, Buffered, room_for
 from skyband.algorithms.buffered.filters import PROBABLE, RELAXED, STRICT
+from skyband.algorithms.contract import Card, Workload
 from skyband.algorithms.kernels.batch_skyband import expected_size
 from skyband.algorithms.skyband import ra
 

@@ -23,14 +23,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import Card
+from skyband.algorithms.contract import Card
 from skyband.algorithms.grid import tma
 from skyband.algorithms.grid.base import Gridded
 from skyband.algorithms.grid.search import COUNTERS
-from skyband.algorithms.kernels.barred_lists import ADMITTED, Bars, note_listed
-from skyband.algorithms.kernels.ranked_lists import Ranked, insert, replace_worst
+from skyband.algorithms.kernels.barred_lists import FULL, OUT, Bars, admit
+from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.compiling.jit import kernel
-from skyband.core.order import before
 from skyband.core.types import Floats, Ints
 
 OUTSIDE = len(COUNTERS)  # rows within the last circle that were outside the present one
@@ -39,21 +38,10 @@ OUTSIDE = len(COUNTERS)  # rows within the last circle that were outside the pre
 @kernel
 def arrive(slot: int, value: float, when: int, number: int, bars: Bars, ranked: Ranked) -> int:
     """Insert a row into the slot's top k if it belongs there; return 1 if the list has no room. The bar stays."""
-    if ranked.size[slot] < bars.ks[slot]:
-        if ranked.size[slot] == ranked.room[slot]:
-            return 1
-        insert(ranked, slot, value, when, number)
-    else:
-        worst = ranked.start[slot]
-        bars.complete[slot] = 0  # one of the two rows is outside the list from now on
-        if not before(value, when, number, ranked.good[worst], ranked.time[worst], ranked.seq[worst]):
-            bars.counts[slot, OUTSIDE] += 1
-            return 0
-        replace_worst(ranked, slot, value, when, number)
-    note_listed(bars, slot, when, number)
-    bars.touched[slot] = 1
-    bars.counts[slot, ADMITTED] += 1
-    return 0
+    result: int = admit(slot, value, when, number, bars, ranked)
+    if result == OUT:
+        bars.counts[slot, OUTSIDE] += 1
+    return int(result == FULL)
 
 
 class CPM(Gridded):

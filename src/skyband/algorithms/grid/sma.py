@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import Card
+from skyband.algorithms.contract import Card
 from skyband.algorithms.grid.base import TIGHTEN, Gridded
 from skyband.algorithms.grid.search import COUNTERS, SCORED
 from skyband.algorithms.grid.tma import predicted

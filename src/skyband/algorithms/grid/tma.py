@@ -31,36 +31,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from skyband.algorithms.base import Card, Workload
+from skyband.algorithms.contract import Card, Workload
 from skyband.algorithms.grid.base import Gridded
 from skyband.algorithms.grid.cells import ROWS_A_CELL, TOTAL, Grid
-from skyband.algorithms.kernels.barred_lists import ADMITTED, Bars, note_listed
-from skyband.algorithms.kernels.ranked_lists import Ranked, insert, replace_worst
+from skyband.algorithms.kernels.barred_lists import FULL, Bars, admit
+from skyband.algorithms.kernels.ranked_lists import Ranked
 from skyband.algorithms.kernels.row_slots import Rows
 from skyband.compiling.jit import kernel
-from skyband.core.order import before
 from skyband.core.types import Ints
 
 
 @kernel
 def arrive(slot: int, value: float, when: int, number: int, bars: Bars, ranked: Ranked) -> int:
     """Insert a row into the slot's top k if it belongs there; return 1 if the list has no room."""
-    if ranked.size[slot] < bars.ks[slot]:
-        if ranked.size[slot] == ranked.room[slot]:
-            return 1
-        insert(ranked, slot, value, when, number)
-    else:
-        at = ranked.start[slot]
-        bars.complete[slot] = 0  # one of the two rows is outside the list from now on
-        bars.bar[slot] = ranked.good[at]
-        if not before(value, when, number, ranked.good[at], ranked.time[at], ranked.seq[at]):
-            return 0
-        replace_worst(ranked, slot, value, when, number)
-        bars.bar[slot] = ranked.good[at]
-    note_listed(bars, slot, when, number)
-    bars.touched[slot] = 1
-    bars.counts[slot, ADMITTED] += 1
-    return 0
+    full = ranked.size[slot] >= bars.ks[slot]
+    result: int = admit(slot, value, when, number, bars, ranked)
+    if full:
+        bars.bar[slot] = ranked.good[ranked.start[slot]]
+    return int(result == FULL)
 
 
 @kernel

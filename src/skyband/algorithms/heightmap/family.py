@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import Card, Workload
+from skyband.algorithms.contract import Card, Workload
 from skyband.algorithms.heightmap.ingest import (
     BEGIN,
     EDGE_SEQ,
@@ -72,8 +72,8 @@ from skyband.algorithms.heightmap.slack_lists import (
 from skyband.algorithms.heightmap.state import PIECE
 from skyband.algorithms.heightmap.whole_step import DUE, LACKING, LISTS, LOWERED, TAKEN, whole
 from skyband.algorithms.kernels.ranked_lists import TIGHT
+from skyband.compiling.addresses import Words
 from skyband.compiling.array_version import LATEST
-from skyband.compiling.intrinsics import Words
 from skyband.core.types import Floats, Ints, Recency
 from skyband.query.expression.score_space import Space
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import FUSE_MEMBERS, FUSE_SCORES, FUSE_SCORES_CACHED
+from skyband.algorithms.contract import FUSE_MEMBERS, FUSE_SCORES, FUSE_SCORES_CACHED
 from skyband.algorithms.heightmap.block_maps import Outlines
 from skyband.algorithms.heightmap.box_maps import confined
 from skyband.algorithms.heightmap.ingest import STRETCH, sift_arrays

@@ -19,7 +19,7 @@ from typing import Any
 
 from skyband.algorithms.heightmap.refill import catching
 from skyband.algorithms.heightmap.score_blocks import meeting
-from skyband.compiling.intrinsics import WORDS
+from skyband.compiling.addresses import WORDS
 from skyband.compiling.jit import generated
 
 INTS, PLANE, BOX = (1, "int64"), (2, "int64"), (3, "float64")
@@ -86,7 +86,7 @@ import numpy as np
 from skyband.compiling.jit import kernel
 from skyband.engine.change_writer import write_changes
 from skyband.algorithms.heightmap.ingest import CLOSED, EPOCH, FIRST, NEED, NEXT, RESERVED, TIMED, arrive
-from skyband.compiling.intrinsics import lent, shown
+from skyband.compiling.addresses import lent, shown
 from skyband.algorithms.heightmap.block_maps import lower_all
 from skyband.algorithms.heightmap.slack_lists import RAISED, SEEN, STRANGERS, SURVIVED, WISHES
 from {module} import meet

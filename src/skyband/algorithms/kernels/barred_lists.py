@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skyband.algorithms.kernels.ranked_lists import Ranked, insert_counted
+from skyband.algorithms.kernels.ranked_lists import Ranked, insert, insert_counted, replace_worst
 from skyband.compiling.jit import inlined, kernel
 from skyband.compiling.state import State, field
+from skyband.core.order import before
 from skyband.core.types import MINIMUM, Floats, Ints
 
 ADMITTED, EVICTED = 3, 4  # columns of the counters
 LATEST = 2**63 - 1
+IN, FULL, OUT = range(3)
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -68,6 +70,25 @@ def note_listed(bars: Bars, slot: int, when: int, number: int) -> None:
     """Note that a list has a row of this recency."""
     if when < bars.oldest_time[slot] or (when == bars.oldest_time[slot] and number < bars.oldest_seq[slot]):
         bars.oldest_time[slot], bars.oldest_seq[slot] = when, number
+
+
+@inlined
+def admit(slot: int, value: float, when: int, number: int, bars: Bars, ranked: Ranked) -> int:
+    """Insert a row into the slot's top k if it belongs there; return `IN`, `OUT`, or `FULL` if the list has no room."""
+    worst, n = ranked.start[slot], ranked.size[slot]
+    if n < bars.ks[slot]:
+        if n == ranked.room[slot]:
+            return FULL
+        insert(ranked, slot, value, when, number)
+    else:
+        bars.complete[slot] = 0  # one of the two rows is outside the list from now on
+        if not before(value, when, number, ranked.good[worst], ranked.time[worst], ranked.seq[worst]):
+            return OUT
+        replace_worst(ranked, slot, value, when, number)
+    note_listed(bars, slot, when, number)
+    bars.touched[slot] = 1
+    bars.counts[slot, ADMITTED] += 1
+    return IN
 
 
 @kernel

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import FUSE_SCORES_CACHED
+from skyband.algorithms.contract import FUSE_SCORES_CACHED
 from skyband.algorithms.kernels.barred_lists import Bars, arrive, expire, horizon_of, settle_all
 from skyband.algorithms.kernels.best_rows import Found
 from skyband.algorithms.kernels.ranked_lists import Ranked

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import Card, Workload
+from skyband.algorithms.contract import Card, Workload
 from skyband.algorithms.kernels.barred_lists import horizon_of, settle_all
 from skyband.algorithms.nearest.arrival_lists import FIRST, Arrived, gathered, hand_back, measure, take_over
 from skyband.algorithms.nearest.ring_base import AGAIN, FEW, LASTED, MOST_AHEAD, Ringed

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Card
+from skyband.algorithms.contract import Card
 from skyband.algorithms.objects.eaa import EAA, expected
 from skyband.algorithms.objects.estimated_instances import Likely
 from skyband.algorithms.objects.sketches import REGISTERS, standard_error

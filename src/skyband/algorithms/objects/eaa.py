@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Card
+from skyband.algorithms.contract import Card
 from skyband.algorithms.objects.pruned_instances import Instances
 from skyband.algorithms.objects.sums import Sums
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skyband.algorithms.base import Card
+from skyband.algorithms.contract import Card
 from skyband.algorithms.objects.sums import Sums, expected
 from skyband.algorithms.objects.threshold_lists import RankedObjects
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from skyband.algorithms.base import Card
+from skyband.algorithms.contract import Card
 from skyband.algorithms.objects.aggregates import Aggregate
 from skyband.algorithms.objects.window_objects import Objects
 

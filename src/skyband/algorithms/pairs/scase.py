@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from skyband.algorithms.base import Card
+from skyband.algorithms.contract import Card
 from skyband.algorithms.kernels.batch_tops import places_of
 from skyband.algorithms.pairs import pair_base as limits
 from skyband.algorithms.pairs.key_runs import move_up

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skyband.algorithms.base import Card
+from skyband.algorithms.contract import Card
 from skyband.algorithms.scan.rows import RowStore, first_at
 from skyband.algorithms.window_base import WindowAlgorithm
 from skyband.core.exchange import NOTHING

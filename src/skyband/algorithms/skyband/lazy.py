@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.arrivals import Arrivals, Step
-from skyband.algorithms.base import Workload
+from skyband.algorithms.contract import Workload
 from skyband.algorithms.kernels.batch_skyband import Picks, expected_size, push_heap, replace_root
 from skyband.algorithms.kernels.batch_tops import tops_together
 from skyband.algorithms.kernels.candidate_lists import Lists

@@ -30,7 +30,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.arrivals import Step
-from skyband.algorithms.base import Card, ListAlgorithm, Workload
+from skyband.algorithms.base import ListAlgorithm
+from skyband.algorithms.contract import Card, Workload
 from skyband.algorithms.kernels.batch_skyband import Picks, expected_size
 from skyband.algorithms.kernels.candidate_lists import Lists, append, has_room, note, outdo, prune
 from skyband.compiling.jit import inlined, kernel

@@ -22,7 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.arrivals import Step
-from skyband.algorithms.base import Card, ListAlgorithm
+from skyband.algorithms.base import ListAlgorithm
+from skyband.algorithms.contract import Card
 from skyband.algorithms.kernels.batch_skyband import Picks, expected_size
 from skyband.algorithms.kernels.candidate_lists import Lists, append, close_up, has_room, move, note
 from skyband.compiling.jit import inlined, kernel

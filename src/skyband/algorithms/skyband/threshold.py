@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skyband.algorithms.arrivals import Step
-from skyband.algorithms.base import Card, ListAlgorithm
+from skyband.algorithms.base import ListAlgorithm
+from skyband.algorithms.contract import Card
 from skyband.algorithms.kernels.batch_skyband import Picks
 from skyband.algorithms.kernels.candidate_lists import Lists, append, has_room, note
 from skyband.algorithms.parallel_insert import Share

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skyband.algorithms.base import Card, Workload
+from skyband.algorithms.contract import Card, Workload
 from skyband.algorithms.kernels.row_slots import Places, Rows
 from skyband.algorithms.sorted_lists.lists import SortedLists, read, start
 from skyband.algorithms.sorted_lists.views import Best, Views, compiled, leave, meet, take
