@@ -110,9 +110,7 @@ class Answers(Renewed):
         which = present.which
         out, first, room = list(found), 0, self._width
         while first < len(which):
-            # rows' changes are written elsewhere before the next step; tables of others have this very memory
-            again = self.kind == ROW and room == self._width and not out
-            buffer = self.found() if again else _buffer(room, self.kind)
+            buffer = _buffer(room, self.kind)  # its own: an earlier one may not be written elsewhere yet
             first, count = compare(
                 first, self.kind, timed, present.step, (which, present.start, present.size), present[4:9],
                 self.arrays(), buffer,
