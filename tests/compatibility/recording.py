@@ -13,6 +13,7 @@ import io
 import json
 import struct
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby, zip_longest
 from pathlib import Path
@@ -32,6 +33,16 @@ KEPT["score"] = pa.int64()  # its bits
 
 Row = tuple[Any, ...]
 """A change as KEPT has it, without the step."""
+
+# A larger k of joined objects holds at once. In 5be4cef the new ranks stayed empty until the older rows had left the
+# window: over these steps of a scenario the changes of one query differ, and come to the same answer at their end.
+FILLED_AT_ONCE = {
+    "streams": ("joined", range(50, 52)),
+    "joined-sums-plain": ("max", range(20, 25)),
+    "joined-sums-timed": ("max", range(20, 25)),
+    "joined-sla-plain": ("max", range(19, 24)),
+    "joined-sla-timed": ("max", range(19, 24)),
+}
 
 
 class Record(NamedTuple):
@@ -212,8 +223,13 @@ def compare(
     scenario: Scenario, written: Record, found: Record, first: int = 0, last: int | None = None
 ) -> None:
     """An AssertionError names the scenario, the step and the first row that differs."""
-    for number in range(len(scenario.acts))[first:last]:
-        pairs = zip_longest(written.changes.get(number, ()), found.changes.get(number, ()))
+    query, steps = FILLED_AT_ONCE.get(scenario.name, ("", range(0)))
+    numbers = range(len(scenario.acts))[first:last]
+    for number in numbers:
+        rows = [record.changes.get(number, []) for record in (written, found)]
+        if number in steps:
+            rows = [[row for row in each if row[0] != query] for each in rows]
+        pairs = zip_longest(*rows)
         for place, (one, other) in enumerate(pairs):
             if one != other:
                 where = f"{called(scenario, number)}, change {place}"
@@ -224,6 +240,19 @@ def compare(
             one, other = (record.answers[kind].get(str(number)) for record in (written, found))
             for difference in differences(one, other, kind):
                 raise AssertionError(f"{called(scenario, number)}: {difference}")
+    if steps and steps[0] in numbers and steps[-1] in numbers:
+        one, other = (_folded(record, query, steps) for record in (written, found))
+        assert one == other, f'scenario {scenario.name}: after step {steps[-1]} the answers of "{query}" differ'
+
+
+def _folded(record: Record, query: str, steps: range) -> Counter[Row]:
+    """Return what the changes of a query come to over these steps, without ranks."""
+    total: Counter[Row] = Counter()
+    for number in steps:
+        for name, change, _, *entry in record.changes.get(number, ()):
+            if name == query:
+                total[tuple(entry)] += 1 if change == "enter" else -1
+    return Counter({entry: count for entry, count in total.items() if count})
 
 
 def same_state(scenario: Scenario, where: str, written: Any, monitor: sb.Monitor) -> None:
