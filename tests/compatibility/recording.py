@@ -242,7 +242,9 @@ def compare(
                 raise AssertionError(f"{called(scenario, number)}: {difference}")
     if steps and steps[0] in numbers and steps[-1] in numbers:
         one, other = (_folded(record, query, steps) for record in (written, found))
-        assert one == other, f'scenario {scenario.name}: after step {steps[-1]} the answers of "{query}" differ'
+        assert one == other, (
+            f'scenario {scenario.name}: after step {steps[-1]} the answers of "{query}" differ'
+        )
 
 
 def _folded(record: Record, query: str, steps: range) -> Counter[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 
 import numpy as np
@@ -39,6 +40,35 @@ def test_tables_handed_out_never_change(timed: bool, monkeypatch: pytest.MonkeyP
         assert (table["time"].null_count == 0) == timed
         assert pickle.loads(pickle.dumps(table)).equals(table)
     assert {"a", "b", "c"} == {name for table in tables for name in table["query"].to_pylist()}
+
+
+KINDS = {
+    "rows": "SELECT x FROM s ORDER BY x DESC LIMIT 3 WINDOW 9 ROWS",
+    "beyond": "SELECT x FROM s WHERE x > 0.5 WINDOW 9 ROWS",
+    "pairs": "SELECT a.x, b.x FROM s a, s b WHERE a.id < b.id ORDER BY a.x - b.x LIMIT 3 WINDOW 9 ROWS",
+    "groups": "SELECT g, SUM(x) FROM s GROUP BY g ORDER BY SUM(x) DESC LIMIT 3 WINDOW 9 ROWS",
+}
+
+
+@pytest.mark.parametrize("time", [None, "number", "date"])
+@pytest.mark.parametrize("kinds", [["rows", "beyond"], ["pairs"], ["groups"], list(KINDS)])
+def test_tables_of_every_kind_never_change(kinds: list[str], time: str | None) -> None:
+    """Of rows, pairs and objects, each by itself and in one table, as single rows and as batches."""
+    monitor = sb.Monitor(time=None if time is None else "t")
+    for name in kinds:
+        monitor.watch(KINDS[name], name=name)
+    random = np.random.default_rng(1)
+    tables: list[tuple[pa.Table, str]] = []
+    for i in range(120):
+        n = (1, 4)[i % 2]
+        first = dt.date(2024, 1, 1) + dt.timedelta(days=i)
+        batch = {"id": np.arange(4 * i, 4 * i + n), "g": random.integers(0, 5, n), "x": random.random(n)}
+        if time is not None:
+            batch["t"] = np.full(n, float(i)) if time == "number" else [first] * n
+        changes = monitor.push(batch if n > 1 else {name: values[0] for name, values in batch.items()})
+        tables.append((changes, str(changes.to_pylist())))
+    assert all(str(table.to_pylist()) == text for table, text in tables)
+    assert {name for table, _ in tables for name in table["query"].to_pylist()} == set(kinds)
 
 
 def test_memory_that_nobody_holds_serves_again(monkeypatch: pytest.MonkeyPatch) -> None:

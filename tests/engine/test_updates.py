@@ -270,7 +270,7 @@ def test_a_delete_tells_the_time_if_it_has_one() -> None:
     assert m.now == 112.0
     assert push(m, ("d", 2, None, None)) == [("leave", 1)]
     assert m.now == 112.0
-    assert m.reject_counts == {"type": 0, "time": 0, "late": 0, "ahead": 0, "op": 0, "key": 0}
+    assert m.reject_counts == {"type": 0, "time": 0, "late": 0, "ahead": 0, "op": 0, "key": 0, "overtaken": 0}
 
 
 def test_what_cannot_be_read_is_rejected_and_changes_nothing() -> None:
@@ -288,7 +288,7 @@ def test_what_cannot_be_read_is_rejected_and_changes_nothing() -> None:
         (5, "type", "column \"x\" is double in this stream, and 'much' is not"),
     ]
     assert found[0]["raw"] == '{"op": "drop", "id": 1, "x": 2.0}'
-    assert m.reject_counts == {"type": 1, "time": 0, "late": 0, "ahead": 0, "op": 2, "key": 2}
+    assert m.reject_counts == {"type": 1, "time": 0, "late": 0, "ahead": 0, "op": 2, "key": 2, "overtaken": 0}
     assert w.top()["x"].to_pylist() == [1.0]
     assert push(m, ("d", 1, None)) == [("leave", 0)]
 
@@ -395,4 +395,4 @@ def test_columns_that_are_not_there() -> None:
         m.push({"id": [1], "op": [1]})
     assert m.push({"id": [1], "op": [None]}).num_rows == 0  # nothing known of the type: texts
     m.push({"id": [1, 2, 3], "op": ["c", None, 7]})
-    assert m.reject_counts == {"type": 1, "time": 0, "late": 0, "ahead": 0, "op": 2, "key": 0}
+    assert m.reject_counts == {"type": 1, "time": 0, "late": 0, "ahead": 0, "op": 2, "key": 0, "overtaken": 0}
