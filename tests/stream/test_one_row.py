@@ -154,3 +154,21 @@ def test_a_row_of_polars() -> None:
     m, w = watching()
     m.push(polars.DataFrame({"ts": [7.0, 8.0], "x": [1, 2]}).row(1, named=True))
     assert [(row["ts"], row["x"]) for row in w.rows()] == [(8.0, 2)]
+
+
+def test_reading_changes_nothing_in_what_is_saved() -> None:
+    """Rows that come one by one are kept as values; answers, files and copies of them change no chunk."""
+    sql = "SELECT c, x FROM s ORDER BY x DESC LIMIT 3 WINDOW 40 ROWS"
+    read, quiet = sb.Monitor(), sb.Monitor()
+    watch, _ = read.watch(sql, name="w"), quiet.watch(sql, name="w")
+    for i in range(600):
+        row = {"c": f"c{i % 7}", "x": float(i * 37 % 101)}
+        batch = row if i % 50 else {name: [value, value] for name, value in row.items()}
+        read.push(batch)
+        quiet.push(batch)
+        if i % 3 == 0:
+            assert watch.top().num_rows == len(watch.rows())
+        if i % 90 == 0:
+            read = sb.Monitor.from_bytes(read.to_bytes())
+            watch = read.watches["w"]
+    assert read.to_bytes() == quiet.to_bytes()

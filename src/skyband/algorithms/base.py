@@ -25,6 +25,7 @@ from skyband.core.types import LOWEST, Floats, Ints, Recency
 from skyband.query.window import Window
 
 SHARED_SCORES = 4_000_000  # a step of so many takes long enough to be divided among threads
+LARGE = 65_536  # rows of a step whose arrays are given up at its end
 
 
 class ListAlgorithm(Algorithm):
@@ -209,6 +210,8 @@ class ListAlgorithm(Algorithm):
         self.expire_all(horizon_time, horizon_seq)
         if rows is not None:
             self.insert(rows)
+            if len(rows) > LARGE:
+                self.rows = Step()  # the arrays of a large step are not held until the next one
         if len(deleted_seq):
             self.delete(deleted_time, deleted_seq)
 

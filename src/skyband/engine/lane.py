@@ -72,7 +72,7 @@ class Lane:
             stream.time is None
             and doubles
             and not self.wanted
-            and not stream.kept.chunks
+            and not stream.kept.rows
             and "all from" in self.arrays
         )
         self.in_parts = int(not self.simple)  # so many steps to come are not tried in one call
@@ -128,7 +128,7 @@ class Lane:
         if not count == len(group.watches) == len(group.slots) or not group._in_place():
             return None
         # "wanted": columns that have to be put aside for the answers
-        if schema is None or stream._wanted is None or (stream.kept.chunks and not stream._wanted):
+        if schema is None or stream._wanted is None or (stream.kept.rows and not stream._wanted):
             return None
         known = all(schema.get_all_field_indices(n) == [schema.get_field_index(n)] for n in schema.names)
         return Lane(monitor, report, stream, group) if known else None
@@ -145,7 +145,7 @@ class Lane:
             and monitor.streams.get(stream.name) is stream
             and not monitor.joints
             and stream._wanted is self.wanted
-            and (bool(self.wanted) or not stream.kept.chunks)
+            and (bool(self.wanted) or not stream.kept.rows)
         )
 
     def push(self, table: pa.Table) -> pa.Table | None:

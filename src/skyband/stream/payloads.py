@@ -75,23 +75,23 @@ class Kept:
         self.rows = 0
         self.limit = SLACK
         self._schemas: tuple[pa.Schema, list[str], pa.Schema] | None = None
-        self._whole: tuple[Ints, pa.Table | Plain] | None = None  # all chunks as one, until one changes
+        self._last: tuple[Ints, pa.Table | Plain, Recency] | None = None  # the single rows as a chunk
+        self._whole: tuple[Ints, pa.Table | Plain] | None = None  # `_chunks` as one, until one changes
 
     @property
     def chunks(self) -> list[tuple[Ints, pa.Table | Plain, Recency]]:
-        """All rows, those that came singly too."""
-        if self._single:
-            self._put_together()
-        return self._chunks
-
-    @chunks.setter
-    def chunks(self, chunks: list[tuple[Ints, pa.Table | Plain, Recency]]) -> None:
-        self._chunks = chunks
+        """All rows; those that came singly are the last chunk. They stay single rows, so reading changes no chunk."""
+        if not self._single:
+            return self._chunks
+        if self._last is None or len(self._last[0]) != len(self._single):
+            self._last = self._chunk_of_single()
+        return [*self._chunks, self._last]
 
     def add_row(self, seq: int, time: int, values: tuple[Any, ...], schema: pa.Schema) -> None:
         """Keep the values of one row, which is the latest arrival."""
         newest = Recency(time, seq)
-        if self._of_single is not None and self._of_single[0] is not schema:
+        known = self._of_single
+        if known is not None and known[0] is not schema and not known[0].equals(schema):
             self._put_together()
         if self._of_single is not None and newest < self._of_single[1]:
             newest = self._of_single[1]
@@ -103,19 +103,23 @@ class Kept:
 
     def _put_together(self) -> None:
         """Make a chunk of the rows that came singly."""
-        single, of_single = self._single, self._of_single
-        self._single, self._of_single = {}, None
-        if of_single is None:
+        if not self._single:
             return
-        schema, newest = of_single
-        self.rows -= len(single)
-        seqs = np.array([*single], dtype=np.int64)
+        seqs, table, newest = self.chunks[-1]
+        self.rows -= len(seqs)
+        self._single, self._of_single, self._last = {}, None, None
+        self.add(seqs, table, newest)
+
+    def _chunk_of_single(self) -> tuple[Ints, pa.Table | Plain, Recency]:
+        assert self._of_single is not None
+        schema, newest = self._of_single
         columns = [
             pa.array(column, f.type)
-            for f, column in zip(schema, zip(*single.values(), strict=True), strict=True)
+            for f, column in zip(schema, zip(*self._single.values(), strict=True), strict=True)
         ]
         table = pa.Table.from_arrays(columns, schema=schema)
-        self.add(seqs, table if not all(map(_plain, table.columns)) else copied(table, schema), newest)
+        plain = all(map(_plain, table.columns))
+        return np.array([*self._single], dtype=np.int64), copied(table, schema) if plain else table, newest
 
     def schema(self, table: pa.Table, names: list[str]) -> pa.Schema:
         """Return the schema of some columns of a table: the same object from step to step."""
@@ -128,31 +132,30 @@ class Kept:
     def add(self, seq: Ints, table: pa.Table | Plain, newest: Recency = LOWEST) -> None:
         if not len(seq):
             return
-        if self._single:
-            self._put_together()
+        self._put_together()
         self.rows += len(seq)
-        if self.chunks and int(seq[0]) < int(self.chunks[-1][0][-1]):
+        if self._chunks and int(seq[0]) < int(self._chunks[-1][0][-1]):
             seq, table, newest = self._between(seq, table, newest)
         self._whole = None
-        self.chunks.append((seq, table, newest))
+        self._chunks.append((seq, table, newest))
         while len(seq) < SMALL:
             # like the digits of a counter: each row is moved a few times, whatever the batches' sizes
             few = 1
-            while few < len(self.chunks) and len(self.chunks[-1 - few][0]) <= 2 * len(seq):
+            while few < len(self._chunks) and len(self._chunks[-1 - few][0]) <= 2 * len(seq):
                 few += 1
             if few < JOINED:
                 break
-            seqs, tables, newests = zip(*self.chunks[-few:], strict=True)
+            seqs, tables, newests = zip(*self._chunks[-few:], strict=True)
             seq, table = np.concatenate(seqs), _joined(tables)
-            self.chunks[-few:] = [(seq, table, max(newests))]
+            self._chunks[-few:] = [(seq, table, max(newests))]
 
     def _between(
         self, seq: Ints, table: pa.Table | Plain, newest: Recency
     ) -> tuple[Ints, pa.Table | Plain, Recency]:
         """Take out the chunks with later rows; return one chunk of these and of rows that had to wait."""
-        first = next(place for place, chunk in enumerate(self.chunks) if int(chunk[0][-1]) > int(seq[0]))
-        seqs, tables, newests = zip(*self.chunks[first:], (seq, table, newest), strict=True)
-        del self.chunks[first:]
+        first = next(place for place, chunk in enumerate(self._chunks) if int(chunk[0][-1]) > int(seq[0]))
+        seqs, tables, newests = zip(*self._chunks[first:], (seq, table, newest), strict=True)
+        del self._chunks[first:]
         every = np.concatenate(seqs)
         order = np.argsort(every, kind="stable")
         whole = _joined(tables)
@@ -166,7 +169,8 @@ class Kept:
 
     def clear(self, live: Ints) -> None:
         """Forget all rows but these."""
-        if not self.chunks:
+        self._put_together()
+        if not self._chunks:
             return
         seqs, table = self._seqs(), _joined([table for _, table, _ in self.chunks])
         if len(live) < len(seqs) // 2:  # few: each is looked for
@@ -183,7 +187,7 @@ class Kept:
         seqs = seqs[keep]
         newest = max(newest for _, _, newest in self.chunks)
         self._whole = None
-        self.chunks = [(seqs, table, newest)] if len(seqs) else []
+        self._chunks = [(seqs, table, newest)] if len(seqs) else []
         self.rows = len(seqs)
         self.limit = 4 * self.rows + SLACK
 
@@ -206,7 +210,7 @@ class Kept:
 
     def take(self, seqs: Ints, schema: pa.Schema) -> pa.Table:
         """These rows in this order, with these columns; a column that was not put aside is null."""
-        if not len(seqs) or not self.chunks:
+        if not len(seqs) or not self.rows:
             return schema.empty_table()
         rows = self._rows(seqs) if len(self.chunks) > 1 and self.rows > WHOLE else self._of_all(seqs)
         if rows.schema is schema or rows.schema.equals(schema):
@@ -253,9 +257,12 @@ class Kept:
 
     def _of_all(self, seqs: Ints) -> pa.Table:
         """Look these rows up among all."""
-        if self._whole is None:
-            self._whole = self._seqs(), _joined([table for _, table, _ in self.chunks])
-        every, table = self._whole
+        if self._single:
+            every, table = self._seqs(), _joined([table for _, table, _ in self.chunks])
+        else:
+            if self._whole is None:
+                self._whole = self._seqs(), _joined([table for _, table, _ in self._chunks])
+            every, table = self._whole
         at = every.searchsorted(seqs)
         assert np.array_equal(every.take(at, mode="clip"), seqs), "rows that were not put aside"
         return table.pick(at).table() if isinstance(table, Plain) else table.take(numbers_array(at))
@@ -279,6 +286,7 @@ class Kept:
 
     def replace(self, seq: Ints, table: pa.Table, newest: Recency = LOWEST) -> None:
         """Add rows some of which may be here already (with fewer columns): the new ones take their place."""
+        self._put_together()
         pieces = []
         if self.chunks:
             seqs = self._seqs()
@@ -291,13 +299,14 @@ class Kept:
         whole = pa.concat_tables([t for _, t in pieces], promote_options="default")
         whole = whole.take(numbers_array(order)).combine_chunks()
         self._whole = None
-        self.chunks = [(merged[order], whole, newest)] if len(merged) else []  # no chunk is empty
+        self._chunks = [(merged[order], whole, newest)] if len(merged) else []  # no chunk is empty
         self.rows = len(merged)
 
     def cast(self, types: Mapping[str, pa.DataType]) -> None:
         """Columns have other types now."""
+        self._put_together()
         self._schemas = self._whole = None
-        self.chunks = [(seq, recast(_arrow(table), types), newest) for seq, table, newest in self.chunks]
+        self._chunks = [(seq, recast(_arrow(table), types), newest) for seq, table, newest in self._chunks]
 
     def bytes(self) -> int:
         return sum(seq.nbytes + int(table.nbytes) for seq, table, _ in self.chunks)
@@ -311,6 +320,7 @@ class Kept:
             "table": self._table(),
             "sizes": np.array([len(seq) for seq, _, _ in self.chunks], dtype=np.int64),
             "newest": np.array([newest for _, _, newest in self.chunks], dtype=np.int64).reshape(-1, 2),
+            "single": len(self._single),
         }
 
     def load(self, blob: dict[str, Any]) -> None:
@@ -319,15 +329,19 @@ class Kept:
         if "table" not in blob or not blob["table"].num_columns:  # an older file may have rows without any
             return
         if "sizes" not in blob:  # of an older file: until the next clearing, nothing goes by the window
-            self.chunks = [(blob["seq"], blob["table"], Recency(2**63 - 1, 2**63 - 1))]
+            self._chunks = [(blob["seq"], blob["table"], Recency(2**63 - 1, 2**63 - 1))]
             self.rows = len(blob["seq"])
             return
         at = 0
         for size, newest in zip(blob["sizes"].tolist(), blob["newest"].tolist(), strict=True):
             part = blob["table"].slice(at, size).combine_chunks()
-            self.chunks.append((blob["seq"][at : at + size].copy(), part, Recency(*newest)))
+            self._chunks.append((blob["seq"][at : at + size].copy(), part, Recency(*newest)))
             at += size
         self.rows = at
+        if blob.get("single"):  # older files have none
+            seqs, part, latest = self._chunks.pop()
+            rows = zip(*(column.to_pylist() for column in part.columns), strict=True)
+            self._single, self._of_single = dict(zip(seqs.tolist(), rows, strict=True)), (part.schema, latest)
 
 
 def recast(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:

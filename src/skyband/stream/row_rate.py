@@ -1,7 +1,7 @@
 """How many rows a time window holds, for `explain` and the planner: counts by time in a bounded number of buckets.
 
-A step of up to 2,048 rows has a bucket for each, a longer one at most 256 of equal size. When there are too many,
-neighbours are added up, so a window of few rows is counted exactly and a long one to a few parts in a thousand.
+A step of up to 2,048 rows has a bucket for each, a longer one at most 128 of equal size. When there are too many,
+neighbours are added up, so a window of few rows is counted exactly and a long one to about a hundredth.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from skyband.core.types import Ints
 
 BUCKETS = 8192
 FINE = 2048  # rows of a step that have a bucket each
-COARSE = 256  # buckets of a longer step at most
+COARSE = 128  # buckets of a longer step at most
 
 
 class Tally:
