@@ -340,7 +340,7 @@ class Kept:
         self.rows = at
         if blob.get("single"):  # older files have none
             seqs, part, latest = self._chunks.pop()
-            rows = zip(*(column.to_pylist() for column in part.columns), strict=True)
+            rows = zip(*(column.to_pylist() for column in _arrow(part).columns), strict=True)
             self._single, self._of_single = dict(zip(seqs.tolist(), rows, strict=True)), (part.schema, latest)
 
 
