@@ -19,7 +19,7 @@ from tests.twin import Twin
 import skyband as sb
 from skyband.compiling import background
 from skyband.engine import monitor as monitors
-from skyband.engine import replanning, stream_runtime
+from skyband.engine import replanning, stream_runtime, warming
 from skyband.engine.planner import Choice, Facts, choose, kind_of
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -139,6 +139,19 @@ def test_a_stream_of_updates_has_a_stand_in_too(monkeypatch: pytest.MonkeyPatch)
         assert watch.top().equals(other.top())
         monitor._check()
         assert any("scan" in note for note in watch.explain().notes) == (step < 10)
+
+
+def test_made_up_rows_fit_predicates_on_texts() -> None:
+    """Else no list and no map of such a query is ever filled where its code is compiled, but where rows are pushed."""
+    sql = "SELECT x FROM s WHERE g = 'ä' OR g IN ('b', 'c') ORDER BY x LIMIT 3 WINDOW 50 ROWS"
+    schema = pa.schema({"x": pa.float64(), "g": pa.string()})
+    monitor = sb.Monitor(schema=schema)
+    watch = monitor.watch(sql)
+    tables = list(warming._tables(schema, monitor, [watch.query], [40, 1]))
+    assert {text for table in tables for text in table["g"].to_pylist()} == {"ä", "b", "c"}
+    for table in tables:
+        monitor.push(table)
+    assert watch.top().num_rows == 3
 
 
 EMPTY = """

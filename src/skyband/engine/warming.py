@@ -22,6 +22,7 @@ from skyband.engine.row_group import Group
 from skyband.engine.stand_in import schema_of
 from skyband.query.coerce import asked
 from skyband.query.column_kinds import named_columns, numeric_columns
+from skyband.query.expression.nodes import Text, walk
 from skyband.query.model import Joined, Last, Query, Rows
 from skyband.query.serialise import from_dict
 from skyband.stream import clock
@@ -118,6 +119,7 @@ def _tables(
     tick = max(1_000, min(lengths, default=0) // MOST_ROWS)  # nanoseconds between two rows
     now = 1_700_000_000_000_000_000
     (stream,) = monitor.streams.values() or [None]
+    texts = _texts_of(queries)
     for step in range(STEPS):
         rows = sizes[step % len(sizes)]
         level = 1.0 if step < STEPS // 2 else 0.5 ** (step % 4)
@@ -132,11 +134,19 @@ def _tables(
                 columns.append(
                     pa.array(random.choice(["update", "delete"], rows, p=[0.9, 0.1])).cast(field.type)
                 )
+            elif pa.types.is_string(field.type) and texts:
+                columns.append(pa.array(random.choice(texts, rows), field.type))
             else:
                 missing = random.random(rows) < 0.01 if step % 4 == 1 else None
                 columns.append(_values(random.random(rows) * level, field.type, missing))
         yield pa.Table.from_arrays(columns, schema=schema)
         now += tick * rows
+
+
+def _texts_of(queries: list[Query]) -> list[str]:
+    """Return the texts that predicates name, so that some rows fit each of them."""
+    wheres = [query.where for query in queries if query.where is not None]
+    return sorted({node.value for where in wheres for node in walk(where) if isinstance(node, Text)})
 
 
 def _times(times: Any, type_: pa.DataType, unit: clock.Kind | None) -> pa.Array:
