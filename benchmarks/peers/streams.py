@@ -294,7 +294,7 @@ def ratios(figure: Figure) -> list[list[str]]:
 
 
 def single(scale: str) -> Iterator[Figure]:
-    """Rows one at a time and by thousands, over a window of 10,000 rows."""
+    """Rows one at a time, as dicts of values, and by thousands, over a window of 10,000 rows."""
     from sortedcontainers import SortedList
 
     n, rows, rounds = (10_000, 500, 9) if scale != "tiny" else (50, 5, 2)
@@ -303,10 +303,11 @@ def single(scale: str) -> Iterator[Figure]:
         f"{scale}: k = {K}, a window of {n:,} rows, rounds of {rows:,} rows in turns", times=1e6, form="bars",
     )  # fmt: skip
     points = np.random.default_rng(3).random((2, n + rows * rounds))
+    x, y = points.tolist()
     kept, order = SortedList(), deque[Any]()
 
     def peer(i: int) -> Any:
-        entry = (-(2 * points[0, i] + points[1, i]), -i)
+        entry = (-(2 * x[i] + y[i]), -i)
         kept.add(entry)
         order.append(entry)
         if len(order) > n:
@@ -324,7 +325,7 @@ def single(scale: str) -> Iterator[Figure]:
             watched.watch(f"SELECT x0 FROM s ORDER BY {weighted_sum(weight)} DESC LIMIT {K} WINDOW {window}")
         for first in range(0, n, 1000):
             watched.push(pa.table(columns(first, min(n, first + 1000))))
-        return lambda i: watched.push({name: values.tolist() for name, values in columns(i, i + 1).items()})
+        return lambda i: watched.push({"ts": float(i), "x0": x[i], "x1": y[i]})
 
     pushes: dict[str, Callable[[int], Any]] = {"SortedList and deque": peer}
     for i in range(n):

@@ -13,11 +13,13 @@ from benchmarks.papers.pripuzic.page import BOOK as PRIPUZIC
 from benchmarks.papers.shen.page import BOOK as SHEN
 from benchmarks.peers.heightmap import BOOK as HEIGHTMAP
 from benchmarks.peers.planner import BOOK as PLANNER
+from benchmarks.peers.streams import BOOK as STREAMS
 from benchmarks.serve.page import BOOK as SERVE
 from benchmarks.spark.experiment import BOOK as SPARK
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
-BOOKS = (MOURATIDIS, PRIPUZIC, SHEN, HEIGHTMAP, PLANNER, SERVE, SPARK)  # the figures of haghani are not kept
+# the figures of haghani are not kept
+BOOKS = (MOURATIDIS, PRIPUZIC, SHEN, HEIGHTMAP, PLANNER, STREAMS, SERVE, SPARK)
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.name)
